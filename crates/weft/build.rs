@@ -10,8 +10,9 @@ use std::{
     process::Command,
 };
 
-/// Seconds since 1970.
+/// Environment variable with the time of the commit, in seconds since 1970.
 const DATE: &str = "SOURCE_DATE_EPOCH";
+/// Environment variable with the commit, in hexadecimal digits.
 const COMMIT: &str = "WEFT_COMMIT";
 
 fn main() {

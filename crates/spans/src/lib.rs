@@ -139,14 +139,14 @@ impl Spans {
         self.0.is_some()
     }
 
-    /// Begins a span now. Without a `parent` it belongs to the span that is current in this
-    /// program.
+    /// Begins a span now. Without a `parent` the span is a child of the span that is current in this
+    /// program, if there is one.
     #[must_use]
     pub fn start(&self, name: &'static str, kind: Kind, parent: Option<TraceContext>) -> Span {
         self.begin(Start { name, kind, parent, since: None })
     }
 
-    /// Begins a span.
+    /// Begins a span with a parent and a time of its own.
     #[must_use]
     pub fn begin(&self, start: Start) -> Span {
         Span(self.0.as_ref().map(|recorder| recorder.start(start)))
@@ -164,7 +164,7 @@ impl fmt::Debug for Spans {
 pub struct Span(Option<Box<dyn Recording>>);
 
 impl Span {
-    /// A span of nothing, as spans that are off begin it.
+    /// A span that records nothing, as [`Spans::off`] begins it.
     #[must_use]
     pub const fn none() -> Self {
         Self(None)
@@ -176,8 +176,8 @@ impl Span {
         self.0.as_ref().and_then(|recording| recording.context())
     }
 
-    /// True if attributes and events of this span are kept: to be asked before an expensive
-    /// attribute is computed.
+    /// True if attributes and events of this span are kept. Callers ask before they compute an
+    /// expensive attribute.
     #[must_use]
     pub fn is_kept(&self) -> bool {
         self.0.as_ref().is_some_and(|recording| recording.is_kept())

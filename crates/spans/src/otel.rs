@@ -17,7 +17,7 @@ const MAX_TEXT: usize = 512;
 
 impl Spans {
     /// Spans that this tracer provider of OpenTelemetry records; `scope` names the library that
-    /// makes them. A span without a parent elsewhere belongs to the current context of
+    /// makes them. A span without a parent in another program is a child of the current context of
     /// OpenTelemetry.
     #[must_use]
     pub fn of<P>(provider: &P, scope: &'static str) -> Self

@@ -2,7 +2,7 @@
 //!
 //! A socket is read only while the connection takes data, into a buffer that all connections of a
 //! thread share. Data that arrives is written to the socket without a copy. An idle connection
-//! therefore holds no buffer.
+//! therefore holds no buffer; only [`pipe`] has one of its own.
 
 use std::{
     cell::RefCell,
@@ -21,15 +21,15 @@ use weft_xgress::PAYLOAD_SIZE;
 
 use crate::Traffic;
 
-/// Time without datagrams in either direction after which the connection to an application over UDP
-/// ends.
+/// Interval of looks whether a conversation with an application over UDP is idle. A conversation ends
+/// 5 to 10 minutes after its last datagram in either direction.
 const UDP_IDLE: Duration = Duration::from_secs(300);
 
 thread_local! {
     static SCRATCH: RefCell<Vec<u8>> = RefCell::new(vec![0; MAX_MESSAGE]);
 }
 
-/// Carries a stream until both directions are over.
+/// Carries a stream until both directions are over, or one has failed.
 pub async fn tcp(connection: Connection, stream: TcpStream, traffic: &Traffic) {
     let (mut from_network, to_network) = connection.into_split();
     let (reader, mut writer) = stream.into_split();
@@ -51,7 +51,7 @@ pub async fn tcp(connection: Connection, stream: TcpStream, traffic: &Traffic) {
     let ended = tokio::try_join!(sending, receiving);
     if let Err(Broken::Network(problem)) = ended {
         tracing::debug!(%problem, "a connection failed; both of its sides are closed");
-        // The connection is reset, so that the client knows that data is missing.
+        // The TCP connection is reset, so that the program at the socket knows that data is missing.
         let _ = writer.as_ref().set_zero_linger();
     }
 }
@@ -71,8 +71,9 @@ impl std::fmt::Display for Broken {
     }
 }
 
-/// Reads the socket and writes to the network, until either is over. Succeeds, too, when the circuit
-/// is over: data that arrived can still be read then, and the reader reports data that is missing.
+/// Reads the socket and writes to the network, until the socket has ended or the network takes no more
+/// data. Succeeds, too, when the circuit is over: data that arrived from the network can still be read
+/// then, and the reader of the network reports data that is missing.
 async fn send(
     reader: &OwnedReadHalf,
     mut network: WriteHalf,
@@ -91,7 +92,8 @@ async fn send(
                 };
                 if count > 0 {
                     let data = buffer.get(..count).unwrap_or_default();
-                    // The direction may have ended since there was room.
+                    // Fails if the direction has ended since there was room. Fails, too, if the room
+                    // is gone: then the data that was read is lost.
                     let _ = network.try_write_message(data);
                 }
                 Ok(Some(count))
@@ -130,7 +132,7 @@ pub async fn client_datagrams(connection: Connection, client: Datagrams, traffic
     let receiving = async {
         while let Ok(Some(data)) = from_network.read_message().await {
             traffic.received(data.len());
-            // Datagrams may be lost; one that cannot be sent is.
+            // A datagram that cannot be sent is dropped.
             let _ = client.answer(&data).await;
         }
     };
@@ -183,7 +185,7 @@ pub async fn application_datagrams(connection: Connection, socket: UdpSocket, tr
     }
 }
 
-/// Returns once a count has not changed for [`UDP_IDLE`].
+/// Returns once a count is the same at two looks in a row, [`UDP_IDLE`] apart.
 async fn idle(moved: &AtomicU64) {
     let mut before = moved.load(Ordering::Relaxed);
     loop {
@@ -200,7 +202,7 @@ async fn idle(moved: &AtomicU64) {
 /// directions are over, or the peer has closed both.
 ///
 /// # Errors
-/// When the connection failed, or `output` accepts no more.
+/// When the connection failed, `input` cannot be read, or `output` accepts no more data.
 pub async fn pipe(
     connection: Connection,
     mut input: impl AsyncRead + Unpin,

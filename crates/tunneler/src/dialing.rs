@@ -41,7 +41,7 @@ impl Carrier for SdkCarrier {
                     return Err(Refusal::other(error.to_string()));
                 }
             };
-            // A client is kept alive by its connection alone.
+            // An open connection keeps the context alive; no other handle is needed.
             drop(context);
             let _open = traffic.opened();
             match call.client {

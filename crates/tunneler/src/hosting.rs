@@ -16,10 +16,10 @@ const MOST_DIALS: usize = 1024;
 /// The first wait after a bind that failed, and the longest.
 const WAITS: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
 
-/// The state of a terminator.
+/// The state of a hosted terminator.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HostState {
-    /// The number of routers over which it can be dialed.
+    /// The number of routers over which the terminator can be dialed.
     pub terminators: usize,
     /// The present cost and precedence.
     pub terms: Terms,
@@ -27,7 +27,7 @@ pub struct HostState {
     pub problem: Option<String>,
 }
 
-/// A terminator of a service, hosted until this is dropped; accepted connections stay.
+/// A terminator of a service, hosted until the value is dropped. Accepted connections stay open.
 #[derive(Debug)]
 pub struct HostedTerminator {
     state: watch::Receiver<HostState>,
@@ -75,10 +75,10 @@ impl HostedTerminator {
         self.state.borrow().clone()
     }
 
-    /// Waits until it can be dialed.
+    /// Waits until the terminator can be dialed.
     ///
     /// # Errors
-    /// The first problem that prevents it.
+    /// The first problem of hosting.
     pub async fn established(&self) -> Result<(), String> {
         let mut state = self.state.clone();
         let known = state.wait_for(|state| state.terminators > 0 || state.problem.is_some()).await;
@@ -90,7 +90,7 @@ impl HostedTerminator {
     }
 }
 
-/// Hosts until cancelled; a bind that fails is tried again.
+/// Hosts until the future is dropped. A bind that fails is tried again after [`WAITS`].
 async fn host(
     context: &Context,
     plan: &Arc<Plan>,
@@ -131,7 +131,7 @@ async fn bind(context: &Context, plan: &Plan) -> weft_sdk::Result<Listener> {
     context.bind_with(&plan.service, options).await
 }
 
-/// Serves a listener until it cannot go on.
+/// Serves a listener until the listener fails, and returns why.
 async fn serve(
     mut listener: Listener,
     plan: &Arc<Plan>,
@@ -167,8 +167,8 @@ async fn serve(
             incoming = listener.accept() => match incoming {
                 Ok(incoming) => {
                     let (plan, traffic) = (Arc::clone(plan), Arc::clone(traffic));
-                    // The queue of the listener has a limit of its own, and routers give up dials
-                    // that wait in it.
+                    // While no place is free, dials wait in the queue of the listener, which has a
+                    // limit of its own. Routers give up dials that wait too long.
                     let place = Arc::clone(&dials).acquire_owned().await;
                     tokio::spawn(async move { serve_one(incoming, place, &plan, &traffic).await });
                 }

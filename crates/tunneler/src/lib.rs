@@ -2,13 +2,13 @@
 //! accepts clients of services at ports of the machine.
 //!
 //! ```text
-//!  client ──> port ──> SdkCarrier ──> Connection ──> overlay           [`dialing`]
-//!  overlay ──> Incoming ──> judged, connected ──> application          [`hosting`]
-//!  services of the identity ──> Tunneler: what is hosted and offered now
+//!  client ──> port ──> SdkCarrier ──> Connection ──> network             [`dialing`]
+//!  network ──> Incoming ──> destination allowed? ──> application         [`hosting`]
+//!  services of the identity ──> Tunneler: services that are hosted and offered now
 //! ```
 //!
-//! [`carry`] has the part that both ends of a connection share: bytes in both directions, half-close
-//! in both directions, and no memory for a connection that is idle.
+//! [`carry`] moves the bytes of dialed and of hosted connections in both directions, each with its
+//! own half-close. The tunneler holds no buffer for a connection that is idle.
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {

@@ -12,7 +12,7 @@ pub struct Status {
     pub identity: String,
     /// The names of connected routers.
     pub routers: Vec<String>,
-    /// Its services, in the order of their names.
+    /// Services of the identity, in the order of their names.
     pub services: Vec<ServiceStatus>,
 }
 
@@ -20,27 +20,28 @@ pub struct Status {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ServiceStatus {
-    /// Its name.
+    /// Name of the service.
     pub name: String,
-    /// True if the identity may dial it.
+    /// True if the identity may dial the service.
     pub can_dial: bool,
-    /// True if the identity may host it.
+    /// True if the identity may host the service.
     pub can_bind: bool,
-    /// True if its data is encrypted from end to end.
+    /// True if data of the service is encrypted from end to end.
     pub encrypted: bool,
-    /// Ports that lead to it.
+    /// Ports that lead to the service.
     pub ports: Vec<PortStatus>,
-    /// The addresses at which its clients are intercepted, `<protocol>:<address>:<ports>`.
+    /// The addresses at which clients of the service are intercepted, `<protocol>:<address>:<ports>`,
+    /// for instance `tcp:10.0.0.1:80`. Behind the first 16, one entry says how many more there are.
     #[serde(default)]
     pub intercepted: Vec<String>,
-    /// Problems of its interception.
+    /// Problems of the interception of the service.
     #[serde(default)]
     pub problems: Vec<String>,
-    /// The terminators of this tunneler.
+    /// The terminators of the service at this tunneler.
     pub hosting: Vec<HostingStatus>,
-    /// Counts of connections to it.
+    /// Counts of connections that clients made to the service.
     pub dialed: Counters,
-    /// Counts of connections from it to applications of this machine.
+    /// Counts of connections that dialers made to applications over this tunneler.
     pub hosted: Counters,
 }
 
@@ -52,7 +53,7 @@ pub struct PortStatus {
     pub protocol: String,
     /// The address that is listened on, if there is one.
     pub address: Option<String>,
-    /// The reason, if there is none.
+    /// Why no address is listened on, if none is.
     pub problem: Option<String>,
 }
 
@@ -60,12 +61,12 @@ pub struct PortStatus {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct HostingStatus {
-    /// The number of routers over which it can be dialed.
+    /// The number of routers over which the terminator can be dialed.
     pub terminators: usize,
-    /// Its present cost.
+    /// Present cost.
     pub cost: u16,
-    /// Its present precedence.
+    /// Present precedence: `required`, `default` or `failed`.
     pub precedence: String,
-    /// Why it is not hosted.
+    /// Why the service is not hosted, if it is not.
     pub problem: Option<String>,
 }

@@ -27,7 +27,7 @@ pub struct Traffic {
 pub struct Counters {
     /// Connections that are open.
     pub open: u64,
-    /// Connections that were opened.
+    /// Connections that were opened so far, closed ones included.
     pub total: u64,
     /// Connections that could not be made.
     pub failed: u64,
@@ -37,7 +37,7 @@ pub struct Counters {
     pub received: u64,
 }
 
-/// Counts a connection as open until it is dropped.
+/// Counts a connection as open until the value is dropped.
 #[derive(Debug)]
 pub(crate) struct Opened(Arc<Traffic>);
 

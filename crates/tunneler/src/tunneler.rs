@@ -20,7 +20,8 @@ use crate::{
     Status,
 };
 
-/// The interval at which listening on ports that were in use is tried again.
+/// The interval at which the tunneler tries again to listen on ports, or to read the identity from the
+/// controller, after a failure.
 const RETRY: Duration = Duration::from_secs(30);
 
 /// The interval at which open connections are counted while the tunneler drains.
@@ -35,9 +36,9 @@ pub struct Options {
     pub offer: bool,
     /// Intercepts clients as `intercept.v1` says, for services that the identity may dial.
     pub intercept: Option<Arc<Interception>>,
-    /// Ports that are offered whatever the configs say.
+    /// Ports that are offered in place of those of the services' `proxy.v1`.
     pub named: Vec<NamedPort>,
-    /// The address of ports without one of their own.
+    /// The address of ports that name none.
     pub at: ListenAt,
     /// The times after which conversations in datagrams end.
     pub udp: UdpTimes,
@@ -76,7 +77,7 @@ struct Known {
     read: HashMap<String, Arc<Read>>,
     /// The hosts by service id and number of the terminator.
     hosts: BTreeMap<(String, usize), Host>,
-    /// Services that are not intercepted as they ask for: the name, and the reason.
+    /// Services that are not intercepted as their configs ask: the name, and the reason.
     problems: Vec<(String, String)>,
 }
 
@@ -98,7 +99,7 @@ struct Host {
     hosted: HostedTerminator,
 }
 
-/// The parameters of a host; a change of them makes another host.
+/// The parameters of a host. When one of them changes, the service is hosted anew.
 #[derive(Clone, Debug, PartialEq)]
 struct Plan {
     service: String,
@@ -109,7 +110,8 @@ struct Plan {
 }
 
 impl Tunneler {
-    /// A tunneler that has not begun. The context has to ask for [`weft_tunnel::config::TYPES`].
+    /// A tunneler that neither hosts nor offers anything yet. The context has to ask for
+    /// [`weft_tunnel::config::TYPES`].
     #[must_use]
     pub fn new(context: Context, options: Options) -> Arc<Self> {
         let dialed = Arc::<Registry>::default();
@@ -123,7 +125,7 @@ impl Tunneler {
     /// Reads the identity and its services, and applies their configs.
     ///
     /// # Errors
-    /// When they cannot be read; the present state stays then.
+    /// When the controller does not give the identity or its services; the present state stays then.
     pub async fn refresh(&self) -> weft_sdk::Result<()> {
         self.context.services().await?;
         let services = self.context.service_changes().borrow().clone();
@@ -132,10 +134,11 @@ impl Tunneler {
         Ok(())
     }
 
-    /// Follows the services of the identity until cancelled; then nothing new is accepted.
+    /// Follows the services of the identity until `stop` is cancelled. From then on no new connection
+    /// is accepted; open ones stay.
     pub async fn run(&self, stop: &CancellationToken) {
         let mut changes = self.context.service_changes();
-        // They may have changed since they were read.
+        // The services may have changed since they were read.
         changes.mark_changed();
         let mut retry = tokio::time::interval(RETRY);
         retry.reset();
@@ -155,7 +158,7 @@ impl Tunneler {
                     behind = false;
                     self.apply(services, &identity).await;
                 }
-                // An identity that is refused has nothing left to be read.
+                // The controller refuses the identity: another try would be refused, too.
                 Err(problem) if problem.is_final() => {
                     behind = false;
                     self.end_all().await;
@@ -169,7 +172,7 @@ impl Tunneler {
         self.end_all().await;
     }
 
-    /// Hosts and offers nothing any more.
+    /// Ends hosting, offering and interception.
     async fn end_all(&self) {
         self.ports.set(Vec::new()).await;
         if let Some(party) = &self.party {
@@ -203,7 +206,7 @@ impl Tunneler {
         self.dialed.open() + self.hosted.open()
     }
 
-    /// Applies the configs of services: hosts and offers.
+    /// Applies the configs of services: hosts, offers and intercepts.
     async fn apply(&self, services: Arc<Vec<Service>>, identity: &Identity) {
         let read = self.read(&services, identity);
         if self.options.host {
@@ -345,7 +348,7 @@ impl Read {
             let mut offered = configs.clone();
             let is_named = options.named.iter().any(|named| named.service == service.name);
             if !options.offer || is_named {
-                // A port from the command line takes the place of the config's.
+                // Ports from the command line take the place of those of the config.
                 offered.remove("proxy.v1");
             }
             ports.extend(PortWanted::of(&known, &offered, &own, &options.named, &options.at));
@@ -363,7 +366,8 @@ fn hosting(state: HostState) -> HostingStatus {
     }
 }
 
-/// The addresses at which a service's clients are intercepted, `<protocol>:<address>:<ports>`.
+/// The addresses at which a service's clients are intercepted, `<protocol>:<address>:<ports>`: the
+/// first 16, and the number of the others.
 fn intercepted(service: &Service) -> Vec<String> {
     const SHOWN: usize = 16;
     let Ok(Some(intercept)) = Intercept::read(&configs_of(service)) else { return Vec::new() };
@@ -390,7 +394,7 @@ fn configs_of(service: &Service) -> Configs {
     service.configs.iter().map(|(name, data)| (name.clone(), text(data))).collect()
 }
 
-/// The terminators that a service asks for. A config with a mistake hosts nothing.
+/// The terminators that a service's config asks for; none if the config has a mistake.
 fn plans(
     service: &Service,
     configs: &Configs,

@@ -40,8 +40,9 @@ struct Walk<'c> {
     /// Words that are left.
     words: VecDeque<OsString>,
     settled: Settled,
-    /// Settings found before the name of the innermost command, and the place where it ends.
+    /// Settings found before the name of the innermost command.
     carried: Vec<OsString>,
+    /// Index of the word behind that name, where the settings are put.
     place: usize,
 }
 
@@ -163,8 +164,8 @@ fn takes_value(arg: &Arg) -> bool {
 }
 
 impl Settled {
-    /// Adds to an error about a missing value or an unknown flag how a value that looks like a flag
-    /// is given.
+    /// Adds a tip to an error about a missing value or an unknown flag: how a value that looks like a
+    /// flag is written.
     pub(crate) fn explain(&self, mut error: Error) -> Error {
         let text = |context: Option<&ContextValue>| match context {
             Some(ContextValue::String(text)) => Some(text.clone()),

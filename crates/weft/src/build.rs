@@ -1,11 +1,11 @@
-//! The build: for `weft version`, and for the hellos of controllers and routers.
+//! The build (release, commit and its time): for `weft version`, and for the hellos of controllers and
+//! routers.
 
 use serde_json::{Value, json};
 use time::{OffsetDateTime, format_description::well_known::Rfc3339};
 
 use crate::output::{self, Format};
 
-/// The release.
 pub(crate) const RELEASE: &str = env!("CARGO_PKG_VERSION");
 /// Commit of the sources; empty if unknown.
 const COMMIT: &str = env!("WEFT_BUILD_COMMIT");
@@ -29,7 +29,7 @@ pub(crate) fn revision() -> String {
     }
 }
 
-/// When the sources were committed.
+/// The time of the commit, as RFC 3339 writes it.
 pub(crate) fn date() -> String {
     moment(DATE).unwrap_or_else(|| UNKNOWN.to_owned())
 }

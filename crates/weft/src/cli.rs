@@ -151,7 +151,7 @@ pub(crate) enum Fixed {
     Version(VersionArgs),
 }
 
-/// For which shell.
+/// Arguments of `weft completions`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  echo 'source <(weft completions bash)' >> ~/.bashrc\n  \
                   echo 'source <(weft completions zsh)' >> ~/.zshrc\n  \
@@ -166,7 +166,7 @@ pub(crate) struct CompletionsArgs {
     pub(crate) fixed: bool,
 }
 
-/// How to say which release this is.
+/// Arguments of `weft version`.
 #[derive(Debug, Args)]
 pub(crate) struct VersionArgs {
     #[command(flatten)]
@@ -196,7 +196,7 @@ pub(crate) fn command() -> Command {
 }
 
 /// The command line as the shell completes it. Settings may come before the name of a command, as
-/// [`arguments::settle`] says; the parser itself knows them behind it only.
+/// [`arguments::settle`] says; the parser itself knows settings behind the name only.
 pub(crate) fn command_to_complete() -> Command {
     let settings = LoginChoice::augment_args(Command::new("weft")).arg(Format::arg());
     let settings = settings.get_arguments().cloned().map(|setting| setting.global(false));
@@ -304,7 +304,7 @@ mod tests {
         assert_eq!((file.to_str(), grace), (Some("r.yaml"), 3));
         assert_eq!(log.log_format, crate::log::LogFormat::Json);
         assert!(read("weft controller run c.yaml").is_some());
-        // The whole command line reports these.
+        // Errors and help of these lines come from parsing the whole command line.
         for line in ["weft router run", "weft router run --help", "weft router enroll r.yaml"] {
             assert!(read(line).is_none(), "{line}");
         }

@@ -14,7 +14,7 @@ use crate::{
     output,
 };
 
-/// Bytes that an identity with many authorities has.
+/// Bytes of an identity file with many authorities.
 const ROOM: usize = 256 << 10;
 
 /// Enrolls and writes the identity file.
@@ -22,7 +22,7 @@ pub(crate) async fn enroll(args: EnrollArgs) -> Result<(), Failure> {
     let token = read_token(&args.jwt)?;
     let out = args.out.unwrap_or_else(|| beside(&args.jwt));
     let invited = peek(&token)?;
-    // Checked before the token is used, which works only once.
+    // The target is checked first, because a token can be used only once.
     check_target(&out, args.force)?;
     spend(&token, &out).await?;
     output::line(format!("enrolled identity {} at {}", invited.sub, invited.iss));
@@ -46,8 +46,8 @@ async fn spend(token: &str, out: &Path) -> Result<(), Failure> {
     })
 }
 
-/// A file of the size of a large identity, which is removed when it is dropped. If it can be written,
-/// so can the identity: the disk has room, and the folder permits it.
+/// A file of the size of a large identity file, removed when the value is dropped. If this file can be
+/// written, the identity file can be, too: the disk has room, and the folder permits it.
 struct Room(PathBuf);
 
 impl Room {
@@ -68,7 +68,7 @@ impl Room {
 
 impl Drop for Room {
     fn drop(&mut self) {
-        // A leftover does no harm.
+        // Errors are ignored: the file holds only spaces.
         let _ = fs::remove_file(&self.0);
     }
 }
@@ -155,7 +155,7 @@ mod tests {
     #[cfg(target_os = "linux")]
     #[test]
     fn a_token_is_kept_where_nothing_can_be_written() {
-        // No user can create a file there.
+        // No user can create a file in /proc.
         let out = Path::new("/proc/weft-identity.json");
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let error = runtime.block_on(spend("no token", out)).unwrap_err().to_string();

@@ -73,12 +73,13 @@ impl Failure {
         Self::of(message, status::DIFFERENT)
     }
 
-    /// Ctrl-C or a termination signal ended it (status 130).
+    /// Ctrl-C or a termination signal ended the command (status 130).
     pub(crate) fn interrupted() -> Self {
         Self::of("interrupted", status::INTERRUPTED)
     }
 
-    /// Prints nothing if it was interrupted: for commands that end in no other way.
+    /// The failure, without a message if the command was interrupted: for commands that run until
+    /// somebody ends them.
     pub(crate) fn unsaid_if_interrupted(self) -> Self {
         match self.status {
             status::INTERRUPTED => Self { message: String::new(), ..self },
@@ -100,7 +101,7 @@ impl Failure {
 
     /// Prints the message and returns the exit status.
     pub(crate) fn report(&self) -> ExitCode {
-        // Text from others must not begin a line.
+        // Text of peers must not look like a line of weft: further lines are indented.
         let shown = |text: &str| printable::lines(text).replace('\n', "\n  ");
         if !self.message.is_empty() {
             eprintln!("weft: {}", shown(&self.message));
@@ -155,7 +156,7 @@ impl From<&ApiError> for Failure {
             400..500 => status::REFUSED,
             _ => status::FAILED,
         };
-        // Values in it, such as names, must not begin a line.
+        // Values in the message, such as names, must not begin a line.
         let mut failure = Self::of(printable::line(&refusal.to_string()), status);
         failure.details.push(format!("code: {} (HTTP {})", body.code, refusal.status));
         causes(body, &mut failure.details);

@@ -28,14 +28,14 @@ const ROUTERS: &str = "routers";
 const PKI: &str = "pki";
 const LOCK: &str = "lock";
 
-/// Files that a home may hold whose creation was interrupted.
+/// Names that a home without a network may hold: they were made before its creation was interrupted.
 const BEGINNINGS: &[&str] = &[LOCK, PKI, ROUTER_FILE, ROUTERS, DATABASE];
 
 /// A home that is locked by this process.
 #[derive(Debug)]
 pub(crate) struct Home {
     root: PathBuf,
-    /// The lock, which ends with the process.
+    /// The locked file. The lock ends with the process, too.
     _lock: File,
     /// Folders that this process made for the home, the innermost first.
     made: Vec<PathBuf>,
@@ -71,7 +71,7 @@ impl Home {
         if !self.is_lock_made {
             return;
         }
-        // A folder that holds anything else stays, and a leftover does no harm.
+        // Errors are ignored: a folder that holds anything else stays.
         let _ = fs::remove_file(self.root.join(LOCK));
         for folder in &self.made {
             let _ = fs::remove_dir(folder);
@@ -90,7 +90,6 @@ impl Home {
             .map_err(|error| Failure::new(format!("cannot make {}: {error}", path.display())))
     }
 
-    /// The folder itself.
     pub(crate) fn root(&self) -> &Path {
         &self.root
     }
@@ -110,7 +109,7 @@ impl Home {
         self.root.join(DATABASE)
     }
 
-    /// The folder of a router, by its number; the first one has the home.
+    /// The folder of a router, by its number: the home for the first router.
     pub(crate) fn router_folder(&self, number: u8) -> PathBuf {
         match number {
             ..=1 => self.root.clone(),
@@ -141,7 +140,8 @@ impl Home {
         (1..=u8::MAX).take_while(|number| self.router_file(*number).exists()).last().unwrap_or(0)
     }
 
-    /// Removes the folders of routers behind `last`, whose creation was interrupted.
+    /// Removes the configurations of routers behind `last`, whose creation was interrupted. Keys and
+    /// logs in their folders stay.
     pub(crate) fn forget_routers_behind(&self, last: u8) -> Result<(), Failure> {
         for number in last + 1..=self.router_count() {
             let path = self.router_file(number);
@@ -159,7 +159,7 @@ impl Home {
     }
 }
 
-/// Refuses a folder that has no network and holds anything else.
+/// Refuses a folder that has no network and holds other things than [`BEGINNINGS`].
 fn refuse_strangers(root: &Path) -> Result<(), Failure> {
     if root.join(CONTROLLER_FILE).exists() {
         return Ok(());

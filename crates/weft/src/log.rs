@@ -56,7 +56,7 @@ type Reload = Box<dyn Fn() + Send + Sync>;
 
 static RELOAD: OnceLock<Reload> = OnceLock::new();
 
-/// Largest file of levels, in bytes.
+/// Bytes of the file of levels that are read, from its beginning.
 const MAX_LEVELS: u64 = 64 * 1024;
 
 /// Begins to log, at `level` unless the file of levels or `RUST_LOG` sets others.
@@ -100,7 +100,6 @@ struct Levels {
 }
 
 impl Levels {
-    /// The present levels.
     fn filter(&self) -> Result<EnvFilter, String> {
         if let Some(file) = &self.file
             && let Some(text) = read(file)?
@@ -125,7 +124,7 @@ impl Levels {
     }
 }
 
-/// The contents of the file; `None` if it does not exist.
+/// The contents of the file; `None` if it does not exist or is blank.
 fn read(file: &Path) -> Result<Option<String>, String> {
     use std::io::Read as _;
     let opened = match std::fs::File::open(file) {
@@ -139,7 +138,7 @@ fn read(file: &Path) -> Result<Option<String>, String> {
     Ok((!text.trim().is_empty()).then_some(text))
 }
 
-/// Writer of a record's fields, each in one line.
+/// Writer of a record's fields, with control characters and ends of lines escaped.
 fn fields() -> impl for<'w> FormatFields<'w> + Send + Sync + 'static {
     format::debug_fn(field).delimited(" ")
 }

@@ -158,7 +158,7 @@ fn runtime() -> Result<Runtime, Failure> {
         .map_err(|error| Failure::new(format!("cannot start: {error}")))
 }
 
-/// Settings of the log.
+/// Settings of the log: those of `weft controller run` and `weft router run`, else the defaults.
 fn log_args(asked: &Asked) -> LogArgs {
     let Asked::Fixed(command) = asked else { return LogArgs::default() };
     match &**command {
@@ -168,8 +168,8 @@ fn log_args(asked: &Asked) -> LogArgs {
     }
 }
 
-/// Level of the log without `RUST_LOG`: information for controllers, routers and tunnelers,
-/// warnings for other commands.
+/// Level of the log without `RUST_LOG`: information for the commands of controllers and routers, and
+/// for `weft tunnel run` and `run-host`; warnings for other commands.
 fn default_level(asked: &Asked) -> &'static str {
     match asked {
         Asked::Fixed(command) => match **command {

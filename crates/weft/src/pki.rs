@@ -1,9 +1,9 @@
 //! The certificates of a new network.
 //!
-//! Clients trust the root. Below it is the edge signer, which issues the certificates of
-//! controller, routers and identities. Keys are P-256 and readable by their owner only. The
-//! controller's own key is RSA: native SDKs of the 0.x line check the signature of an enrollment
-//! token with the key of the controller's certificate, and support RSA signatures only.
+//! Clients trust the root. Below the root is the edge signer, which issues the certificates of
+//! controller, routers and identities. Keys are readable by their owner only. They are P-256, except
+//! the controller's own, which is RSA of 2048 bits: native SDKs of the 0.x line check the signature of
+//! an enrollment token with the key of the controller's certificate, and support RSA signatures only.
 
 use std::{
     fs,
@@ -21,8 +21,8 @@ use crate::{failure::Failure, home::Home};
 
 /// Certificate of the root, which clients are told to trust.
 pub(crate) const ROOT_CERT: &str = "root.crt";
-/// Key of the root. It is not used after the certificates were made and may be moved to a safe
-/// place.
+/// Key of the root. Nothing uses the key after the certificates were made, so an operator may move its
+/// file to a safe place.
 pub(crate) const ROOT_KEY: &str = "root.key";
 /// Certificate of the edge signer.
 pub(crate) const SIGNER_CERT: &str = "signer.crt";
@@ -33,7 +33,7 @@ pub(crate) const CONTROLLER_CERT: &str = "controller.crt";
 /// Key of the controller.
 pub(crate) const CONTROLLER_KEY: &str = "controller.key";
 
-/// Rest of its validity at which the controller's certificate is renewed.
+/// The controller's certificate is renewed at a start within this time before its end.
 const RENEW_BEFORE: Duration = Duration::from_secs(60 * 24 * 3600);
 
 /// Makes the authorities and the controller's certificate. Leftovers of an earlier try are

@@ -48,7 +48,7 @@ pub(crate) fn restore(database: &Path, snapshot: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Refuses a file that is no database at all. Damage of one is found by the store.
+/// Refuses a file that is no database. The store finds damage in a database.
 fn check(snapshot: &Path) -> Result<(), Failure> {
     let mut begin = Vec::new();
     let read = File::open(snapshot)
@@ -63,8 +63,8 @@ fn check(snapshot: &Path) -> Result<(), Failure> {
     }
 }
 
-/// Locks the database, so that no process has it open. It may be damaged, as that is a reason to
-/// restore.
+/// Locks the database, so that no process has it open; `None` if there is no database. A damaged one is
+/// locked, too, because damage is a reason to restore.
 fn hold(database: &Path) -> Result<Option<Hold>, Failure> {
     Hold::take(database).map_err(|error| Failure::caused_by(&error))
 }

@@ -1,4 +1,4 @@
-//! The login of a command: the current one, or the one it names.
+//! The login of a command: the current one, or the one that the command line names.
 
 use std::{ffi::OsStr, path::PathBuf};
 
@@ -43,7 +43,6 @@ pub(crate) struct LoginChoice {
 }
 
 impl LoginFolder {
-    /// The saved logins.
     pub(crate) fn logins(&self) -> Result<Logins, Failure> {
         if let Some(given) = &self.config_dir {
             return Ok(Logins::in_directory(given));
@@ -55,7 +54,7 @@ impl LoginFolder {
 }
 
 impl LoginChoice {
-    /// The login for completions: flags on the command line are not known then.
+    /// The login for completions, which know the environment, but no flags of the command line.
     pub(crate) fn of_environment() -> Self {
         Self {
             login: std::env::var("WEFT_LOGIN").ok().filter(|name| !name.is_empty()),

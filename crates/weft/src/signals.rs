@@ -13,8 +13,8 @@ use crate::{ask, failure::Failure, topology};
 
 /// Exit status after a second signal, as shells report Ctrl-C.
 const IMPATIENT: i32 = 130;
-/// Longest time for stopping after the parent process has ended, because no other process would
-/// kill this one.
+/// Longest time for stopping after the parent process has ended. Then this process ends by itself,
+/// because no other process would kill it.
 const ORPHANED: Duration = Duration::from_secs(15);
 
 /// A token that the first Ctrl-C or SIGTERM cancels. The second one ends the process at once.
@@ -106,7 +106,7 @@ impl Signals {
 
     async fn next(&mut self) {
         if tokio::signal::ctrl_c().await.is_err() {
-            // Without the signal there is nothing to wait for.
+            // Ctrl-C cannot be received: the wait never ends.
             std::future::pending::<()>().await;
         }
     }

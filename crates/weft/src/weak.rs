@@ -1,5 +1,4 @@
-//! Warnings of passwords that are easily guessed. Controllers accept passwords from 5 characters
-//! on.
+//! Warnings of passwords that are easily guessed. Controllers accept passwords of 5 characters or more.
 
 /// Shortest password that is not weak, in characters.
 const LEAST: usize = 8;

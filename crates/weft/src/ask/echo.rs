@@ -1,5 +1,5 @@
-//! Input that is not shown while it is typed, such as passwords. The terminal shows input again
-//! however the question ends.
+//! Input that is not shown while it is typed, such as passwords. However the question ends, the
+//! terminal shows input again.
 
 use std::io;
 
@@ -14,8 +14,8 @@ use rustix::termios::{
 #[cfg(unix)]
 pub(super) use super::line;
 
-/// State of the terminal before the question. It is not in [`Off`], because a second signal ends
-/// the process without dropping values.
+/// State of the terminal before the question. The state is not kept in [`Off`], because a second signal
+/// ends the process without dropping values.
 #[cfg(unix)]
 static BEFORE: Mutex<Option<Termios>> = Mutex::new(None);
 
@@ -25,7 +25,7 @@ const NO_KEY: u8 = 0;
 #[cfg(all(unix, not(any(target_os = "linux", target_os = "android"))))]
 const NO_KEY: u8 = 0xff;
 
-/// While it exists, input is not shown.
+/// While a value exists, the terminal does not show input.
 pub(crate) struct Off;
 
 impl Off {

@@ -1,6 +1,6 @@
 //! Questions at the terminal.
 //!
-//! A person may think about an answer for any time, so that it is read on a thread of its own. A
+//! A person may think about an answer for any time, so the answer is read on a thread of its own. A
 //! command that is interrupted drops the question: the terminal is restored, and the thread, which
 //! cannot be woken, ends with the process.
 
@@ -52,7 +52,8 @@ async fn hidden(prompt: &str, cannot: &str) -> Result<String, Failure> {
     if !io::stdin().is_terminal() {
         return Err(Failure::usage(cannot));
     }
-    // Created before the question is shown, and dropped in the reverse order.
+    // Input is hidden before the question is shown, and shown again before the line ends: `_unseen` is
+    // created first and dropped first.
     let _line;
     let _unseen = echo::Off::begin().map_err(cannot_read)?;
     _line = Line::begin(prompt);
@@ -97,7 +98,7 @@ impl Line {
         Self { is_open: true }
     }
 
-    /// The answer's line has ended.
+    /// Notes that the answer has ended the line.
     fn ended(mut self) {
         self.is_open = false;
     }

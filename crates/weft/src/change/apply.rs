@@ -90,15 +90,16 @@ impl Drop for Unknown {
     }
 }
 
-/// Asks before applying, with more emphasis the more is deleted.
+/// Asks before applying. The question counts entities that are deleted and access that is lost.
 async fn confirm(plan: &ChangePlan) -> Result<(), Failure> {
+    let (one, many) = ("pair of identity and service loses", "pairs of identity and service lose");
     let question = match (plan.deleted, plan.access.lost) {
         (0, 0) => "Do this?".to_owned(),
-        (0, lost) => format!("Do this? {} lose access.", counted(lost, "pair", "pairs")),
+        (0, lost) => format!("Do this? {} access.", counted(lost, one, many)),
         (deleted, lost) => format!(
-            "Do this? {} deleted, {} lose access.",
+            "Do this? {} deleted, {} access.",
             counted(deleted, "entity is", "entities are"),
-            counted(lost, "pair", "pairs")
+            counted(lost, one, many)
         ),
     };
     let cannot = "there is no terminal for a question; apply without asking with --yes";

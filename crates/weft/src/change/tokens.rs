@@ -16,7 +16,7 @@ use crate::{entity::token, failure::Failure, output};
 
 /// Kinds whose new entities enroll.
 const ENROLLED: [&str; 2] = ["identities", "edge-routers"];
-/// Most files of one name.
+/// Most files of one name, with a number in the names of all but the first.
 const NAMES: u32 = 1000;
 
 /// A new entity, which may have a token.
@@ -41,7 +41,7 @@ pub(super) fn prepare(folder: &Path) -> Result<(), Failure> {
         .map_err(|error| Failure::new(format!("{}: {error}; nothing was done", folder.display())))
 }
 
-/// Reads the tokens and writes them. Every failure is reported.
+/// Reads the tokens and writes them. A failure names every entity whose token may be missing.
 pub(super) async fn save(
     client: &ManagementClient,
     plan: &ChangePlan,
@@ -81,7 +81,7 @@ pub(super) async fn save(
     let failure =
         failure.during("the files are applied, but enrollment tokens are not all written");
     Err(lost.into_iter().fold(failure, |failure, Made { kind, name, .. }| {
-        failure.and(format!("if it has one: weft jwt {} {name} -o FILE", kind.name))
+        failure.and(format!("if {name} has a token: weft jwt {} {name} -o FILE", kind.name))
     }))
 }
 
@@ -124,11 +124,13 @@ fn write(folder: &Path, stem: &str, token: &str) -> Result<PathBuf, Failure> {
     Err(Failure::new(format!("{}: too many files are called {stem}", folder.display())))
 }
 
-/// Hint that new routers must be enrolled.
+/// Prints, for each new edge router, the command that shows its enrollment token.
 pub(super) fn hint(plan: &ChangePlan) {
     for Made { kind, name, .. } in made(plan).filter(|one| one.kind.name == "edge-router") {
         let kind = kind.name;
-        output::say(format!("its enrollment token: weft jwt {kind} {name} -o {name}.jwt"));
+        output::say(format!(
+            "enrollment token of {kind} {name}: weft jwt {kind} {name} -o {name}.jwt"
+        ));
     }
 }
 

@@ -36,13 +36,13 @@ pub(super) fn parts(text: &str) -> Option<(&'static str, String, u16)> {
     Some((kind.name(), at.host, at.port))
 }
 
-/// A listener.
 struct Listening<'a> {
     key: &'a str,
     /// Host and port: listeners that share a socket have the same.
     at: HostPort,
     kind: &'static str,
-    /// The TLS protocols (ALPN) that share the socket; empty: it is not shared.
+    /// The TLS protocols (ALPN) of the listener; listeners with different ones may share a socket. Empty:
+    /// the socket is not shared.
     protocols: &'static [&'static str],
 }
 
@@ -51,7 +51,7 @@ impl<'a> Listening<'a> {
         let general = fact.general_key();
         let listener = fact.key.rsplit_once('.').map_or("", |(listener, _)| listener);
         let value = |key: &str| facts.get(&format!("{listener}.{key}"));
-        // `bind` repeats the address.
+        // `bind` beside `address` repeats the address.
         let is_again = value("address").is_some_and(|one| one.origin != Origin::Default);
         if fact.kind == "ignored" || (general == "listeners[].bind" && is_again) {
             return None;
@@ -75,7 +75,7 @@ impl<'a> Listening<'a> {
         matches!(self.kind, "udp" | "udp4" | "udp6" | "dtls")
     }
 
-    /// The socket addresses; the first that works is used.
+    /// The socket addresses of the host; a listener uses the first at which it can listen.
     fn addresses(&self) -> Result<Vec<SocketAddr>, String> {
         let HostPort { host, port } = &self.at;
         let found: Vec<SocketAddr> = if host.is_empty() {
@@ -106,8 +106,8 @@ impl<'a> Listening<'a> {
     }
 }
 
-/// Checks that these addresses can be listened at, all at the same time. Ports in use are a mistake
-/// only if the file is to be started now; otherwise the running program may have them.
+/// Checks that the addresses of these keys can be listened at, all at the same time. Ports in use are a
+/// mistake only if the program is to be started now; otherwise the running program may have them.
 pub(super) fn listen(facts: &Facts, keys: &[&str], purpose: Purpose) -> Vec<Finding> {
     let mut out = Vec::new();
     let mut taken: Vec<(Listening<'_>, SocketAddr)> = Vec::new();
@@ -228,8 +228,8 @@ fn exists(name: &str) -> bool {
     !name.contains('/') && name != ".." && Path::new("/sys/class/net").join(name).exists()
 }
 
-/// Checks a file that will be written: its folder exists, and its path is not that of a folder or a
-/// device.
+/// Checks a file that will be written: files can be created in its folder, and a file that exists can
+/// be opened for writing.
 pub(super) fn to_write(key: &str, file: &Path, purpose: Purpose) -> Option<Finding> {
     if let Some(finding) = folder_of(key, file, purpose) {
         return Some(finding);
@@ -254,7 +254,8 @@ pub(super) fn folder_of(key: &str, file: &Path, purpose: Purpose) -> Option<Find
     }
 }
 
-/// Checks the folder of a file, which may be created.
+/// Checks the folder of a file; the program creates the folder if it is missing. Checked is then the
+/// nearest folder above that exists.
 pub(super) fn folder_to_make(key: &str, file: &Path, purpose: Purpose) -> Option<Finding> {
     let mut folder = folder(file);
     while !folder.exists() {
@@ -271,8 +272,8 @@ fn folder(file: &Path) -> &Path {
     folder.unwrap_or(Path::new("."))
 }
 
-/// Problem that a folder cannot be written to, if the program is to be started now: a user who only
-/// asks for advice may be another one than the program's.
+/// Problem that no file can be created in a folder: a mistake if the program is to be started now. For
+/// advice it is a warning, because the user who asks may be another one than the program's.
 fn not_writable(key: &str, folder: &Path, purpose: Purpose) -> Option<Finding> {
     // A random name, so that no other process has created the file before.
     let probe = folder.join(format!(".weft-check.{:016x}", rand::random::<u64>()));

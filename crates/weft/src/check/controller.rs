@@ -38,7 +38,7 @@ pub(crate) fn controller(examined: &mut Examined<ControllerConfig>, purpose: Pur
 
 fn identities(config: &ControllerConfig) -> Vec<Finding> {
     let mut out = Vec::new();
-    // The controller's certificate may lead to any authority: clients are told which to trust.
+    // The controller's certificate may be below any authority: clients are told which ones to trust.
     let rules = Rules { servers_lead_to_ca: false, servers_are_renewed: false };
     if !config.identity.cert.is_empty() {
         out.extend(identity::look(&config.identity, rules));
@@ -54,7 +54,7 @@ fn identities(config: &ControllerConfig) -> Vec<Finding> {
             ca: signing.ca.clone().unwrap_or_default(),
             ..IdentitySection::default()
         };
-        // The signer is checked without a bundle, as it may lead anywhere.
+        // The signer is checked without a bundle, because it may be below any authority.
         let alone = IdentitySection { ca: String::new(), ..section.clone() };
         out.extend(identity::look(&alone, rules));
         let bundle = IdentitySection { cert: String::new(), key: String::new(), ..section };

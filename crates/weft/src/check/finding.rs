@@ -33,7 +33,7 @@ impl Finding {
 pub(super) fn add<T>(examined: &mut Examined<T>, findings: Vec<Finding>) {
     for Finding { key, message, is_warning } in findings {
         let about = examined.about(&key, message);
-        // A problem that the file itself shows takes precedence over another one of the same key.
+        // A problem that the file itself shows is not reported a second time.
         let told = |one: &KeyAt| one.key == about.key && one.line == about.line;
         if is_warning {
             examined.warnings.push(about);

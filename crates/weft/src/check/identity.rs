@@ -1,5 +1,5 @@
-//! Checks of keys and certificates: they exist, are readable, belong together, are valid now, and
-//! lead to the bundle.
+//! Checks of keys and certificates: files exist and are readable, keys belong to their certificates,
+//! certificates are valid now, and their chains lead to an authority of the bundle.
 
 use std::time::SystemTime;
 
@@ -14,8 +14,8 @@ use crate::failure::chain;
 /// Rules for the certificates of a section.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Rules {
-    /// True if server certificates must lead to the section's bundle. Certificates of web servers
-    /// and for other names may lead anywhere.
+    /// True if server certificates must lead to an authority of the section's bundle. Certificates of
+    /// web servers and those in `alt_server_certs` may be below any authority.
     pub(super) servers_lead_to_ca: bool,
     /// True if an expired server certificate is renewed automatically.
     pub(super) servers_are_renewed: bool,
@@ -80,7 +80,7 @@ impl Look<'_> {
         if cert.is_none() || !(own.is_some() || (key && alt.server_key.is_empty())) {
             return;
         }
-        // Checked alone, so that problems of others do not hide its own.
+        // The certificate is checked alone, so that problems of others do not hide its own.
         let alone = IdentitySection {
             alt_server_certs: vec![alt],
             server_key: String::new(),
@@ -155,7 +155,7 @@ impl Look<'_> {
         }
     }
 
-    /// Checks the validity of a leaf, and where it leads.
+    /// Checks that a certificate is valid now, and that its chain leads to an authority of `ca`.
     fn leaf(
         &mut self,
         key: &str,

@@ -56,7 +56,7 @@ fn is_installed(program: &str) -> bool {
     env::split_paths(&path).any(|folder| folder.join(program).is_file())
 }
 
-/// True if this process has CAP_NET_ADMIN, as far as the system tells.
+/// True if this process has CAP_NET_ADMIN, or the system does not say.
 fn may_change_networks() -> bool {
     const NET_ADMIN: u64 = 1 << 12;
     let Ok(status) = std::fs::read_to_string(Path::new("/proc/self/status")) else { return true };

@@ -1,8 +1,9 @@
 //! Checks of the files and addresses that a configuration names: keys and certificates, addresses,
 //! interfaces, folders.
 //!
-//! `weft router check` and `weft router run` make the same checks (and so do those of a
-//! controller): a file that passes `check` starts with `run`, and a file that fails starts nothing.
+//! `weft router check` and `weft router run` make the same checks, and so do the commands of a
+//! controller: a file that fails `check` starts nothing. `run` is stricter ([`Purpose::Start`]): ports
+//! have to be free, folders writable, keys and certificates there, and interception possible.
 
 mod addresses;
 mod controller;
@@ -23,7 +24,7 @@ pub(crate) use finding::Purpose;
 pub(crate) use report::{report, unreadable};
 pub(crate) use router::router;
 
-/// The file, or everything that is wrong with it.
+/// The configuration of a file, or everything that is wrong with the file.
 pub(crate) fn accept<T>(examined: Examined<T>) -> Result<Loaded<T>, Failure> {
     examined.accept().map_err(|error: Error| Failure::from(error))
 }

@@ -39,7 +39,7 @@ pub(crate) fn report<T>(examined: &Examined<T>, format: Format) -> Result<(), Fa
         let shown: String = shown.collect();
         match mistakes {
             0 => shown + &format!("{}: {words}", path.display()),
-            // The failure says it.
+            // The returned failure has the counts.
             _ => shown.trim_end().to_owned(),
         }
     });
@@ -49,7 +49,7 @@ pub(crate) fn report<T>(examined: &Examined<T>, format: Format) -> Result<(), Fa
     Err(Failure::usage(format!("{}: {words}", path.display())))
 }
 
-/// Prints, for scripts, why a file could not be read. Always fails.
+/// The failure that a file could not be read. For scripts, JSON or YAML with the reason is printed.
 pub(crate) fn unreadable(path: &Path, error: Error, format: Format) -> Failure {
     let (line, column) = match &error {
         Error::Syntax { line, column, .. } => (*line, *column),

@@ -17,7 +17,7 @@ pub(crate) fn router(examined: &mut Examined<RouterConfig>, purpose: Purpose) {
     let config = &examined.config;
     let mut findings = identities(config, purpose);
     findings.extend(requests(config));
-    // A mistake in the section may be the reason why no controller is known.
+    // A mistake in the section `ctrl` may be the reason why no controller is known.
     let is_ctrl = |one: &KeyAt| one.key == "ctrl" || one.key.starts_with("ctrl.");
     if !examined.problems.iter().any(is_ctrl) {
         findings.extend(controllers(config, purpose));
@@ -71,7 +71,7 @@ fn is_enrolled(section: &IdentitySection) -> bool {
     files.into_iter().filter(|value| !value.is_empty()).any(is_there)
 }
 
-/// Checks that requests for certificates will have names.
+/// Checks that the router can request certificates, with names for its listeners.
 fn requests(config: &RouterConfig) -> Option<Finding> {
     let Some(csr) = &config.csr else {
         let text = "without it the router can neither enroll nor renew its certificates";
@@ -87,12 +87,12 @@ fn requests(config: &RouterConfig) -> Option<Finding> {
     Some(Finding::warning(if edge { "edge.csr" } else { "csr" }, text))
 }
 
-/// Checks that the file names a controller.
+/// Checks that a controller is named by the file or the remembered endpoints, or can dial the router.
 fn controllers(config: &RouterConfig, purpose: Purpose) -> Vec<Finding> {
     let ctrl = &config.ctrl;
     let kept = std::fs::read_to_string(&ctrl.endpoints_file);
     let remembered = kept.as_deref().ok().and_then(EndpointsFile::from_text).is_some();
-    // Controllers may be waited for instead.
+    // With `ctrl.listeners` the router may wait for controllers to dial.
     if !ctrl.endpoints.is_empty() || remembered || !ctrl.listeners.is_empty() {
         return Vec::new();
     }
@@ -107,7 +107,8 @@ fn controllers(config: &RouterConfig, purpose: Purpose) -> Vec<Finding> {
     vec![Finding::mistake("ctrl", text)]
 }
 
-/// Controllers that dial a router know it by the key of the certificate that it enrolled with.
+/// Checks that all certificates have the key of the client certificate: a controller that dials a
+/// router knows the router by the key that it enrolled with.
 fn dialed_by_controllers(config: &RouterConfig) -> Option<Finding> {
     let own = Identity::load(&config.identity).ok();
     let own = own.filter(|_| !config.ctrl.listeners.is_empty())?;
@@ -181,8 +182,8 @@ fn advertised(config: &RouterConfig, facts: &Facts) -> Vec<Finding> {
         let outer = outer.as_ref().filter(|_| is_websocket(facts, &fact.key));
         if let Err(error) = check_advertised(own.as_ref().unwrap_or(&identity), outer, &host) {
             let text = format!("{words}: {error}");
-            // A client that asks for a router's health may not compare names; controllers that do not
-            // reach a router may be reached by it.
+            // Only a warning for `web` and `ctrl`: some clients that ask for a router's health do not
+            // compare names, and a router may dial controllers that cannot dial the router.
             out.push(match general.starts_with("web") || general.starts_with("ctrl") {
                 true => Finding::warning(fact.key.clone(), text),
                 false => Finding::mistake(fact.key.clone(), text),

@@ -40,7 +40,7 @@ impl Place {
         PrivateKey::from_pem(&fs::read(self.path("key")).unwrap()).unwrap()
     }
 
-    /// Issues a certificate of two days that ends this long from now.
+    /// Issues a certificate that is valid for two days, and ends `ends_in` from now.
     fn issue(&self, name: &str, by: &Authority, key: &PrivateKey, purpose: Use, ends_in: Duration) {
         let until = SystemTime::now() + ends_in;
         self.issue_until(name, by, key, purpose, until);
@@ -354,7 +354,7 @@ fn a_server_certificate_that_will_be_renewed_stops_nobody() {
 #[test]
 fn what_is_written_later_can_be_written() {
     let place = Place::new();
-    // No user can create files there, not even root.
+    // No user can create files in /proc, not even root.
     let more = "edge: {db: /proc/model.gzip}\n\
                 listeners: [{binding: edge, address: 'tls:127.0.0.1:0', advertise: 'localhost:1'}]\n\
                 trace: {path: /proc/trace}\n";
@@ -460,8 +460,8 @@ const SERVED_BADLY: [&str; 4] = [
     "cannot be written: Is a directory",
 ];
 
-/// Controllers do not start with it; routers warn, because clients of a router's server may not
-/// compare names.
+/// A mistake in a controller's file. In a router's file it is a warning, because some clients of a
+/// router's server do not compare names.
 const MISNAMED: &str = "web[0].bindPoints[0].address: address not valid: identity is not valid";
 
 fn served(place: &Place) -> String {

@@ -1,4 +1,4 @@
-//! The setting how a command prints its result.
+//! The flag for the format in which a command prints its result.
 
 use clap::Args;
 
@@ -23,7 +23,6 @@ pub(crate) struct Output {
 }
 
 impl Output {
-    /// The format.
     pub(crate) fn format(self) -> Format {
         self.output
     }

@@ -94,7 +94,8 @@ pub(crate) enum ControllerCommand {
     },
     /// Report everything that is wrong with a controller's file, and start nothing
     ///
-    /// The exit status is 2 if there is a mistake. `weft controller run` makes the same checks.
+    /// The exit status is 2 if there is a mistake. `weft controller run` makes the same checks, and also
+    /// checks that the ports are free.
     Check {
         /// The controller's configuration file
         file: PathBuf,
@@ -155,7 +156,7 @@ pub(crate) enum RouterCommand {
     ///
     /// Checked are the names of keys, their values and bounds, and the things that the file names: keys
     /// and certificates, addresses, interfaces, folders. The exit status is 2 if there is a mistake.
-    /// `weft router run` makes the same checks.
+    /// `weft router run` makes the same checks, and also checks that the ports are free.
     #[command(after_help = "Example:\n  weft router check router.yaml --output json")]
     Check {
         /// The router's configuration file

@@ -1,7 +1,7 @@
 //! From a controller's file to a running controller.
 //!
-//! It starts from the inside out: keys, store, model with its sessions, network, and then the
-//! sockets. It stops in the reverse order. The APIs and the control plane may share one socket:
+//! The controller starts from the inside out: keys, store, model with its sessions, network, and then
+//! the sockets. It stops in the reverse order. The APIs and the control plane may share one socket:
 //! ALPN tells them apart.
 
 use std::path::{Path, PathBuf};
@@ -34,9 +34,9 @@ use crate::{
     spans::Export,
 };
 
-/// Longest time for stopping.
+/// Longest time for stopping, which the service manager is told.
 const STOPPING: Duration = Duration::from_secs(17);
-/// Most routers that have not authenticated yet, in all and from one source.
+/// Most connections of routers that have not authenticated yet, in all and from one address.
 const PENDING: usize = 1024;
 const PENDING_PER_SOURCE: usize = 256;
 /// Time for the last traced messages to reach their file.
@@ -50,18 +50,19 @@ const DEFAULT_ACTIVITY_BATCH: u32 = 250;
 /// Longest time for a TLS handshake, whatever the file says.
 const MAX_HANDSHAKE: Duration = Duration::from_secs(60);
 
-/// A controller without sockets, for `init`.
+/// A controller without sockets: enough for `init`. [`Core::serve`] opens the sockets.
 pub(crate) struct Core {
     config: ControllerConfig,
     identity: Arc<LiveIdentity>,
-    /// The edge signer's files.
+    /// Certificate and key of the edge signer.
     signer: Arc<LiveIdentity>,
     store: Arc<dyn Store>,
     controller: Controller,
 }
 
 impl Core {
-    /// Opens the store and loads the model. If anything is wrong with the file, nothing is touched.
+    /// Checks the file, opens the store and loads the model. If anything is wrong with the file, no
+    /// database is opened and no key is made.
     pub(crate) async fn open(file: &Path, purpose: Purpose) -> Result<Self, Failure> {
         let mut examined = ControllerConfig::examine_path(file)?;
         check::controller(&mut examined, purpose);
@@ -79,13 +80,12 @@ impl Core {
         Ok(Self { config, identity, signer, store, controller })
     }
 
-    /// The controller.
     pub(crate) fn controller(&self) -> &Controller {
         &self.controller
     }
 
-    /// Waits until everything is on the disk and closes the database, which tasks of the controller
-    /// hold until the process ends.
+    /// Waits until everything is on the disk and closes the database. Dropping the store would not
+    /// close it: tasks of the controller hold the store until the process ends.
     pub(crate) async fn close(self) -> Result<(), Failure> {
         self.store.close().await.map_err(|error| Failure::caused_by(&error))
     }
@@ -157,17 +157,16 @@ pub(crate) struct RunningController {
 }
 
 impl RunningController {
-    /// The controller.
     pub(crate) fn controller(&self) -> &Controller {
         self.core.controller()
     }
 
-    /// Address of the first API, as clients are told.
+    /// Address of the APIs that clients are told (`edge.api.address`).
     pub(crate) fn api_address(&self) -> &str {
         &self.controller().settings().addresses.api
     }
 
-    /// Reads identity files and other settings again that may change at run time.
+    /// Reads the identity files again, and the certificates of clients that may read metrics.
     async fn reload(&self) {
         self.reload.now().await;
         self.api.reload().await;
@@ -215,7 +214,7 @@ async fn listen(
     Ok(Some(registration))
 }
 
-/// The material of the keys at the start, before there is any server.
+/// The material of the keys at the start, read from the files before any server runs.
 fn material(
     config: &ControllerConfig,
     identity: &LiveIdentity,
@@ -301,7 +300,7 @@ fn open_store(config: &ControllerConfig) -> Result<Arc<dyn Store>, Failure> {
 
 fn addresses(config: &ControllerConfig) -> Addresses {
     let api = config.edge.as_ref().and_then(|edge| edge.api_address.as_ref());
-    // Routers enroll with the advertised address; the address of the socket is second best.
+    // Routers are told the advertised address, or without one the address that is listened on.
     let ctrl = config.ctrl.advertise_address.as_ref().or(config.ctrl.listener.as_ref());
     Addresses {
         api: api.map(ToString::to_string).unwrap_or_default(),
@@ -322,8 +321,8 @@ fn durations(config: &ControllerConfig) -> Durations {
     }
 }
 
-/// Keys of the file whose values have no effect in this release, each with the reason. Bindings of the web
-/// servers are reported elsewhere.
+/// Keys of the file whose values have no effect in this release, each with the reason. Bindings of the
+/// section `web` are not among them: the API server reports those.
 pub(crate) fn without_effect(config: &ControllerConfig) -> Vec<(&'static str, &'static str)> {
     let mut out = Vec::new();
     let mut warn = |wanted: bool, key: &'static str, why: &'static str| {

@@ -1,6 +1,7 @@
-//! Exchange of keys and certificates while the controller runs. Files are checked every second;
-//! changes are used when all of them fit together, by TLS and by everything that signs, at the same
-//! time. Otherwise nothing changes.
+//! Exchange of keys and certificates while the controller runs. Files are checked every second. When
+//! the keys and certificates of all sections fit together, TLS and everything that signs use the
+//! changed ones from the same moment; otherwise nothing changes. A section whose files cannot be used
+//! keeps its former ones.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -25,14 +26,14 @@ pub(super) struct Files {
 }
 
 impl Files {
-    /// The identities, each with the new material of its files.
+    /// The identities, each with the new material of its files if these have changed.
     fn look(&self) -> Vec<(Arc<LiveIdentity>, weft_identity::Result<Option<Changed>>)> {
         let all = [&self.own, &self.signer].into_iter().chain(&self.web);
         all.map(|identity| (Arc::clone(identity), identity.look())).collect()
     }
 }
 
-/// Follows the files as long as the returned value exists.
+/// Begins to follow the files, until the returned value is dropped.
 pub(super) fn follow(config: ControllerConfig, files: Files, controller: Controller) -> Following {
     let mut follower = Follower { config, files, controller, complaints: BTreeMap::new() };
     let (ask, mut asked) = mpsc::channel::<oneshot::Sender<()>>(1);
@@ -46,7 +47,7 @@ pub(super) fn follow(config: ControllerConfig, files: Files, controller: Control
                 follower.look();
                 follower
             });
-            // The task ended with a panic or with the runtime.
+            // The check panicked, or the runtime ends: the files are not followed any more.
             let Ok(back) = looked.await else { return };
             follower = back;
             // The caller may be gone.
@@ -58,7 +59,7 @@ pub(super) fn follow(config: ControllerConfig, files: Files, controller: Control
     Following { ask, _task: task }
 }
 
-/// Files are followed as long as it exists.
+/// Follows the identity files until it is dropped.
 pub(super) struct Following {
     ask: mpsc::Sender<oneshot::Sender<()>>,
     _task: AbortOnDropHandle<()>,

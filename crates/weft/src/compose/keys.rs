@@ -65,7 +65,7 @@ pub(crate) fn of(config: &ControllerConfig, material: &Material) -> Result<Keys,
     })
 }
 
-/// Identities of the servers with the client API, each with the names of its bind points' hosts.
+/// Identities of the servers that serve the client or the management API at a port of this machine.
 fn web_identities<'m>(config: &ControllerConfig, material: &'m Material) -> Vec<&'m Identity> {
     let is_edge = |api: &WebApi| matches!(api, WebApi::EdgeClient | WebApi::EdgeManagement);
     let is_underlay = |point: &BindPoint| matches!(point, BindPoint::Underlay { .. });
@@ -83,8 +83,8 @@ fn web_identities<'m>(config: &ControllerConfig, material: &'m Material) -> Vec<
     found
 }
 
-/// The key that signs enrollment tickets: clients check a ticket with the certificate of the server
-/// at the address in it (docs/protocol/auth.md 4.2).
+/// The key that signs enrollment tickets, if the file has `edge.api.address`: clients check a ticket
+/// with the certificate of the server at the address in the ticket (docs/protocol/auth.md 4.2).
 fn enrollment<'a>(
     edge: &EdgeConfig,
     servers: &[&'a Identity],
@@ -109,8 +109,8 @@ fn authority(signer: &Identity) -> Result<Authority, Failure> {
         .map_err(|error| Failure::from(error).during("edge.enrollment.signingCert.cert"))
 }
 
-/// The bundle that clients and routers are told to trust: every authority that this controller's
-/// own certificates lead to.
+/// The bundle that clients and routers are told to trust: the edge signer, and every authority in the
+/// `ca` of the edge signer, of the section `identity`, and of these servers.
 fn bundle(material: &Material, servers: &[&Identity], authority: &Authority) -> TrustBundle {
     let mut all = vec![authority.certificate().clone()];
     let own = [&*material.signer, &*material.own];

@@ -17,7 +17,7 @@ use crate::{
     spans::Export,
 };
 
-/// Longest time for stopping, besides the grace period.
+/// Longest time for stopping after the grace period. The service manager is told both together.
 const STOPPING: Duration = Duration::from_secs(7);
 
 /// Reads a router's file and logs the warnings about it.

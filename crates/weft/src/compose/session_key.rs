@@ -11,8 +11,8 @@ use crate::failure::Failure;
 /// Name of the file, in the folder of `edge.enrollment.signingCert.key`.
 const NAME: &str = "session-tokens.key";
 
-/// The key of a controller's file, which is made when it is first needed. `None` if it cannot be
-/// stored: then the controller uses a key for as long as it runs.
+/// The key beside the signing key, which is made at the first start. `None` if the key cannot be
+/// stored: the controller then makes one that it keeps in memory.
 pub(crate) fn of(edge: &EdgeConfig) -> Result<Option<Arc<SealKey>>, Failure> {
     let signing = Location::parse(&edge.enrollment.signing_cert.key)?;
     let Some(path) = signing.path().map(|path| path.with_file_name(NAME)) else {

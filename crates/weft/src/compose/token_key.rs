@@ -1,6 +1,6 @@
-//! The key that signs tokens of service sessions if the root identity's key is RSA: a P-256 key
-//! with a certificate of the edge signer, in one file beside the signer's key. Every session of an
-//! SDK needs a signature, and one with RSA takes ten times as long.
+//! The key that signs tokens of service sessions if the key of the section `identity` is RSA: a P-256
+//! key with a certificate of the edge signer, in one file beside the signer's key. Every service session
+//! of an SDK needs a signature, and one with RSA takes ten times as long.
 
 use std::{
     io::ErrorKind,
@@ -21,9 +21,9 @@ const NAME: &str = "service-tokens.pem";
 /// Rest of the certificate's validity at which a new key is made.
 const RENEW_BEFORE: Duration = Duration::from_secs(30 * 24 * 3600);
 
-/// The key in the file, which is made if there is none. `None` if the root identity's key is fast,
-/// and if the key cannot be stored: tokens that were signed with it would be refused after the next
-/// start.
+/// The key in the file; a file is made if there is none. `None` if the key of the section `identity` is
+/// not RSA, and so fast enough, or if the new key cannot be stored: tokens that it signed would be
+/// refused after the next start.
 pub(super) fn of(
     edge: &EdgeConfig,
     session: &KeyedChain,

@@ -23,11 +23,12 @@ use crate::{
     session::LoginChoice,
 };
 
-/// Words that are commands elsewhere.
+/// Words of operations that have commands of their own: `weft update controller-setting`,
+/// `weft verify ca`.
 const ELSEWHERE: &[&str] = &["effective", "verify"];
 /// The command for operations that delete something.
 const REMOVE: &str = "remove";
-/// An action whose body has a default.
+/// Actions whose bodies have defaults ([`fill_in`]).
 const DISABLE: &str = "disable";
 const TRACE: &str = "trace";
 /// The word for the second factor of an identity, which can be removed.
@@ -131,7 +132,7 @@ fn command(row: Row) -> Command {
         false => commands::base(name, row.kind).about(about(name, std::slice::from_ref(&row))),
     };
     let flags = flags::action_args(row.kind, row.fields).into_iter();
-    // A member with a default is not required.
+    // `durationMinutes` has a default and is not required.
     let flags = flags.map(|flag| if row.word == DISABLE { flag.required(false) } else { flag });
     let mut command = command
         .long_about(about(row.word, std::slice::from_ref(&row)))

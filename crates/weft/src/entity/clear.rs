@@ -9,7 +9,7 @@ use weft_contract::{body::Verb, kind::Kind};
 
 use super::flags;
 
-/// Kind and member.
+/// These members, each with its kind.
 const CLEARED_BY_SILENCE: &[(&str, &str)] = &[("ca", "externalIdClaim")];
 
 fn members(kind: &Kind) -> impl Iterator<Item = &'static str> {
@@ -21,7 +21,7 @@ fn id(member: &str) -> String {
     format!("clear/{member}")
 }
 
-/// A flag for each such member of a kind.
+/// A flag `--clear-MEMBER` for each such member of a kind.
 pub(super) fn args(kind: &'static Kind) -> impl Iterator<Item = Arg> {
     members(kind).map(move |member| {
         Arg::new(id(member))
@@ -32,7 +32,7 @@ pub(super) fn args(kind: &'static Kind) -> impl Iterator<Item = Arg> {
     })
 }
 
-/// Notes in a body which members are cleared.
+/// Sets the members to null in a body whose flags say that they are cleared.
 pub(super) fn read(kind: &'static Kind, matches: &ArgMatches, body: &mut Map<String, Value>) {
     for member in members(kind).filter(|member| matches.get_flag(&id(member))) {
         body.insert(member.to_owned(), Value::Null);

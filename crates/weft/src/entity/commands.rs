@@ -32,9 +32,9 @@ pub(crate) fn commands() -> Vec<Command> {
     ]
 }
 
-/// A command with the settings that all of these have.
+/// A command on a kind, with the settings of every such command: login and output format.
 pub(super) fn base(name: &'static str, kind: &'static Kind) -> Command {
-    // The settings bring a description of their own, which is replaced.
+    // `augment_args` sets the description of `LoginChoice`, which is replaced.
     LoginChoice::augment_args(Command::new(name).arg(Format::arg())).about(capitalized(kind.about))
 }
 

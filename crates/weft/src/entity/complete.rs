@@ -1,7 +1,7 @@
 //! Completion of names by the shell, from the controller if there is a login.
 //!
-//! A completion must not be in the way: it asks once, waits less than a second, and offers nothing
-//! without an answer.
+//! A completion must not be in the way: it waits at most 0.9 s for each answer of the controller, and
+//! offers nothing without an answer.
 
 use std::{ffi::OsStr, time::Duration};
 
@@ -14,7 +14,7 @@ use weft_contract::{Api, filter_text, kind::Kind, resource};
 use super::operations::{APIS, api_of, kind_of};
 use crate::{output::printable, session::LoginChoice};
 
-/// Longest time for the controller's answer.
+/// Longest time for one answer of the controller.
 const PATIENCE: Duration = Duration::from_millis(900);
 /// Most names that are offered.
 const OFFERED: &str = "100";
@@ -54,7 +54,8 @@ pub(super) fn attributes(collection: &'static str) -> ArgValueCompleter {
     })
 }
 
-/// Completes the two words of `--of KIND NAME`.
+/// Completes the two words of `--of KIND NAME`: the kind, then names of all these kinds, one question
+/// for each.
 pub(super) fn parents(kinds: Vec<&'static Kind>) -> ArgValueCompleter {
     struct Parents(Vec<&'static Kind>);
 
@@ -105,7 +106,7 @@ fn candidates(before: &str, words: &[String], prefix: &str) -> Vec<CompletionCan
     words.iter().map(|word| CompletionCandidate::new(format!("{before}{prefix}{word}"))).collect()
 }
 
-/// Asks the controller; empty if there is no login, no answer, or not enough time.
+/// Asks the controller; empty if there is no login, or no answer within [`PATIENCE`].
 fn ask(question: impl AsyncFnOnce(ManagementClient) -> Option<Vec<String>>) -> Vec<String> {
     let Ok((_, login)) = LoginChoice::of_environment().saved() else { return Vec::new() };
     let Ok(client) = ManagementClient::resume(&login) else { return Vec::new() };

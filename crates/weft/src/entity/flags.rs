@@ -20,7 +20,7 @@ use crate::yaml;
 /// The flag for the whole body.
 const FROM: &str = "from";
 
-/// Values of a choice that are not for people: kind, member, value.
+/// Values of a choice that the flag does not offer: kind, member, value.
 const NOT_OFFERED: &[(&str, &str, &str)] =
     &[("identity", "type", "Router"), ("service-policy", "type", "Invalid")];
 
@@ -35,7 +35,7 @@ struct Leaf {
 }
 
 impl Leaf {
-    /// Id of the argument: flags of other sorts have no slash in theirs.
+    /// Id of the argument. The prefix `body/` keeps it apart from the ids of other flags.
     fn id(&self) -> String {
         format!("body/{}", self.path.join("/"))
     }
@@ -55,14 +55,15 @@ impl Leaf {
         self.path == ["name"] && verb == Verb::Create && self.field.need.covers(verb)
     }
 
-    /// Default of the member.
+    /// Default of the member. A patch has none: it leaves the member as it is.
     fn default(&self, kind: &Kind, verb: Verb) -> Option<&'static str> {
         let [member] = self.path.as_slice() else { return None };
         if verb == Verb::Patch { None } else { defaults::word(kind, member) }
     }
 
     fn is_required(&self, kind: &Kind, verb: Verb) -> bool {
-        // A change keeps the present values of members that it must send.
+        // Only a create requires flags: an update sends the present values of required members that no
+        // flag names.
         verb == Verb::Create
             && self.path.len() == 1
             && self.field.need.covers(verb)
@@ -97,7 +98,7 @@ pub(super) fn action_args(kind: &'static Kind, fields: &'static [Field]) -> Vec<
     own.collect()
 }
 
-/// The flags that a create requires, except the name, with the types of their values.
+/// The arguments that a command requires: the flag, or `None` for the name, and the type of its value.
 pub(super) fn required(
     kind: &'static Kind,
     verb: Verb,

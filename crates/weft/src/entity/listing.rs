@@ -21,7 +21,6 @@ pub(super) struct Listing<'c> {
     ids: Vec<String>,
     query: Vec<(&'static str, String)>,
     filter: Option<String>,
-    /// Order of the list.
     order: Order,
     /// Number of entries that are still wanted.
     wanted: usize,
@@ -29,8 +28,9 @@ pub(super) struct Listing<'c> {
     /// Last name or id that was read before the offset was reset.
     after: Option<String>,
     total: Option<i64>,
-    /// Whether to ask how the list is found, and the answer of the first page.
+    /// True if the controller is asked how the list is found.
     explain: bool,
+    /// How the list is found, as the first page says.
     explained: Option<String>,
     done: bool,
 }
@@ -144,7 +144,7 @@ impl<'c> Listing<'c> {
             // Quotes are escaped in a header.
             self.explained = page.explained.map(|text| text.replace("\\\"", "\""));
         }
-        // The page begins or ends elsewhere than asked: the filter has paging of its own.
+        // A page with another limit or offset than was asked for: the filter has paging of its own.
         let own = !self.operation.paged || at.limit != asked || at.offset != self.offset;
         self.done = got == 0 || own || self.offset.saturating_add(got) >= at.total_count;
         if !self.done {
@@ -176,7 +176,7 @@ impl<'c> Listing<'c> {
         Ok(())
     }
 
-    /// True if a condition can be added to the filter: not behind an order or paging.
+    /// True if a condition can be added to the filter, because the filter has neither order nor paging.
     fn can_go_on(&self) -> bool {
         let filter = self.filter.as_deref().unwrap_or_default().to_lowercase();
         !["sort by", "limit ", "skip "].iter().any(|tail| filter.contains(tail))

@@ -93,13 +93,14 @@ fn similar<'n>(typed: &str, names: impl Iterator<Item = &'n str>) -> Vec<String>
     near.into_iter().take(SHOWN).map(|(_, name)| format!("`{name}`")).collect()
 }
 
-/// Number of letters that differ or are swapped, if it is at most `room`.
+/// Number of changes from one word to the other, if it is at most `room`. A change replaces, adds or
+/// removes a letter, or swaps two neighbours.
 fn distance(one: &str, other: &str, room: usize) -> Option<usize> {
     let (one, other): (Vec<char>, Vec<char>) = (one.chars().collect(), other.chars().collect());
     if one.len().abs_diff(other.len()) > room || one.len().max(other.len()) > 256 {
         return None;
     }
-    // The distances of all prefixes, for the last two letters and this one.
+    // Distances to all prefixes of `other`, for the two letters of `one` before this one.
     let mut before = vec![0; other.len() + 1];
     let mut last: Vec<usize> = (0..=other.len()).collect();
     for (at, letter) in one.iter().enumerate() {

@@ -21,29 +21,23 @@ use crate::{output::Format, session::LoginChoice};
 /// A command on a kind of entity.
 #[derive(Debug)]
 pub(crate) struct Request {
-    /// The kind.
     pub(crate) kind: &'static Kind,
     /// The verb with its arguments.
     pub(crate) action: Action,
-    /// Output format.
     pub(crate) format: Format,
-    /// The login.
     pub(crate) session: LoginChoice,
 }
 
 /// A verb with its arguments.
 #[derive(Debug)]
 pub(crate) enum Action {
-    /// Create an entity.
     Create {
         /// Given members.
         body: Map<String, Value>,
         /// File for the enrollment token.
         jwt: Option<PathBuf>,
     },
-    /// List entities.
     List(ListRequest),
-    /// Show an entity.
     Show {
         /// Name or id.
         which: String,
@@ -57,11 +51,10 @@ pub(crate) enum Action {
         /// True: members that are not given get their default.
         replace: bool,
     },
-    /// Delete entities.
     Delete {
         /// Names or ids.
         which: Vec<String>,
-        /// Delete all that pass this filter.
+        /// Delete all entities that pass this filter.
         filter: Option<String>,
         /// Delete without asking.
         yes: bool,
@@ -71,17 +64,16 @@ pub(crate) enum Action {
 /// Arguments of a list.
 #[derive(Debug, Default)]
 pub(crate) struct ListRequest {
-    /// Filter.
     pub(crate) filter: Option<String>,
-    /// Order: `name`, `createdAt desc`, ...
+    /// `name`, `createdAt desc`, ...
     pub(crate) sort: Option<String>,
-    /// Most entries.
+    /// Most entries that are listed.
     pub(crate) limit: Option<usize>,
     /// Only entities that belong to another entity: its kind, and its name or id.
     pub(crate) of: Option<(&'static Kind, String)>,
     /// Print how the list was found.
     pub(crate) explain: bool,
-    /// Columns of the table.
+    /// Titles of columns, or members; empty: the usual columns of the kind.
     pub(crate) columns: Vec<String>,
     /// Other query parameters of the operation.
     pub(crate) query: Vec<(&'static str, String)>,

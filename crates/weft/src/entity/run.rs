@@ -27,7 +27,7 @@ use crate::{
     weak,
 };
 
-/// Length of a list from which its progress is shown.
+/// Number of entities above which the progress of a list is shown.
 const LONG: i64 = 2000;
 
 /// Runs a request.

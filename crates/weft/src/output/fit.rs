@@ -26,8 +26,7 @@ impl Need {
 }
 
 /// The width of each column; `None` if it is left out. Columns are left out in the order of
-/// `leaving` until the rest fits; spare width goes to those that need more. The last column always
-/// stays.
+/// `leaving` until the rest fits; spare width goes to columns that need more. One column always stays.
 pub(super) fn widths(needs: &[Need], leaving: &[usize], terminal: usize) -> Vec<Option<usize>> {
     let mut widths: Vec<Option<usize>> = needs.iter().map(|need| Some(need.least())).collect();
     let taken = |widths: &[Option<usize>]| {
@@ -57,7 +56,7 @@ pub(super) fn widths(needs: &[Need], leaving: &[usize], terminal: usize) -> Vec<
         spare -= given;
         waiting -= 1;
     }
-    // Columns that must stay shrink further.
+    // If even these are too wide, the widest ones shrink further.
     let mut over = taken(&widths).saturating_sub(terminal);
     while over > 0
         && let Some(widest) = widths.iter_mut().flatten().max().filter(|widest| **widest > 1)
@@ -131,7 +130,7 @@ pub(super) fn shortened(text: &str, width: usize) -> String {
     short
 }
 
-/// Bytes of a text that fit, at least one character.
+/// Bytes of a text that fit into a width, at least those of one character.
 fn head(text: &str, width: usize) -> usize {
     let mut taken = 0;
     for (at, character) in text.char_indices() {

@@ -3,7 +3,7 @@
 
 use std::fmt::{self, Write};
 
-/// Text of several lines, escaped except for ends of lines.
+/// Text of several lines, escaped except for ends of lines. Tabs become spaces.
 pub(crate) fn lines(text: &str) -> String {
     let text = text.replace("\r\n", "\n").replace('\t', " ");
     escaped(&text, |one| one == '\n')
@@ -21,7 +21,7 @@ pub(crate) fn json(text: &str) -> String {
         // Outside of strings JSON has no such characters except ends of lines.
         match one {
             '\n' => said.push('\n'),
-            // Every such character has a code of four digits.
+            // Every such character has a code of at most four hexadecimal digits, as JSON wants it.
             one if is_unprintable(one) => said.push_str(&format!("\\u{:04x}", u32::from(one))),
             one => said.push(one),
         }

@@ -18,7 +18,6 @@ const LINES: usize = 3;
 /// A column: its heading, and the member of the entity as a JSON pointer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Column {
-    /// The heading.
     pub(crate) title: String,
     /// The member, as a JSON pointer.
     pub(crate) pointer: String,
@@ -57,7 +56,7 @@ impl From<&kind::Column> for Column {
     }
 }
 
-/// Rows that are collected before the widths are known.
+/// A table whose rows are collected before the widths of its columns are chosen.
 pub(crate) struct Rows {
     columns: Vec<Column>,
     rows: Vec<Vec<String>>,
@@ -67,7 +66,6 @@ pub(crate) struct Rows {
 
 /// A fitted table, and notes about missing columns and cut cells.
 pub(crate) struct Fitted {
-    /// The table.
     pub(crate) text: String,
     /// Titles of columns that did not fit.
     pub(crate) left_out: Vec<String>,
@@ -96,7 +94,7 @@ impl Rows {
         self.rows.len()
     }
 
-    /// The table, fitted to the terminal of standard output; not fitted if it is not a terminal.
+    /// The table, fitted to the terminal of standard output; in full width if there is no terminal.
     pub(crate) fn fitted(&self) -> Fitted {
         self.fitted_to(terminal())
     }
@@ -219,14 +217,14 @@ pub(crate) fn cut(line: &str, width: usize) -> String {
     fit::shortened(line, width)
 }
 
-/// Width of the terminal; `None` if standard output is not one.
+/// Width of the terminal, in columns; `None` if standard output is not a terminal.
 pub(crate) fn terminal() -> Option<usize> {
     Table::new().width().filter(|width| *width >= NARROW).map(usize::from)
 }
 
 fn drawn() -> Table {
     let mut table = Table::new();
-    // The cells have their final width already.
+    // The table is not fitted by the library: cells have their final width already.
     table.load_style(UTF8_FULL_CONDENSED);
     table
 }

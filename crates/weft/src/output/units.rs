@@ -25,8 +25,8 @@ pub(crate) fn latency(count: u64) -> String {
     }
 }
 
-/// The latencies that both routers of a link measured, that of the dialing one first; the cost has
-/// both.
+/// The latencies that both routers of a link measured, that of the dialing router first. The cost of
+/// the link contains both.
 pub(crate) fn latencies(one: u64, other: u64) -> String {
     format!("{} + {}", latency(one), latency(other))
 }

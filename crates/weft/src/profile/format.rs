@@ -71,7 +71,6 @@ pub(super) struct Line {
     pub(super) function_id: u64,
 }
 
-/// A function.
 #[derive(Clone, Copy, PartialEq, Message)]
 pub(super) struct Function {
     #[prost(uint64, tag = "1")]
@@ -122,7 +121,6 @@ impl ProfileBuilder {
         self.profile.sample.push(Sample { location_id, value: values.to_vec(), label });
     }
 
-    /// The encoded profile.
     pub(super) fn bytes(self) -> Vec<u8> {
         self.profile.encode_to_vec()
     }

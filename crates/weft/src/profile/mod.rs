@@ -21,7 +21,8 @@ use weft_config::Debugging;
 use crate::failure::Failure;
 use format::ProfileBuilder;
 
-/// Samples per second of processor time. It is no multiple of a period in the program.
+/// Samples per second of processor time. 99 instead of 100, so that samples do not fall into step with
+/// work that repeats every 10 ms.
 const FREQUENCY: i32 = 99;
 /// Interval of writing the processor's profile.
 const CPU_INTERVAL: Duration = Duration::from_secs(60);
@@ -112,7 +113,7 @@ struct Cpu {
 #[cfg(unix)]
 impl Cpu {
     fn start() -> Result<Self, Failure> {
-        // Excludes libraries that may hold a lock of the unwinder when a sample is taken.
+        // No sample is taken inside these libraries, which may hold a lock that unwinding needs.
         let guard = pprof::ProfilerGuardBuilder::default()
             .frequency(FREQUENCY)
             .blocklist(&["libc", "libgcc", "pthread", "vdso"])

@@ -1,8 +1,8 @@
 //! Routers as child processes: started, started again when they end, and stopped together with this
 //! process.
 //!
-//! Standard input of a child is a pipe of which this process holds the other end: when this process
-//! ends, however it ends, the child sees the end of its input and stops.
+//! Standard input of a child is a pipe of which this process holds the other end. However this process
+//! ends, the child then sees the end of its input and stops.
 
 use std::{
     fs::File,
@@ -26,7 +26,7 @@ const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 /// Running time after which the pause begins at its first value again.
 const CALM: Duration = Duration::from_secs(60);
-/// Time for a child to stop.
+/// Time for a child to stop, before it is killed.
 const GRACE: Duration = Duration::from_secs(10);
 
 /// A router in a child process.
@@ -160,7 +160,7 @@ async fn run(mut child: tokio::process::Child, stop: &CancellationToken) -> Opti
         () = stop.cancelled() => {
             drop(input);
             if tokio::time::timeout(GRACE, child.wait()).await.is_err() {
-                // Dropping the child kills it, if this fails.
+                // If the kill fails, dropping `child` kills once more.
                 let _ = child.kill().await;
             }
             None

@@ -218,11 +218,11 @@ impl Network {
         let mut exported = None;
         if let Some((router, export)) = self.router {
             router.shutdown().await;
-            // The router's spans are exported while the controller stops, which shares the time
-            // limit.
+            // The router's spans are exported while the controller stops, so that the waits for the
+            // collector do not add up.
             exported = Some(tokio::spawn(export.end()));
         }
-        // All at the same time, because each takes a while.
+        // All routers are told first, so that they stop at the same time.
         self.children.iter().for_each(Child::tell_to_stop);
         for child in self.children {
             child.stopped().await;
@@ -331,7 +331,8 @@ fn username(core: &Core) -> Option<String> {
     own.find_map(|authenticator| authenticator.updb.as_ref().map(|updb| updb.username.to_string()))
 }
 
-/// A client of the management API for this process, which does not know the password.
+/// A client of the management API, logged in as the administrator. The session is made inside this
+/// process, which does not know the password.
 fn administrator(running: &RunningController) -> Result<ManagementClient, Failure> {
     let controller = running.controller();
     let token = controller
@@ -343,8 +344,8 @@ fn administrator(running: &RunningController) -> Result<ManagementClient, Failur
     Ok(client)
 }
 
-/// Runs the self-check. A new network fails without it; an existing one, or one whose routers have
-/// not linked yet, stays up.
+/// Runs the self-check. If the check fails, a new network fails, too; an existing network, or one whose
+/// routers have not linked yet, stays up.
 async fn self_check(
     client: &ManagementClient,
     must_pass: bool,
@@ -366,7 +367,8 @@ fn new_password() -> String {
     (0..PASSWORD_LENGTH).map(pick).collect()
 }
 
-/// Runs work until the network is told to stop. The self-check still removes its entities.
+/// Runs work until the network is told to stop. Work that runs then has 10 s more, in which the
+/// self-check removes its entities.
 async fn unless_stopped<T>(
     stop: &CancellationToken,
     work: impl Future<Output = Result<T, Failure>>,

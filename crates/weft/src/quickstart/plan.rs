@@ -101,8 +101,8 @@ impl Plan {
         .to_text()
     }
 
-    /// The name of the controller, if the router has the same. Names of the machine itself are not
-    /// counted.
+    /// The host of the controller, if a router has the same; `None` for `localhost` and loopback
+    /// addresses.
     fn shared_name(&self) -> Option<&str> {
         let host = self.controller.advertise.host.as_str();
         let is_loopback = host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback());
@@ -118,8 +118,8 @@ pub(super) struct Port {
 }
 
 impl Port {
-    /// Checks that the port is free, or finds one for 0. The socket opened for that is returned
-    /// too.
+    /// Checks that the port is free, or finds a free one for port 0. Returns the socket, too, which
+    /// holds the port.
     pub(super) fn listen(
         &self,
         host_option: &str,
@@ -149,8 +149,8 @@ impl Port {
     }
 }
 
-/// The ports of a network. Sockets of ports that were found are held until all are known, so that
-/// no port is found twice.
+/// The ports of a network. Each port that was found is held by its socket until all ports are known, so
+/// that no port is found twice.
 #[derive(Default)]
 pub(super) struct Sockets {
     held: Vec<TcpListener>,
@@ -173,8 +173,9 @@ impl Sockets {
         self.ports.insert(port);
     }
 
-    /// Returns the address of one of several routers: its port is the first one's plus its number,
-    /// or a free port if the first port was not chosen and this one is taken.
+    /// Returns the address of one of several routers. Router 1 has the first port, router 2 the next one,
+    /// and so on; 0 stands for any free port. A port that is taken is an error if an option chose the
+    /// first port; otherwise a free port takes its place.
     pub(super) fn near(
         &mut self,
         option: &'static str,
@@ -252,7 +253,8 @@ fn check_host(option: &str, host: &str) -> Result<String, Failure> {
     }
 }
 
-/// The host to bind: loopback if the advertised host is this machine only.
+/// The address to listen on: loopback if only this machine can reach the advertised host, else all
+/// addresses.
 fn bind_host(host: &str) -> IpAddr {
     match host.parse::<IpAddr>() {
         Ok(address) if address.is_loopback() => address,
@@ -280,7 +282,7 @@ pub(super) fn write(path: &Path, text: &str) -> Result<(), Failure> {
     Ok(write_private(path, text.as_bytes())?)
 }
 
-/// The path as text: other paths of a home are refused earlier.
+/// The path as text. A home whose path is not UTF-8 was refused earlier ([`Home::open`]).
 pub(super) fn text(path: &Path) -> String {
     path.to_string_lossy().into_owned()
 }
@@ -358,7 +360,7 @@ pub(super) mod tests {
         assert!(Plan::of(&both).unwrap_err().to_string().contains("both"));
     }
 
-    /// A free port, and a free one before it.
+    /// Two free ports in a row, the second one first.
     fn two_free_ports() -> (u16, u16) {
         for first in (20_000..30_000).step_by(7) {
             let open = |port: u16| TcpListener::bind((Ipv4Addr::LOCALHOST, port));

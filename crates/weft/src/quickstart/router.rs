@@ -22,7 +22,7 @@ use crate::failure::Failure;
 
 /// Name of the first router, and prefix of the others' names.
 const NAME: &str = "quickstart-router";
-/// Name of the policies that let every identity and service use public routers.
+/// Name of the policies that let every identity use the public routers, and every service all routers.
 const POLICY: &str = "quickstart";
 const ATTRIBUTE: &str = "public";
 
@@ -44,7 +44,7 @@ pub(super) async fn ensure(
     let known = match find(client, &name).await? {
         Some(known) => known,
         None => {
-            // Policies that an operator has deleted are not made again with another router.
+            // Only with the first router, so that policies that an operator has deleted stay deleted.
             if number <= 1 {
                 make_policies(client).await?;
             }

@@ -17,17 +17,18 @@ const LINK_HOST: &str = "127.0.0.1";
 pub(super) struct RouterPlan {
     pub(super) number: u8,
     pub(super) edge: ListenAddress,
-    /// Address at which others dial it for links; `None` in a network of one router, which dials
-    /// them.
+    /// Address at which other routers dial this one for links; `None` in a network of one router, which
+    /// only dials.
     pub(super) link: Option<ListenAddress>,
 }
 
 /// The ports of the routers.
 pub(super) struct Places<'a> {
-    /// The host that clients are told, and the option that it came from.
+    /// The host that clients are told.
     pub(super) host: &'a str,
-    /// The port of the first router, and true if an option chose it.
+    /// The port of the first router for clients, and true if an option chose the port.
     edge: (u16, bool),
+    /// The same for links.
     link: (u16, bool),
 }
 
@@ -42,8 +43,8 @@ impl<'a> Places<'a> {
         }
     }
 
-    /// The ports for more routers in an existing network; without options they continue those of
-    /// the first router.
+    /// The ports for more routers in an existing network; without options, the ports of the first router
+    /// are continued.
     fn behind(args: &QuickstartArgs, first: &RouterConfig, edge: &'a HostPort) -> Self {
         let mut places = Self::new(args, &edge.host);
         if args.router_port.is_none() {
@@ -77,13 +78,12 @@ impl<'a> Places<'a> {
         self.edge.0
     }
 
-    /// The address for clients of a router: its port is as far behind the first router's as its
-    /// number, or a free one if no option chose the first port and this one is taken.
+    /// The address for clients of a router, with the port that [`Sockets::near`] finds.
     pub(super) fn edge(&self, number: u8, sockets: &mut Sockets) -> Result<ListenAddress, Failure> {
         sockets.near("--router-port", self.edge, number, "--router-address", self.host)
     }
 
-    /// The address for links of a router.
+    /// The address for links of a router, likewise.
     pub(super) fn link(&self, number: u8, sockets: &mut Sockets) -> Result<ListenAddress, Failure> {
         sockets.near("--link-port", self.link, number, "--link-port", LINK_HOST)
     }
@@ -115,7 +115,7 @@ impl RouterPlan {
             edge_bind: self.edge.bind.clone(),
             edge_advertise: self.edge.advertise.clone(),
             link: link.map(|link| (link.bind.clone(), link.advertise.clone())),
-            // Routers that are added later by hand are dialed.
+            // This router dials routers that are added later by hand.
             dials_links: true,
             tunneler: TunnelerMode::Host,
             lan_interface: None,

@@ -13,16 +13,16 @@ pub(crate) struct Manager {
     settling: Option<AbortOnDropHandle<()>>,
 }
 
-/// How long after a start code is given back that only the start needed, and how long after that
-/// again.
+/// Waits before pages of code that only the start needed are given back to the system: 5 s after the
+/// program is ready, and another 55 s later.
 const SETTLED: [Duration; 2] = [Duration::from_secs(5), Duration::from_secs(55)];
 
-/// A message.
+/// A message to the service manager.
 #[derive(Debug, Clone, Copy)]
 enum Word {
     Ready,
     Reloading,
-    /// With the time that stopping may take.
+    /// The time is the longest that stopping may take.
     Stopping(Duration),
     Alive,
 }
@@ -44,7 +44,7 @@ impl Manager {
         self.watchdog = Some(AbortOnDropHandle::new(tokio::spawn(async move {
             loop {
                 for runtime in &runtimes {
-                    // A runtime that is gone or stuck must be noticed by the manager.
+                    // A runtime that is gone or stuck ends the signs of life, so that the manager notices.
                     if runtime.spawn(async {}).await.is_err() {
                         return;
                     }
@@ -77,8 +77,8 @@ impl Manager {
     }
 }
 
-/// Gives code back that only the start needed: once the program does its work, and once more when its
-/// peers have come.
+/// Gives pages of code back that only the start needed: soon after the start, and once more when peers
+/// have connected ([`SETTLED`]).
 async fn settle() {
     for after in SETTLED {
         tokio::time::sleep(after).await;

@@ -39,7 +39,6 @@ struct Running {
 }
 
 impl Export {
-    /// No export.
     pub(crate) fn off() -> Self {
         Self(None)
     }
@@ -73,7 +72,7 @@ impl Export {
         }
     }
 
-    /// Exports the remaining spans, as far as the time allows.
+    /// Exports the remaining spans, as far as [`END`] allows.
     pub(crate) async fn end(self) {
         let Some(Running { provider, queue }) = self.0 else { return };
         let ending = tokio::task::spawn_blocking(move || provider.shutdown_with_timeout(END));
@@ -106,7 +105,7 @@ impl Running {
     }
 }
 
-/// The resource of the spans: service name and more.
+/// The resource of the spans: service name and version.
 fn resource(wanted: &Wanted, service: &'static str) -> Resource {
     let version = KeyValue::new("service.version", env!("CARGO_PKG_VERSION"));
     let resource = Resource::builder().with_attribute(version);

@@ -19,7 +19,7 @@ use parking_lot::Mutex;
 
 /// Most spans in the queue.
 pub(super) const MOST: usize = 4096;
-/// Shortest time between two log records about the same trouble.
+/// Shortest time between two log records about lost spans.
 const SAID: Duration = Duration::from_secs(600);
 
 /// Counts of spans: in the queue, exported, lost.

@@ -36,7 +36,7 @@ pub(super) struct Wanted {
 /// The settings that are needed before the exporter reads the rest (endpoint, headers, compression,
 /// sampler). `None` if no export is wanted.
 pub(super) fn read(env: &dyn Fn(&str) -> Option<String>) -> Result<Option<Wanted>, String> {
-    // A variable for traces overrides the one for everything.
+    // A variable for traces overrides the one for all signals.
     let otlp = |what: &str| {
         let own = format!("OTEL_EXPORTER_OTLP_TRACES_{what}");
         let all = format!("OTEL_EXPORTER_OTLP_{what}");
@@ -80,7 +80,7 @@ pub(super) fn read(env: &dyn Fn(&str) -> Option<String>) -> Result<Option<Wanted
     }))
 }
 
-/// Checks the sampler's name, as a misspelled one would record everything.
+/// Checks the sampler's name: with a misspelled name the exporter would record every span.
 fn check_sampler(env: &dyn Fn(&str) -> Option<String>) -> Result<(), String> {
     let Some(sampler) = env(SAMPLER) else { return Ok(()) };
     let Some((_, takes_share)) = SAMPLERS.iter().find(|(name, _)| *name == sampler) else {

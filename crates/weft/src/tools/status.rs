@@ -17,7 +17,7 @@ pub(crate) async fn status(args: StatusArgs) -> Result<(), Failure> {
     let version = client.version().await?;
     let me = client.current_identity().await?;
     let summary = row(Api::Management, "listSummary")?;
-    // A login that may not read the counts sees the rest.
+    // Without the counts, for instance because the login may not read them, the rest is shown.
     let counts: Value = client.call(summary, &[], &[], None).await.unwrap_or_default();
     let mut shown = Map::new();
     shown.insert("login".to_owned(), json!(name));

@@ -1,4 +1,4 @@
-//! `weft why-path FROM SERVICE`: the path of a dial now, and the obstacles on others.
+//! `weft why-path FROM SERVICE`: the path that a dial takes now, and why it takes no other.
 
 use serde_json::Value;
 use weft_client::ManagementClient;
@@ -17,7 +17,7 @@ use crate::{
     output::{self, Format, counted, units},
 };
 
-/// Most terminators that are shown for a router, relevant ones first.
+/// Most terminators that are shown for a router, in the order of the controller's answer.
 const SHOWN: usize = 12;
 /// Marks the terminator that would be dialed if policies allowed it.
 const NOT_ALLOWED: &str = "·";
@@ -62,7 +62,7 @@ fn is_no_name(name: &str) -> bool {
     ["", ".", ".."].contains(&name)
 }
 
-/// The failure that names which of the two does not exist.
+/// The failure that the service does not exist, or if it does, that the identity or router does not.
 async fn nobody(client: &ManagementClient, args: &WhyPathArgs) -> Failure {
     let from = || {
         let from = &args.from;
@@ -227,7 +227,7 @@ fn terminator_lines(entry: &str, terminator: &PathTerminator, is_allowed: bool) 
     lines
 }
 
-/// The parts of a dynamic cost.
+/// The parts of a dynamic cost: open circuits, and failed dials.
 fn experience(terminator: &PathTerminator) -> String {
     let circuits = counted(terminator.circuits, "circuit", "circuits");
     match (terminator.circuits, terminator.failure_cost) {

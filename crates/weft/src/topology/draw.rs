@@ -9,10 +9,10 @@ use super::mesh::{Known, Mesh, Node, Pair};
 pub(super) const USUAL: usize = 80;
 /// The widest drawing, in columns.
 const WIDEST: usize = 110;
-/// The narrowest one.
+/// The narrowest drawing, in columns.
 const NARROWEST: usize = 40;
-/// Positions of a cost along its line, as shares of its length: beside the middle, where lines
-/// cross.
+/// Positions of a cost along its line, as shares of the line's length, in the order in which they are
+/// tried: the middle first, then places beside it.
 const SHARES: [f64; 15] =
     [0.5, 0.42, 0.58, 0.34, 0.66, 0.27, 0.73, 0.46, 0.54, 0.38, 0.62, 0.3, 0.7, 0.2, 0.8];
 /// The first character of braille, without a dot.
@@ -163,7 +163,7 @@ fn labeled(
     Some(canvas.text())
 }
 
-/// Places of the routers, by column and row: on a ring, the first on top.
+/// Places of the routers, by column and row: two beside each other, more on a ring, the first on top.
 fn places(count: usize, width: usize, height: usize, label: usize) -> Vec<(usize, usize)> {
     let (middle_x, middle_y) = ((width - 1) as f64 / 2.0, (height - 1) as f64 / 2.0);
     // The labels around the places must fit.

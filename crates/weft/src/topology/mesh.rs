@@ -19,7 +19,6 @@ use crate::{failure::Failure, output::units};
 /// Most circuits whose paths are read; of more only the number is shown.
 const COUNTED: i64 = 5000;
 
-/// The mesh.
 #[derive(Debug, Default)]
 pub(super) struct Mesh {
     /// Sorted by name.
@@ -34,7 +33,6 @@ pub(super) struct Mesh {
     pub(super) is_partial: bool,
 }
 
-/// A router.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Node {
     pub(super) id: String,

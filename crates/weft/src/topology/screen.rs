@@ -1,4 +1,4 @@
-//! A terminal that is redrawn repeatedly and restored at the end, however that comes.
+//! A terminal that is redrawn repeatedly, and restored however the command ends.
 
 use std::{
     io::{self, IsTerminal as _, Read as _, Write as _},
@@ -23,8 +23,8 @@ const BELOW: &str = "\u{1b}[J";
 /// Default height, in lines.
 const LINES: usize = 24;
 
-/// True while the alternate screen is shown. It is not in [`Screen`], because a second signal ends
-/// the process without dropping values.
+/// True while the alternate screen is shown. The flag is not kept in [`Screen`], because a second signal
+/// ends the process without dropping values.
 static IS_OPEN: AtomicBool = AtomicBool::new(false);
 
 /// A key that was pressed.

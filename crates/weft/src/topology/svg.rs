@@ -1,5 +1,5 @@
-//! The mesh as a picture (SVG): routers on a ring, links as lines with their costs. It refers to no
-//! other file, and is readable on light and dark backgrounds.
+//! The mesh as a picture (SVG): routers on a ring, links as lines with their costs. The picture refers
+//! to no other file, and has colours for light and for dark backgrounds.
 
 use std::f64::consts::{FRAC_PI_2, TAU};
 use std::fmt::Write as _;

@@ -61,7 +61,6 @@ pub(super) fn matrix(mesh: &Mesh, pairs: &[Pair], width: Option<usize>) -> Strin
     shown(&rows, width)
 }
 
-/// The routers.
 pub(super) fn routers(mesh: &Mesh, width: Option<usize>) -> String {
     let columns = [
         ("ROUTER", "name"),

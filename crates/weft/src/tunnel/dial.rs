@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{cli::DialArgs, failure::Failure, signals::until_interrupted};
 
-/// Interval of reading services: long, because a dial is short.
+/// Interval at which the controller is asked for changes of services. Long, because a dial needs none.
 const REFRESH: Duration = Duration::from_secs(300);
 
 /// Connects standard input and output with a service.
@@ -42,7 +42,7 @@ async fn connect(args: DialArgs) -> Result<(), Failure> {
         .map_err(|error| Failure::new(format!("the connection to {} broke: {error}", args.service)))
 }
 
-/// Application data for a host that forwards: the wanted address.
+/// Application data for a host that forwards addresses or ports: the address that the host connects to.
 fn app_data(text: &str) -> Result<Bytes, Failure> {
     let wrong = || Failure::usage(format!("--to: `{text}` must be <host>:<port>"));
     let (host, port) = text.rsplit_once(':').ok_or_else(wrong)?;

@@ -16,7 +16,7 @@ use crate::{
     output, signals,
 };
 
-/// Interval of checking the session.
+/// Interval at which the controller is asked for changes of services.
 const REFRESH: Duration = Duration::from_secs(60);
 
 /// Hosts a service until it is told to stop.
@@ -65,7 +65,7 @@ async fn begin(
     Ok((context, hosted, traffic))
 }
 
-/// `8000`, `host:8000`, `tcp:host:8000`, `udp:host:53`.
+/// Reads the address of an application: `8000`, `host:8000`, `tcp:host:8000`, `udp:host:53`.
 fn address(text: &str) -> Result<(Protocol, String, u16), Failure> {
     let wrong = || {
         Failure::usage(format!(

@@ -15,8 +15,8 @@ use crate::{
     output,
 };
 
-/// The named identity files. A token is enrolled, once; its identity file lies beside it from then
-/// on.
+/// The identity files that paths on the command line name. A token is enrolled, once; from then on its
+/// identity file lies beside it.
 pub(super) async fn files(named: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
     let mut files = BTreeSet::new();
     for path in named {
@@ -36,7 +36,7 @@ pub(super) async fn files(named: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
     Ok(files.into_iter().collect())
 }
 
-/// The named identity file.
+/// The identity file that one path names.
 pub(super) async fn file(path: &Path) -> Result<PathBuf, Failure> {
     if !is(path, "jwt") {
         return Ok(path.to_owned());
@@ -69,7 +69,7 @@ fn is(path: &Path, extension: &str) -> bool {
     path.extension().is_some_and(|known| known.eq_ignore_ascii_case(extension))
 }
 
-/// Contexts for tunnelers.
+/// A builder of contexts, which ask for the configs that tunnelers read.
 pub(super) fn builder(refresh: Duration) -> ContextBuilder {
     Context::builder()
         .config_types(weft_tunnel::config::TYPES)

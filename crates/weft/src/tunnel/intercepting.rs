@@ -11,10 +11,10 @@ use crate::{
     failure::Failure,
 };
 
-/// Default port of a controller.
+/// Port of a controller whose URL names none.
 const HTTPS: u16 = 443;
 
-/// Begins to intercept, if wanted, without any identity so far.
+/// Begins to intercept, if there are settings for it. Identities join later.
 pub(super) async fn start(
     wanted: Option<&Intercepting>,
     identities: &[PathBuf],

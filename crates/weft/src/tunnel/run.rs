@@ -68,7 +68,7 @@ pub(super) async fn run(
     served.and(ended)
 }
 
-/// Runs tunnelers and reports to the service manager meanwhile.
+/// Runs tunnelers, and tells the service manager that the program runs and when it stops.
 async fn managed<T>(
     tunnelers: impl Future<Output = T>,
     drain: Duration,
@@ -113,7 +113,8 @@ async fn all(
     if stop.is_cancelled() { Ok(()) } else { failure }
 }
 
-/// Runs a tunneler for one identity. It waits for a controller that cannot be reached.
+/// Runs a tunneler for one identity. While no controller can be reached, the login is tried again
+/// ([`WAITS`]).
 async fn one(
     file: &Path,
     refresh: Duration,

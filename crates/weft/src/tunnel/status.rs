@@ -1,6 +1,6 @@
-//! State of tunnelers, over a local socket that only its user can open.
+//! State of tunnelers, over a local socket of mode 0600, which only the user of the tunneler can open.
 //!
-//! A client that connects gets everything as JSON; nothing is read from it.
+//! A client that connects gets everything as JSON; nothing is read from the client.
 
 use std::{
     path::{Path, PathBuf},
@@ -30,7 +30,6 @@ const MAX_ANSWER: u64 = 64 << 20;
 /// State of one process.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Answer {
-    /// Process id.
     pid: u32,
     /// State of each identity.
     identities: Vec<Status>,
@@ -90,7 +89,7 @@ pub(super) async fn status(args: TunnelStatusArgs) -> Result<(), Failure> {
     }
 }
 
-/// One row for each service and each use of it.
+/// One row for each use of a service: dialing, and hosting.
 fn rows(now: &[Answer], before: Option<(&Vec<Answer>, Duration)>) -> Vec<Value> {
     let mut out = Vec::new();
     for answer in now {
@@ -317,7 +316,8 @@ async fn tell(mut stream: tokio::net::UnixStream, text: &[u8]) -> std::io::Resul
     stream.shutdown().await
 }
 
-/// Creates a folder that only this user can open, or checks that it is one.
+/// Creates a folder that only this user can open. Of a folder that exists, checks that it is this
+/// user's, and that nobody else can write to it.
 #[cfg(unix)]
 fn private(folder: &Path) -> Result<(), Failure> {
     use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{cli::TracerouteArgs, failure::Failure, output, signals::until_interrupted};
 
-/// Interval of reading services: long, because the command is short.
+/// Interval at which the controller is asked for changes of services. Long, because the command is short.
 const REFRESH: Duration = Duration::from_secs(300);
 
 /// Dials a service and shows the hops on the way.
@@ -20,7 +20,7 @@ pub(crate) async fn traceroute(args: TracerouteArgs) -> Result<(), Failure> {
 }
 
 async fn trace(args: TracerouteArgs) -> Result<(), Failure> {
-    // OpenZiti's routers up to 2.0 answer no others.
+    // Routers do the flow control: OpenZiti's up to 2.0 answer only SDKs without flow control of their own.
     let builder = identities::builder(REFRESH).router_flow_control();
     let context = identities::log_in_with(&args.identity, builder).await?;
     let timeout = Duration::from_secs(args.timeout.into());

@@ -28,7 +28,7 @@ pub(crate) use traffic::{Amount, Measured};
 const MIB: u64 = 1 << 20;
 /// Time for removing everything at the end.
 const REMOVAL: Duration = Duration::from_secs(30);
-/// Time for a request that is in progress at an interruption. If it was abandoned earlier, its
+/// Time for a request that is in progress at an interruption. If the request was abandoned at once, its
 /// entity could be created after the removal.
 const LAST_REQUEST: Duration = Duration::from_secs(10);
 
@@ -104,7 +104,7 @@ async fn play(
     }
 }
 
-/// Fails at once if there is no router.
+/// Fails at once if no edge router is online.
 async fn require_router(client: &ManagementClient) -> Result<(), Failure> {
     let routers: Vec<EdgeRouterDetail> = client.list(&edge_router::KIND, None).await?;
     if routers.iter().any(|router| router.is_online) {

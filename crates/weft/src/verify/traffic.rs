@@ -53,14 +53,14 @@ pub(crate) struct Amount {
     pub(crate) patience: Duration,
 }
 
-/// Results.
+/// The results of a check.
 #[derive(Clone, Debug)]
 pub(crate) struct Measured {
     /// Bytes in each direction.
     pub(crate) bytes: u64,
-    /// Time from dialer to host.
+    /// Time in which all data went from the dialer to the host.
     pub(crate) up: Duration,
-    /// Time from host to dialer.
+    /// Time in which all data went from the host to the dialer.
     pub(crate) down: Duration,
     /// Number of timed round trips.
     pub(crate) round_trips: u32,
@@ -112,7 +112,6 @@ async fn context(identity: weft_sdk::IdentityFile, export: &Export) -> Result<Co
         .map_err(|error| Failure::caused_by(&error))
 }
 
-/// The dialing application.
 struct Dialer {
     context: Context,
     service: String,
@@ -168,7 +167,7 @@ impl Dialer {
         mut connection: Connection,
         count: u32,
     ) -> Result<Histogram<u64>, Failure> {
-        // Nanoseconds up to an hour; saturating recording needs bounds.
+        // Nanoseconds up to an hour; a longer round trip counts as an hour.
         let mut times = Histogram::new_with_max(3_600_000_000_000, 3).map_err(Failure::new)?;
         let doing = "a round trip";
         within_io(self.patience, doing, connection.write_all(&[ECHO])).await?;
@@ -285,7 +284,7 @@ async fn begin<S: AsyncWrite + Unpin>(to: &mut S, what: u8, length: u64) -> io::
     to.write_u64(length).await
 }
 
-/// Writes `length` bytes in pieces that all differ, and returns their checksum.
+/// Writes `bytes` bytes in pieces that all differ, and returns their checksum.
 async fn send<S: AsyncWrite + Unpin>(
     to: &mut S,
     bytes: u64,
@@ -312,7 +311,7 @@ async fn send<S: AsyncWrite + Unpin>(
     Ok(digest.finalize().into())
 }
 
-/// Reads `length` bytes and returns their checksum.
+/// Reads `bytes` bytes and returns their checksum.
 async fn receive<S: AsyncRead + Unpin>(
     from: &mut S,
     bytes: u64,

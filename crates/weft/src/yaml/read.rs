@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use saphyr_parser::{Event, Parser, ScalarStyle, ScanError, Span};
 use serde_json::{Map, Number, Value as Json};
 
-/// Deepest nesting.
+/// Deepest nesting of lists and maps.
 const MAX_DEPTH: usize = 64;
 /// Most values of a text, including those that aliases repeat.
 const MAX_NODES: usize = 1_000_000;
@@ -13,9 +13,8 @@ const MAX_NODES: usize = 1_000_000;
 /// A value with its line.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Node {
-    /// Line of its beginning, from 1.
+    /// Line where the value begins, from 1.
     pub(crate) line: usize,
-    /// The value.
     pub(crate) value: Value,
 }
 
@@ -33,11 +32,9 @@ pub(crate) enum Value {
 /// A member of a map.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Entry {
-    /// Name.
     pub(crate) key: String,
     /// Line of the name.
     pub(crate) line: usize,
-    /// Value.
     pub(crate) node: Node,
 }
 
@@ -49,7 +46,6 @@ pub(crate) struct SyntaxError {
     pub(crate) line: usize,
     /// Column, from 1.
     pub(crate) column: usize,
-    /// The problem.
     pub(crate) message: String,
 }
 
@@ -68,7 +64,7 @@ impl Node {
         }
     }
 
-    /// The members, if it is a map.
+    /// The members, if the value is a map.
     pub(crate) fn entries(&self) -> Option<&[Entry]> {
         match &self.value {
             Value::Map(entries) => Some(entries),
@@ -179,7 +175,7 @@ impl Builder {
         }
     }
 
-    /// True if the next node is a key: keys are words, whatever they look like.
+    /// True if the next node is a key. A key is a word even if it looks like a number: `1:` is `"1":`.
     fn at_key(&self) -> bool {
         matches!(self.open.last(), Some((Open::Map { key: None, .. }, ..)))
     }

@@ -53,7 +53,7 @@ async fn with_password(network: &Network, name: &str, id: &Value) -> String {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_certificate_that_is_bound_by_its_name_is_taken_with_the_pki_of_quickstart() {
     let network = Network::start().await;
-    // Routers hold the signer and the root: the bundle that they enrolled with.
+    // The bundle that the router enrolled with: the signer and the root.
     let bundle = network.place.home().join("pki/router.ca.crt");
     let bundle = std::fs::read_to_string(bundle).unwrap();
     assert_eq!(bundle.matches("BEGIN CERTIFICATE").count(), 2);

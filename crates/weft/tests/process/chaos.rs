@@ -29,7 +29,7 @@ use crate::{
     wait::{PATIENCE, until, within},
 };
 
-/// Bytes that every flow carries once everything is repaired.
+/// Bytes that every flow has to carry before [`go_on`] returns.
 const ON: u64 = 60_000;
 
 fn setting(name: &str, usual: u64) -> u64 {
@@ -48,7 +48,8 @@ struct Ends {
 impl Ends {
     async fn at(bed: &Bed) -> Self {
         for end in ["west", "east"] {
-            // Streams are encrypted, and echoes are not: a wrong byte of theirs would be seen as such.
+            // Streams are encrypted. Echoes are not, so that a byte that changes on its way reaches the
+            // comparison, in place of an error of decryption.
             bed.operator.service(&format!("echo-{end}"), false).await;
             bed.operator.service(&format!("sink-{end}"), true).await;
         }
@@ -73,7 +74,7 @@ impl Ends {
     }
 }
 
-/// Waits until each flow has carried some more.
+/// Waits until each flow has carried [`ON`] more bytes.
 async fn go_on(flows: &[Flow], limit: Duration) {
     let before: Vec<u64> = flows.iter().map(Flow::bytes).collect();
     let look = async || {
@@ -114,7 +115,7 @@ async fn flows_outlive_whatever_leaves_them_a_path() {
     let bed = Bed::start().await;
     let ends = Ends::at(&bed).await;
 
-    // What was needed once is not needed by chaos.
+    // A first round without chaos, so that memory that any traffic needs is part of the baseline.
     let (mut flows, stop) = (Vec::new(), CancellationToken::new());
     for number in 0..count {
         flows.push(ends.flow(number, &stop).await);

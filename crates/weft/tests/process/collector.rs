@@ -19,7 +19,7 @@ use parking_lot::Mutex;
 use prost::Message as _;
 use tokio::net::TcpListener;
 
-/// The header that programs must send along with spans.
+/// Value of the header `x-key`, which programs must send along with spans.
 pub(crate) const KEY: &str = "letmein";
 
 /// A span, and the service that sent it.

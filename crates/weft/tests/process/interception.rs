@@ -5,9 +5,9 @@
 //!  client 10.77.1.2, fd77::2 -- lan0 gateway: a whole network, and applications on loopback
 //! ```
 //!
-//! A test runs this test program once more inside the gateway, a network namespace, so that all that
-//! it starts and asks is there. Needs root and programs; skipped loudly where they are missing, and
-//! failing there with `WEFT_NAMESPACES=required`.
+//! A test runs this test program once more inside the gateway, a network namespace, so that all
+//! programs that the test starts run there. The tests need root, and programs such as `nft`. Where one
+//! is missing, the tests print SKIPPED, or fail if `WEFT_NAMESPACES=required` is set.
 
 mod crowd;
 mod lab;

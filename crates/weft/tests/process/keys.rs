@@ -223,8 +223,8 @@ async fn every_key_is_exchanged_under_load() {
     let router_after = pki.certificates("router.crt").remove(0);
     assert_ne!(router_before.public_key().unwrap(), router_after.public_key().unwrap());
 
-    // The root: first both are trusted, then all certificates are below the new one, then only that
-    // is trusted.
+    // The root: first the old and the new one are trusted, then all certificates are below the new one,
+    // then only the new one is trusted.
     let old = pki.certificates("root.crt");
     let uri = old[0].spiffe_uris().next().unwrap().trim_start_matches("spiffe://").to_owned();
     let spec = AuthoritySpec { trust_domain: Some(uri), ..AuthoritySpec::new("another root") };

@@ -63,12 +63,11 @@ impl Place {
         place
     }
 
-    /// The folder.
     pub(crate) fn folder(&self) -> &std::path::Path {
         self.folder.path()
     }
 
-    /// Leaves the folder to whoever looks for the cause of a failure.
+    /// Keeps the folder after the test, for people who look for the cause of a failure.
     pub(crate) fn keep(&mut self) -> &std::path::Path {
         self.folder.disable_cleanup(true);
         self.folder.path()
@@ -146,7 +145,6 @@ pub(crate) struct Network {
 }
 
 impl Network {
-    /// A new network.
     pub(crate) async fn start() -> Self {
         Self::start_with("").await
     }

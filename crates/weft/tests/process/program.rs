@@ -68,7 +68,7 @@ impl Program {
         self.child.wait().unwrap();
     }
 
-    /// Asks the process to stop and waits until it has.
+    /// Asks the process to stop, and waits until the process has ended.
     pub(crate) async fn stop(mut self) -> ExitStatus {
         self.signal("TERM");
         self.ended().await
@@ -84,7 +84,6 @@ impl Program {
         ended(&mut self.child).await
     }
 
-    /// Process id.
     pub(crate) fn id(&self) -> u32 {
         self.child.id()
     }

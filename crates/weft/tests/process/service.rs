@@ -1,4 +1,5 @@
-//! A router as a service: messages to the service manager, effects of SIGHUP, leftovers.
+//! A router as a service: messages to the service manager, effects of SIGHUP, and files of traces and
+//! profiles.
 
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;

@@ -1,5 +1,5 @@
 //! A network of several processes from one command: each router can be killed and comes back, more
-//! can be added, and all end with the command, however that ends.
+//! routers can be added, and however the command ends, all routers end with it.
 
 use std::fs;
 

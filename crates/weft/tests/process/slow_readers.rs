@@ -25,11 +25,11 @@ const MANY: usize = 50;
 /// Most memory that the router may need for one and for many dialers.
 const GROWTH_OF_ONE: u64 = 32 * MIB;
 const GROWTH_OF_MANY: u64 = 96 * MIB;
-/// Time limit for their data: about 150 MiB pass until the last window is full.
+/// Time limit for the data of many dialers: about 150 MiB pass until the last window is full.
 const LONG: Duration = PATIENCE.saturating_mul(5);
 /// Data has stopped when none has moved for this long.
 const STILL: Duration = Duration::from_secs(1);
-/// Bytes read later, more than any window: by one dialer, and by each.
+/// Bytes that dialers read later, more than any window: if one reads, and if each does.
 const READ_BY_ONE: u64 = 32 * MIB;
 const READ_BY_EACH: u64 = 3 * MIB;
 
@@ -176,8 +176,8 @@ async fn round_trips(stream: &mut Connection, count: usize) {
     within("others go on", LONG, trips).await;
 }
 
-/// Reads from all dialers until each has received `length` bytes. The connections that have it read
-/// on, because on a shared connection one that stops would hold up the others.
+/// Reads from all dialers until each has received `length` bytes. Dialers that have them read on, because
+/// on a shared connection one that stops would hold up the others.
 async fn read_again(streams: &mut [Connection], length: u64) {
     let (behind, together) = (AtomicUsize::new(streams.len()), CancellationToken::new());
     let read = async |stream: &mut Connection| {

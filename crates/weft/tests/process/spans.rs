@@ -42,7 +42,7 @@ impl Own {
     }
 }
 
-/// A program with a tracer provider.
+/// A builder of contexts with a tracer provider, and the spans that they end.
 fn traced() -> (Own, ContextBuilder) {
     let own = Own::default();
     let provider = SdkTracerProvider::builder().with_simple_exporter(own.clone()).build();
@@ -227,7 +227,7 @@ async fn the_command_line_tells_its_dials_when_it_ends() {
     assert!(accepted.iter().all(|told| told.span.parent_span_id.is_empty()), "{accepted:#?}");
     assert!(told.iter().all(|told| told.service == "mine"), "{told:#?}");
 
-    // Without a setting for an exporter, nothing is exported, even if a collector exists.
+    // With the exporter `none`, nothing is exported, even if an endpoint is set.
     let before = collector.requests();
     let mut environment = collector.environment();
     environment.retain(|(name, _)| *name != "OTEL_TRACES_EXPORTER");

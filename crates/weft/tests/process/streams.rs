@@ -19,7 +19,7 @@ use weft_sdk::{Connection, Context, Listener};
 
 use crate::wait::{PATIENCE, until, within};
 
-/// Bytes of one write, which is one payload.
+/// Bytes of one write; as many as a payload has at most.
 const PIECE: usize = 32 * 1024;
 
 /// Any stream of bytes.
@@ -83,9 +83,9 @@ pub(crate) enum Manner {
     Last(u64),
     /// Sends this many bytes of the pattern, ends, and only then reads; checks the peer's bytes.
     First(u64),
-    /// Sends this many bytes without looking at them.
+    /// Sends this many zero bytes.
     Pour(u64),
-    /// Sends this many bytes once it has received any.
+    /// Sends this many zero bytes once it has received a byte.
     PourWhenAsked(u64),
 }
 

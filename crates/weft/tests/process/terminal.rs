@@ -87,7 +87,6 @@ impl Terminal {
         until(&format!("it says `{words}`"), PATIENCE, look).await;
     }
 
-    /// Types text.
     pub(crate) fn types(&mut self, text: &str) {
         self.keyboard.write_all(text.as_bytes()).unwrap();
     }

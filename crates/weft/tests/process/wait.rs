@@ -6,12 +6,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Time limit for everything without one of its own. Generous, because machines are busy.
+/// Time limit for waits that have none of their own. Much longer than needed, because machines are busy.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 /// Pause between two tries.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Tries until it succeeds, and returns how long that took.
+/// Repeats an attempt until it succeeds; returns its value and the time that it took.
 pub(crate) async fn until<T, E: Debug>(
     what: &str,
     limit: Duration,

@@ -54,7 +54,7 @@ async fn circuits_go_on_and_links_re_form_while_no_controller_is_there() {
             break;
         }
         match turn % (PAIRS.len() + 2) {
-            // No path is left for a moment.
+            // All links are cut: for a moment no path is left.
             0 => bed.wires.iter().for_each(Wires::cut),
             1 => {
                 let away = State { is_refusing: true, ..State::default() };
@@ -80,7 +80,7 @@ async fn circuits_go_on_and_links_re_form_while_no_controller_is_there() {
         if now == before { Ok(()) } else { Err(format!("{now:?} instead of {before:?}")) }
     };
     until("the controller knows the links and circuits again", PATIENCE, same).await;
-    // It moves circuits again, and makes new ones.
+    // The controller moves circuits again, and makes new ones.
     bed.routers[1].program.take().unwrap().kill();
     go_on(&flows, PATIENCE).await;
     let more = ends.flow(FLOWS, &stop).await;

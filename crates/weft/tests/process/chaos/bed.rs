@@ -27,14 +27,14 @@ pub(super) const PAIRS: [(usize, usize); 7] =
 /// The routers that SDKs use.
 pub(super) const WEST: usize = 0;
 pub(super) const EAST: usize = 2;
-/// A router tries again soon, so that a test of some seconds has several repaired links.
+/// Settings of link dialers that try again soon, so that links are repaired several times in a test of
+/// some seconds.
 const DIALER: &str = "startupDelay: 500ms, \
     healthyDialBackoff: {minRetryInterval: 100ms, maxRetryInterval: 1s}, \
     unhealthyDialBackoff: {minRetryInterval: 500ms, maxRetryInterval: 2s}";
-/// Cost of links above which one of their routers does not answer.
+/// A link of this cost or more counts as broken: one of its routers does not answer.
 const UNANSWERED: u64 = 1_000_000;
 
-/// A router.
 pub(super) struct Router {
     pub(super) name: String,
     pub(super) id: String,
@@ -138,7 +138,6 @@ impl Bed {
         how.build(self.operator.identity_with(name, &[end]).await).await.unwrap()
     }
 
-    /// Starts a router.
     pub(super) fn start_router(&mut self, at: usize) {
         let router = &mut self.routers[at];
         let file = router.file.to_str().unwrap();
@@ -163,7 +162,8 @@ impl Bed {
         }
     }
 
-    /// The pairs that are linked, as the controller says; its answer may be missing.
+    /// For each of [`PAIRS`]: true if the controller says that the pair is linked. Fails if the controller
+    /// does not answer.
     pub(super) async fn linked(&mut self) -> Result<Vec<bool>, String> {
         let answered = tokio::time::timeout(Duration::from_secs(5), self.try_linked()).await;
         match answered {

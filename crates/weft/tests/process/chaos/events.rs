@@ -16,11 +16,12 @@ use crate::operator::Operator;
 
 /// Routers that the ends do not use.
 const BETWEEN: [usize; 3] = [1, 3, 4];
-/// Most broken things at the same time, those that are not known to be repaired included.
+/// Most broken parts at the same time. A part counts until the controller has reported its repair.
 const AT_ONCE: usize = 3;
-/// Longest interruption of a router at an end: no path is left meanwhile.
+/// Longest interruption of a router at an end, in milliseconds: no path is left meanwhile.
 const AT_END: u64 = 2_000;
-/// How long after its repair a thing is not asked about, because the controller may not know of the event yet.
+/// Time after the repair of a part in which the controller is not asked about it: the controller may not have
+/// noticed yet that the part was broken.
 const UNKNOWN: Duration = Duration::from_secs(1);
 
 /// A part of the network.
@@ -39,7 +40,7 @@ enum Repair {
     Start,
     /// The process continues.
     Continue,
-    /// The wires are as they were.
+    /// The wires carry everything again.
     Wires,
     /// Nothing has to be done.
     None,

@@ -65,7 +65,7 @@ impl Hosts {
             while let Ok(incoming) = listener.accept().await {
                 tokio::spawn(async move {
                     let Ok(stream) = incoming.accept().await else { return };
-                    // The other side reports what is wrong, because it gets no number of bytes.
+                    // The flow fails, too: it gets no number of bytes from this host.
                     if let Err(problem) = sink(stream).await {
                         println!("the host of a stream: {problem}");
                     }
@@ -153,7 +153,7 @@ impl Flow {
         Self { name, progress, task: AbortOnDropHandle::new(task) }
     }
 
-    /// Bytes that went their whole way, or were taken to be sent.
+    /// Bytes so far: of an echo, those that came back; of a stream, those that the SDK took.
     pub(super) fn bytes(&self) -> u64 {
         self.progress.bytes.load(Ordering::Relaxed)
     }

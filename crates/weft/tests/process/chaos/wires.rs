@@ -19,7 +19,7 @@ use tokio_util::{
 /// Most bytes that a wire takes before it passes them on.
 const PIECE: usize = 64 * 1024;
 
-/// What the wires carry at present.
+/// What the wires do to connections at present; by default, they carry everything.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct State {
     /// New connections are closed at once.
@@ -79,7 +79,7 @@ impl Wires {
         self.connections.lock().drain(..).for_each(|cut| cut.cancel());
     }
 
-    /// Refuses connections, or holds back what they carry, or does so no longer.
+    /// Sets what the wires do from now on.
     pub(super) fn set(&self, state: State) {
         self.state.send_replace(state);
     }

@@ -21,7 +21,7 @@ use crate::{
 };
 
 const SERVICES: usize = 1000;
-/// Connections per minute, and at the same time.
+/// Connections per minute, and clients that connect at the same time.
 const CONNECTIONS: usize = 10_000;
 const AT_ONCE: usize = 20;
 /// Instructions for the clients, in the client's namespace.
@@ -41,7 +41,7 @@ fn files(program: &Program) -> usize {
     fs::read_dir(format!("/proc/{}/fd", program.id())).unwrap().count()
 }
 
-/// With `WEFT_LONG=N` this many rounds of a minute each.
+/// One short round; with `WEFT_LONG=N`, N rounds of a minute each.
 async fn crowd(lab: Lab) {
     let bed = Bed::start().await;
     let before = lab.system().await;
@@ -107,7 +107,8 @@ async fn crowd(lab: Lab) {
     assert_eq!(lab.system().await, before);
 }
 
-/// Runs the clients in their namespace; it is started by the test and is none itself.
+/// No test of its own: the clients of [`crowd`], which runs them in the client's namespace. Without
+/// `WEFT_DIALS` nothing is done.
 #[test]
 fn dials() {
     let Ok(what) = std::env::var(DIALS) else { return };

@@ -11,7 +11,6 @@ const TOOLS: &[&str] = &["ip", "nft", "iptables", "ip6tables", "curl", "dig", "n
 /// Environment variable with the names of the namespaces, for the process inside.
 const INSIDE: &str = "WEFT_INSIDE";
 
-/// A namespace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Place {
     Client,

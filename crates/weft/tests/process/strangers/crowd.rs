@@ -23,11 +23,11 @@ use crate::{
 const API_CAP: usize = 2 * 256;
 const EDGE_CAP: usize = 2 * EDGE_PLACES;
 const EDGE_PLACES: usize = 64;
-/// Number of connections beyond that.
+/// Number of connections beyond these limits.
 const EXCESS: usize = 80;
 /// Pause between two attempts of one connection.
 const PAUSE: Duration = Duration::from_millis(200);
-/// Addresses that take all places of the edge, with 64 connections each.
+/// Last numbers of the addresses 127.0.0.N that take all places of the edge, with 64 connections each.
 const EVERYWHERE: std::ops::Range<u8> = 10..20;
 
 #[tokio::test(flavor = "multi_thread")]

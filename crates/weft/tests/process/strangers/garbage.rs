@@ -64,7 +64,6 @@ impl Noise {
         Self(StdRng::seed_from_u64(seed))
     }
 
-    /// Random bytes.
     pub(super) fn bytes(&mut self, most: usize) -> Vec<u8> {
         let mut bytes = vec![0; self.0.random_range(1..most)];
         self.0.fill_bytes(&mut bytes);

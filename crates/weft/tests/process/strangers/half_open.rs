@@ -8,7 +8,7 @@ use tokio::io::AsyncWriteExt as _;
 use super::door::{Door, Doors, NOT_AFTER, NOT_BEFORE, trickle, until_cut};
 use crate::{network::Place, operator::Operator, wait::PATIENCE};
 
-/// Interval of single bytes, which are no progress.
+/// Interval of single bytes, which do not extend the deadline.
 const DRIP: Duration = Duration::from_millis(400);
 
 #[tokio::test(flavor = "multi_thread")]
@@ -21,7 +21,7 @@ async fn half_open_tls_is_cut_by_a_deadline() {
     join_all(doors.all().map(cut)).await;
 }
 
-/// All at the same time.
+/// Begins four handshakes at the same time, none of which ends, and checks when each is cut.
 async fn cut(door: &Door) {
     let hello = door.client_hello();
     let (begun, _) = hello.split_at(hello.len() / 2);

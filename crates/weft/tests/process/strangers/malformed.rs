@@ -76,7 +76,7 @@ async fn session(identity: &IdentityFile) -> String {
     api.token().unwrap()
 }
 
-/// Before the hello is complete.
+/// Sends invalid bytes before a hello is complete.
 async fn without_session(edge: &Door, network: &Program, hello: &Hello) {
     for (cause, bytes) in hellos(hello) {
         let (port, _) = say(edge.enter().await, &bytes).await;
@@ -98,7 +98,7 @@ async fn without_session(edge: &Door, network: &Program, hello: &Hello) {
     }
 }
 
-/// On a channel that was opened properly.
+/// Sends invalid frames and messages on channels whose hello was accepted.
 async fn with_session(edge: &Door, network: &Program, hello: &Hello) {
     for (cause, bytes) in frames() {
         let (port, _) = say(channel(edge, hello).await, &bytes).await;
@@ -165,7 +165,7 @@ async fn channel(edge: &Door, hello: &Hello) -> TlsStream<TcpStream> {
     stream
 }
 
-/// Sends bytes, ends properly, and waits to be cut; returns the local port.
+/// Sends bytes, ends properly, and waits to be cut; returns the local port and the answer.
 pub(super) async fn say(mut stream: TlsStream<TcpStream>, bytes: &[u8]) -> (u16, Vec<u8>) {
     let port = stream.get_ref().0.local_addr().unwrap().port();
     let _ = all(&mut stream, bytes).await;

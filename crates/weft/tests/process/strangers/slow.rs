@@ -21,7 +21,7 @@ async fn slow_hellos_and_heads_are_cut_by_a_deadline() {
     network.says("The network is up", PATIENCE).await;
     let operator = Operator::log_in(place.control).await;
     let doors = Doors::of(&place, &operator.identity("stranger").await);
-    // At that door a peer without a router's certificate is cut at once.
+    // The control plane cuts a peer without a router's certificate at once.
     let (_, keys) = other_router(&place, &operator).await;
     let control = Doors::with(&place, &keys).control;
     let mut hello = Hello::new("stranger");
