@@ -1,9 +1,9 @@
 //! Trust bundles, and the verification that a leaf chains to a certificate of a bundle.
 //!
 //! Every authority of a bundle is a trust anchor, intermediates included, so that a partial chain
-//! suffices (docs/protocol/config.md 2.3, docs/protocol/channel.md 3.2). A certificate of the
-//! bundle that is no authority is trusted as itself and issues nothing: enrollment trusts exactly
-//! one server leaf that way.
+//! suffices (docs/protocol/config.md 2.3, docs/protocol/channel.md 3.2). A leaf that is
+//! itself in the bundle is trusted, whatever its usage. A certificate of the bundle that is no
+//! authority issues nothing: enrollment trusts exactly one server leaf that way.
 
 use std::{
     sync::Arc,

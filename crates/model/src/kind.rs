@@ -19,7 +19,7 @@ use crate::{
 pub enum Class {
     /// The ordered, durable log.
     Durable,
-    /// Every controller of the network, outside of the order of the log: the last write wins.
+    /// Every controller of the network, without a revision: the last write wins.
     Shared,
     /// The file of one controller, written in the background.
     Local,
