@@ -3,7 +3,7 @@
 use hyper::header::{ACCEPT, AsHeaderName, HeaderMap};
 use weft_controller::Failure;
 
-/// Media ranges that a refusal repeats at most.
+/// Most media ranges that a refusal repeats.
 const SHOWN: usize = 10;
 
 /// The media type that API clients accept by habit, whatever the operation answers with.
@@ -29,7 +29,8 @@ pub(crate) fn check(headers: &HeaderMap, offered: &[&str]) -> Result<(), Failure
     Err(Failure::field("Accept", reason, value).with_status(406))
 }
 
-/// How narrow a media range is; none if it does not include the media type.
+/// The narrowness of a media range: 0 for all types, 1 for a group of types, 2 for one type. `None` if
+/// the range does not include the media type.
 fn narrowness(range: &str, media: &str) -> Option<u8> {
     match range {
         // Some clients and consoles leave out the second half.

@@ -1,5 +1,6 @@
-//! Request bodies, limited in size, in time and in all, before a session is looked up
-//! (docs/protocol/management-api.md 1; docs/protocol/auth.md 19).
+//! Request bodies, with limits on the size and the time of each and on the size of all together
+//! (docs/protocol/management-api.md 1; docs/protocol/auth.md 19). The body is read before a session is
+//! looked up, except for documents of whole networks.
 
 use std::time::Duration;
 
@@ -14,7 +15,7 @@ use weft_controller::Failure;
 
 use weft_web::Place;
 
-/// Bytes of a refused body that are read and dropped, so that the refusal reaches a client that is
+/// Most bytes of a refused body that are read and dropped, so that the refusal reaches a client that is
 /// still sending: a connection that is closed with unread bytes is reset, and the answer may be
 /// lost.
 const DISCARD_BYTES: usize = 4 * MAX_BODY;
@@ -100,8 +101,8 @@ async fn read_frames(
     Ok(if all.is_empty() { first } else { all.freeze() })
 }
 
-/// Reads and drops a refused body for a while. A client that waits for `100 Continue` has not sent
-/// its body, and gets no such answer.
+/// Reads and drops a refused body, at most [`DISCARD_BYTES`] in [`DISCARD_TIME`]. A client that waits
+/// for `100 Continue` has not sent its body, so that nothing is read.
 pub(crate) async fn discard(mut body: Incoming, headers: &HeaderMap) {
     if body.is_end_stream() || headers.contains_key(EXPECT) {
         return;

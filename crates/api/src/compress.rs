@@ -32,13 +32,13 @@ pub(crate) const WORTH_IT: u64 = 1024;
 /// Bodies up to this size, in bytes, are compressed on the task of the connection; that takes less
 /// than a millisecond.
 const AT_ONCE: usize = 32 * 1024;
-/// Bytes of compressed forms that are kept or being sent.
+/// Most bytes of compressed forms that are kept or being sent.
 const KEPT: u64 = 32 * 1024 * 1024;
-/// Streams that are compressed while they are sent; each takes some 300 KiB.
+/// Most streams that are compressed while they are sent; each takes some 300 KiB of memory.
 const STREAMS: usize = 16;
 
-/// Whether bodies of this media type get smaller: images, fonts and archives are compressed
-/// already.
+/// Whether bodies of this media type get smaller by compression; images, fonts and archives are
+/// compressed already.
 pub(crate) fn is_compressible(media: &str) -> bool {
     let media = media.split(';').next().unwrap_or_default().trim();
     let (kind, form) = media.split_once('/').unwrap_or_default();
@@ -54,12 +54,12 @@ pub(crate) fn is_compressible(media: &str) -> bool {
     }
 }
 
-/// The manner of compressing an answer, other than the usual one for answers to a single caller.
+/// The manner of compressing an answer. An answer without a manner is compressed for its caller alone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Manner {
-    /// It is not compressed.
+    /// The answer is not compressed.
     Never,
-    /// It is compressed once and kept, because the body of this name never changes.
+    /// The answer is compressed once and kept under this name, because its body never changes.
     Kept(String),
 }
 

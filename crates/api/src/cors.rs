@@ -23,7 +23,7 @@ const HEADERS: &str = "content-type, accept, authorization, zt-session";
 const FREE: &str = "accept-language, content-language, origin";
 /// Seconds for which a browser may remember the permission.
 const MAX_AGE: HeaderValue = HeaderValue::from_static("600");
-/// Characters of a header that a refusal repeats at most.
+/// Most characters of a header that a refusal repeats.
 const SHOWN: usize = 200;
 
 /// The permission for the origin of a page.

@@ -9,7 +9,7 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use crate::encodings::Encoding;
 
-/// Bytes read at a time.
+/// Most bytes of a source that are read at a time.
 pub(crate) const CHUNK: usize = 64 * 1024;
 
 /// A source that is compressed piece by piece.

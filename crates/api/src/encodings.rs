@@ -18,7 +18,7 @@ impl Encoding {
     /// All encodings, the preferred one first.
     const ALL: [Self; 3] = [Self::Brotli, Self::Gzip, Self::Deflate];
 
-    /// Its name in `Content-Encoding`.
+    /// The name in `Content-Encoding`.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Brotli => "br",
@@ -56,8 +56,8 @@ impl Encodings {
         Self { weights: named.map(|weight| weight.unwrap_or(others)), plain }
     }
 
-    /// The one of these encodings that the client prefers; none if it accepts none of them, or
-    /// prefers unencoded bytes.
+    /// The one of these encodings that the client prefers; none if the client accepts none of them,
+    /// or prefers unencoded bytes.
     pub(crate) fn best(&self, among: &[Encoding]) -> Option<Encoding> {
         let offered = Encoding::ALL.into_iter().zip(self.weights);
         let taken = offered.filter(|(encoding, weight)| {

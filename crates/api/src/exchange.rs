@@ -32,7 +32,7 @@ use crate::{accept, cors, description, health, paths};
 /// Request headers that operations look at.
 const HEADERS: [&str; 4] =
     ["accept", headers::MFA_CODE, headers::SESSION_TOKEN, headers::TOKEN_ISSUER];
-/// Longest trace id that is kept, in bytes.
+/// Longest trace id that is kept, in characters; the rest is dropped.
 const MAX_TRACE_ID: usize = 128;
 
 impl weft_web::Site for Site {
@@ -162,7 +162,7 @@ impl Site {
         self.shared.requests.take(peer).ok_or(ErrorCode::ServerTooManyRequests)
     }
 
-    /// Runs an operation. It keeps its place and its body until it ends.
+    /// Runs an operation, which keeps its place among the requests and its body until it ends.
     async fn call(
         &self,
         caller: Caller,

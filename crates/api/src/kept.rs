@@ -13,7 +13,8 @@ use weft_limits::{Budget, Grant};
 
 use crate::encodings::Encoding;
 
-/// Bytes that an entry takes beside its body; this also limits the number of entries.
+/// Bytes that an entry counts for beside its body, so that the budget also limits the number of
+/// entries.
 const OVERHEAD: u64 = 4096;
 /// The budget is divided by this to get the largest size of an entry.
 const SHARE: u64 = 4;
@@ -38,14 +39,15 @@ pub(crate) struct Kept {
 #[derive(Debug, Default)]
 struct Forms {
     by_key: HashMap<Key, Form>,
-    /// Counts requests, to order them.
+    /// Number of requests for forms so far, which tells the form that was not requested for the longest
+    /// time.
     clock: u64,
 }
 
 #[derive(Debug)]
 struct Form {
     work: Work,
-    /// The count at the last request for it.
+    /// The count at the last request for the form.
     asked: u64,
 }
 
@@ -54,8 +56,9 @@ impl Kept {
         Arc::new(Self { budget: Budget::new(bytes), forms: Mutex::default() })
     }
 
-    /// The compressed form of a key, made if it is missing. It is completed even if nobody waits
-    /// for it any more. None if it could not be made; the next request tries again.
+    /// The compressed form of a key, made if it is missing. The making goes on after the requests that
+    /// wait for the form have ended. `None` if the form could not be made; the next request tries
+    /// again.
     pub(crate) async fn get<F>(
         self: &Arc<Self>,
         key: Key,

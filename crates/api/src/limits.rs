@@ -5,8 +5,8 @@ use std::time::Duration;
 use weft_channel::ListenerLimits;
 use weft_contract::resource::change::MAX_TIME;
 
-/// Limits on the connections and requests of peers. The defaults suit a network with some ten
-/// thousand clients.
+/// Limits on the connections and requests of peers. The defaults suit a network with some 10000
+/// clients.
 #[derive(Debug, Clone)]
 pub struct Limits {
     /// Connections to one bind point.
@@ -15,10 +15,10 @@ pub struct Limits {
     pub connections_per_source: usize,
     /// Connections that have not sent a whole request head yet; as many more wait in a queue.
     pub pending: usize,
-    /// Limit of such connections from one source; more are closed.
+    /// Limit of connections without a whole request head from one source; more are closed.
     pub pending_per_source: usize,
-    /// How long such a connection, or a request whose body does not arrive, keeps its place when
-    /// others need it.
+    /// How long a connection without a whole request head, or a request whose body does not arrive,
+    /// keeps its place when others need the place.
     pub grace: Duration,
     /// Time limit for the first whole request head.
     pub first_request: Duration,
@@ -32,12 +32,12 @@ pub struct Limits {
     pub files: usize,
     /// Files being sent to one source.
     pub files_per_source: usize,
-    /// Time limit for a client to accept a file; a large file has more time. After that the
-    /// connection is closed.
+    /// Time for a client to accept a file, besides the write timeout of the configuration and 1 s for
+    /// each 16 KiB. After that the connection is closed.
     pub file_time: Duration,
     /// Bytes of request bodies in memory; more are answered 429.
     pub body_bytes: usize,
-    /// Bytes of bodies from one source: the largest document, and some more.
+    /// Bytes of bodies from one source: at least those of the largest document (16 MiB).
     pub body_bytes_per_source: usize,
     /// Time limit for an operation. After that the answer is 503, and the operation goes on
     /// (docs/protocol/management-api.md 1).

@@ -1,7 +1,8 @@
 //! `/metrics`: all measurements, in the form for Prometheus (docs/protocol/operations.md 5.3).
 //!
 //! A client without a certificate may be a stranger. A text is therefore made and compressed once
-//! for all clients, is sent to few at once, and a client that does not read it is disconnected.
+//! for all clients, is sent to at most 8 at once, and a client that does not read it in time is
+//! disconnected.
 
 use std::sync::Arc;
 use std::time::SystemTime;

@@ -23,7 +23,7 @@ pub(crate) struct Found {
     pub(crate) ids: Vec<String>,
 }
 
-/// Why there is no operation.
+/// The reason for which there is no operation.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Missing {
     /// No operation has this path.

@@ -26,7 +26,7 @@ use crate::site::{MetricsDoor, Shared, Site};
 use crate::texts::Texts;
 use crate::urls::{answered, served};
 
-/// How long connections may take to end after they were told to.
+/// Time for connections to end after they were told to.
 const CUT: Duration = Duration::from_secs(1);
 
 /// The parts that a server needs.

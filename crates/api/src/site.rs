@@ -50,14 +50,14 @@ pub(crate) struct Site {
     pub(crate) terms: Terms,
     /// Access to metrics at this bind point.
     pub(crate) metrics: MetricsDoor,
-    /// The address that clients are told to use instead.
+    /// The address that clients are told to use instead of the one that they connected to.
     pub(crate) new_address: Option<HeaderValue>,
 }
 
 /// Access to metrics at a bind point.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct MetricsDoor {
-    /// The client that may read them; none means everybody.
+    /// The client that may read metrics; none means everybody.
     pub(crate) scraper: Option<Arc<Scraper>>,
     /// Whether samples have timestamps.
     pub(crate) with_times: bool,

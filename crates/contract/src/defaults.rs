@@ -66,7 +66,7 @@ fn fill_object(fields: &[Field], members: &mut Map<String, Value>) {
     }
 }
 
-/// A word as JSON.
+/// A word as JSON: a boolean, a whole number, or else a text.
 #[must_use]
 pub fn value(word: &str) -> Value {
     match word {

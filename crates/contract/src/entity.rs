@@ -277,7 +277,7 @@ words! {
     pub enum PrecedenceWord {
         /// Dialed when no required terminator can be reached.
         Default = "default",
-        /// Before all others.
+        /// Dialed before all other terminators.
         Required = "required",
         /// Dialed only when no terminator of the other groups can be reached.
         Failed = "failed",

@@ -8,11 +8,11 @@ use crate::json::null_default;
 /// Version of the API and of its enrollment part, in `meta`.
 pub const API_VERSION: &str = "0.0.1";
 
-/// Page size when none is asked for.
+/// The most entries of a page, for a request that names no limit.
 pub const DEFAULT_LIMIT: i64 = 10;
-/// The largest page.
+/// The most entries of a page.
 pub const MAX_LIMIT: i64 = 500;
-/// The largest offset.
+/// The most entries before a page.
 pub const MAX_OFFSET: i64 = 100_000;
 
 /// An answer that succeeded.
@@ -26,14 +26,14 @@ pub struct Envelope<T> {
 }
 
 impl<T> Envelope<T> {
-    /// One thing.
+    /// The envelope of one thing.
     pub fn new(data: T) -> Self {
         Self { data, meta: Meta::versions() }
     }
 }
 
 impl<T> Envelope<Vec<T>> {
-    /// One page of a list.
+    /// The envelope of one page of a list.
     pub fn page(data: Vec<T>, pagination: Pagination, filterable: Vec<String>) -> Self {
         let meta = Meta {
             filterable_fields: Some(filterable),
@@ -54,16 +54,16 @@ pub struct Meta {
     /// The version of the API.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub api_version: Option<String>,
-    /// The names that a filter may use. Only lists have it.
+    /// The names that a filter may use. Only lists have the member.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub filterable_fields: Option<Vec<String>>,
-    /// The place of the page in the list. Only lists have it.
+    /// The place of the page in the list. Only lists have the member.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pagination: Option<Pagination>,
 }
 
 impl Meta {
-    /// The versions only.
+    /// Remarks that are the versions only.
     #[must_use]
     pub fn versions() -> Self {
         Self {

@@ -14,7 +14,7 @@ pub fn filter_text(text: &str) -> String {
             '\r' => quoted.push_str("\\r"),
             '\t' => quoted.push_str("\\t"),
             '\u{c}' => quoted.push_str("\\f"),
-            // The language has no way to write other control characters; no name holds them.
+            // The language cannot express other control characters, which no name contains.
             control if control.is_control() => {}
             other => quoted.push(other),
         }

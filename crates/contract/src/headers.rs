@@ -1,10 +1,10 @@
 //! Names of HTTP headers and media types. No API uses cookies (docs/protocol/auth.md 1.2).
 
-/// Request: token of a legacy session. The answer of a successful authentication has it, too.
+/// Request: token of a legacy session. Also in the answer to a successful login.
 pub const SESSION: &str = "zt-session";
 /// Request: `Bearer <jwt>`; may appear several times.
 pub const AUTHORIZATION: &str = "authorization";
-/// How many bearer values of one request are looked at.
+/// The most bearer values of one request that are read; further ones are ignored.
 pub const MAX_BEARERS: usize = 3;
 /// Request: a TOTP or recovery code, for removing MFA and reading recovery codes.
 pub const MFA_CODE: &str = "mfa-validation-code";
@@ -12,21 +12,22 @@ pub const MFA_CODE: &str = "mfa-validation-code";
 pub const SESSION_TOKEN: &str = "session-token";
 /// Request: id of the signer that issued the token of a token enrollment.
 pub const TOKEN_ISSUER: &str = "ziti-token-issuer-id";
-/// Answer: random per process and constant in it; clients read `/version` anew when it changes.
+/// Answer: a random id of the controller's process; clients read `/version` again when the id changes.
 pub const INSTANCE: &str = "ziti-instance-id";
 /// Answer: seconds until the session ends.
 pub const EXPIRATION_SECONDS: &str = "expiration-seconds";
-/// Answer: when the session ends.
+/// Answer: the time at which the session ends.
 pub const EXPIRES_AT: &str = "expires-at";
 /// Answer to a certificate login: an administrator asked that the certificate be extended.
 pub const EXTEND_REQUESTED: &str = "ziti-authenticator-extend-requested";
 /// Answer, 401: the credentials that are missing.
 pub const WWW_AUTHENTICATE: &str = "www-authenticate";
-/// Answer, 429 and 503: seconds to wait.
+/// Answer, 429 and 503: seconds after which the client may try again.
 pub const RETRY_AFTER: &str = "retry-after";
-/// Answer to a list with the query parameter [`EXPLAIN`] set to `true`: how it was found.
+/// Answer to a list with the query parameter [`EXPLAIN`] set to `true`: the steps by which the list
+/// was found.
 pub const EXPLAINED: &str = "weft-explain";
-/// The query parameter that asks for it.
+/// The query parameter that asks for [`EXPLAINED`].
 pub const EXPLAIN: &str = "explain";
 
 /// Media type of nearly everything; exactly this, without a charset (docs/protocol/auth.md 1.2).
@@ -42,7 +43,7 @@ pub const YAML: &str = "text/yaml";
 /// Media type of an enrollment JWT of a CA.
 pub const JWT: &str = "application/jwt";
 
-/// Media type of a body of which nothing is said (RFC 9110 8.3).
+/// Media type of a body without a stated media type (RFC 9110 8.3).
 pub const BYTES: &str = "application/octet-stream";
 
 /// Media type of a QR code.
@@ -51,7 +52,7 @@ pub const PNG: &str = "image/png";
 /// Media types under which `POST /enroll` takes a bare PEM request (docs/protocol/auth.md 5.2).
 pub const RAW_ENROLL_TYPES: &[&str] = &["application/pkcs7", PEM, TEXT];
 
-/// Media types under which an enrollment takes anything.
+/// Media types of all bodies that an enrollment accepts.
 pub const ENROLL_TYPES: &[&str] = &[JSON, "application/pkcs7", PEM, TEXT];
 
 /// Request bodies above this many bytes are answered 413 (docs/protocol/management-api.md 1).

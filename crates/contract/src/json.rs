@@ -67,7 +67,7 @@ pub struct Username(String);
 impl Username {
     /// The fewest characters.
     pub const MIN: usize = 4;
-    /// The most.
+    /// The most characters.
     pub const MAX: usize = 100;
 
     /// The name as text.
@@ -94,7 +94,7 @@ pub struct Password(String);
 impl Password {
     /// The fewest characters.
     pub const MIN: usize = 5;
-    /// The most.
+    /// The most characters.
     pub const MAX: usize = 100;
 
     /// The password itself.

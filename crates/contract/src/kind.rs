@@ -6,13 +6,13 @@ use crate::shape::Field;
 /// A kind of entity.
 #[derive(Clone, Copy, Debug)]
 pub struct Kind {
-    /// One of them: `edge-router`.
+    /// The name of one entity: `edge-router`.
     pub name: &'static str,
-    /// Many of them: `edge-routers`; also the collection in paths and references.
+    /// The name of several entities: `edge-routers`; also the collection in paths and references.
     pub plural: &'static str,
-    /// Shorter names.
+    /// Further names that commands accept.
     pub aliases: &'static [&'static str],
-    /// The description of such an entity.
+    /// The description of an entity of the kind, without a full stop.
     pub about: &'static str,
     /// Every operation of the management API on this kind.
     pub operations: &'static [Operation],
@@ -20,11 +20,11 @@ pub struct Kind {
     pub fields: &'static [Field],
     /// Links of a detail beside `self`, each at `<self>/<link>`.
     pub links: &'static [&'static str],
-    /// Where the role attributes in use are listed, if entities of this kind bear them.
+    /// The path that lists the role attributes in use; `None` for kinds without role attributes.
     pub role_attributes: Option<&'static str>,
     /// Members that hold the roles of a policy.
     pub roles: &'static [RoleField],
-    /// The columns of a table of them.
+    /// The columns of a table of entities.
     pub columns: &'static [Column],
 }
 
@@ -33,16 +33,16 @@ pub struct Kind {
 pub struct RoleField {
     /// The member.
     pub field: &'static str,
-    /// The member that shows them by name.
+    /// The member of answers that shows the roles with names in place of ids.
     pub display: &'static str,
-    /// The collection they select from.
+    /// The collection whose entities the roles select.
     pub selects: &'static str,
 }
 
 /// A column of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Column {
-    /// Its heading.
+    /// The heading.
     pub title: &'static str,
     /// The member of the detail, as a JSON pointer.
     pub pointer: &'static str,
@@ -52,43 +52,43 @@ pub struct Column {
 pub const ROLE_ATTRIBUTES: &str = "roleAttributes";
 
 impl Kind {
-    /// Whether people call this kind so.
+    /// Whether the kind has this name: singular, plural or alias.
     #[must_use]
     pub fn is_called(&self, name: &str) -> bool {
         self.name == name || self.plural == name || self.aliases.contains(&name)
     }
 
-    /// The operation that lists them.
+    /// The operation that lists the entities.
     #[must_use]
     pub fn list(&self) -> Option<&'static Operation> {
         self.find(Method::Get, "")
     }
 
-    /// The operation that makes one.
+    /// The operation that creates an entity.
     #[must_use]
     pub fn create(&self) -> Option<&'static Operation> {
         self.find(Method::Post, "")
     }
 
-    /// The operation that reads one.
+    /// The operation that reads an entity.
     #[must_use]
     pub fn detail(&self) -> Option<&'static Operation> {
         self.find(Method::Get, "/{id}")
     }
 
-    /// The operation that replaces one.
+    /// The operation that replaces an entity.
     #[must_use]
     pub fn replace(&self) -> Option<&'static Operation> {
         self.find(Method::Put, "/{id}")
     }
 
-    /// The operation that changes parts of one.
+    /// The operation that changes members of an entity.
     #[must_use]
     pub fn patch(&self) -> Option<&'static Operation> {
         self.find(Method::Patch, "/{id}")
     }
 
-    /// The operation that removes one.
+    /// The operation that deletes an entity.
     #[must_use]
     pub fn delete(&self) -> Option<&'static Operation> {
         self.find(Method::Delete, "/{id}")

@@ -21,7 +21,7 @@ pub enum Method {
 }
 
 impl Method {
-    /// The method as HTTP writes it.
+    /// The name of the method in HTTP.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -74,9 +74,9 @@ pub enum Request {
 /// The answer of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Response {
-    /// One page of these.
+    /// A page of a list; the name of its entries in [`answers`](crate::resource::answers).
     List(&'static str),
-    /// One of these.
+    /// One thing; its name in [`answers`](crate::resource::answers).
     Detail(&'static str),
     /// `_links` and `id` of the new entity.
     Created,
@@ -86,38 +86,39 @@ pub enum Response {
     Raw(&'static str),
 }
 
-/// How much an operation may be given and may take.
+/// The limits of an operation on the size of its body and on its time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Load {
     /// The limits of nearly all operations: a body of [`MAX_BODY`](crate::headers::MAX_BODY).
     Usual,
     /// The limits for a whole network, from a caller that may change one: a body of
-    /// [`MAX_DOCUMENT`](crate::resource::change::MAX_DOCUMENT), and minutes in place of seconds.
+    /// [`MAX_DOCUMENT`](crate::resource::change::MAX_DOCUMENT), and the time
+    /// [`MAX_TIME`](crate::resource::change::MAX_TIME).
     Document,
 }
 
 /// One operation.
 #[derive(Clone, Copy, Debug)]
 pub struct Operation {
-    /// Its id in the API description; unique within an API.
+    /// The id in the API description; unique within an API.
     pub id: &'static str,
     /// The method.
     pub method: Method,
     /// The path below the base path of the API; `{id}` is a placeholder for one segment.
     pub path: &'static str,
-    /// The callers that may run it.
+    /// The callers that may run the operation.
     pub access: Access,
     /// Query parameters beside the paging of lists.
     pub query: &'static [&'static str],
-    /// Whether it takes `limit`, `offset`, `filter` and `sort`.
+    /// Whether the operation takes `limit`, `offset`, `filter` and `sort`.
     pub paged: bool,
-    /// The body it takes.
+    /// The body that the operation takes.
     pub request: Request,
-    /// Its answer.
+    /// The answer.
     pub response: Response,
-    /// The statuses it declares; the first is success.
+    /// The declared statuses; the first is that of success.
     pub statuses: &'static [u16],
-    /// How much it may be given.
+    /// The limits on body and time.
     pub load: Load,
 }
 
@@ -129,12 +130,12 @@ pub enum PathError {
     Count {
         /// The template.
         path: &'static str,
-        /// Its places.
+        /// The number of placeholders.
         wanted: usize,
-        /// The ids given.
+        /// The number of ids.
         given: usize,
     },
-    /// An id that no path can hold.
+    /// An id that is no path segment: empty, `.` or `..`.
     #[error("an empty id, `.` and `..` cannot be part of {path}")]
     Segment {
         /// The template.
@@ -143,13 +144,13 @@ pub enum PathError {
 }
 
 impl Operation {
-    /// Places in the path template.
+    /// The number of placeholders in the path.
     #[must_use]
     pub fn places(&self) -> usize {
         self.path.split('/').filter(|segment| is_place(segment)).count()
     }
 
-    /// The path with its places filled, each id escaped.
+    /// The path with ids, escaped, in place of the placeholders.
     ///
     /// # Errors
     /// If the number of ids is wrong or one is no path segment.
@@ -185,15 +186,15 @@ impl Operation {
         segments.next().is_none().then_some(ids)
     }
 
-    /// The media types that a body may have, the usual one first. A body that is not asked for is
-    /// JSON too: consoles send some with DELETE.
+    /// The media types that a body may have, the usual one first. An operation without a body accepts
+    /// JSON, since consoles send a body with DELETE.
     #[must_use]
     pub const fn body_media(&self) -> &'static [&'static str] {
         match self.request {
             Request::None | Request::Json(_) | Request::OptionalJson(_) | Request::JsonList(_) => {
                 &[headers::JSON]
             }
-            // Some clients send a certificate under the type of PEM files, or say nothing of it.
+            // Some clients send a certificate under the type of PEM files, or without a type.
             Request::Text => &[headers::TEXT, headers::PEM, headers::BYTES],
             Request::Enrollment(_) => headers::ENROLL_TYPES,
         }
@@ -276,7 +277,7 @@ pub const DETAIL_STATUSES: &[u16] = &[200, 401, 404, 429, 503];
 pub const CREATE_STATUSES: &[u16] = &[201, 400, 401, 429, 503];
 /// Statuses that most changes declare.
 pub const CHANGE_STATUSES: &[u16] = &[200, 400, 401, 404, 429, 503];
-/// Statuses of deletes that others can stand in the way of.
+/// Statuses of deletes that are refused (409) while other entities name the entity.
 pub const DELETE_STATUSES: &[u16] = &[200, 400, 401, 404, 409, 429, 503];
 
 const fn row(id: &'static str, method: Method, path: &'static str, access: Access) -> Operation {
@@ -305,7 +306,8 @@ pub(crate) const fn list(
     Operation { paged: true, response: Response::List(of), statuses: LIST_STATUSES, ..row }
 }
 
-/// GET of a list below an entity. It pages too, though the original's description leaves it out.
+/// GET of a list below an entity. The list has pages, although the original's description does not
+/// say so.
 pub(crate) const fn nested(
     id: &'static str,
     path: &'static str,

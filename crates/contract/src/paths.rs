@@ -6,15 +6,15 @@
 
 use crate::entity::words;
 
-/// Where the CA certificates are, below the base path and at the root.
+/// The path of the CA certificates, below the base path and at the root.
 pub const CA_CERTIFICATES: &str = "/.well-known/est/cacerts";
-/// Where the version is, below the base path and at the root.
+/// The path of the version, below the base path and at the root.
 pub const VERSION: &str = "/version";
 /// The description of an API in OpenAPI 2.0, below its base path; raw JSON.
 pub const DESCRIPTION: &str = "/swagger.json";
 /// The path of the description in OpenAPI 3.1.
 pub const DESCRIPTION_3: &str = "/openapi.json";
-/// A page to browse the description, below the base path.
+/// The path of a page that shows the description, below the base path.
 pub const BROWSE: &str = "/docs";
 
 words! {
@@ -26,19 +26,20 @@ words! {
         Management = "edge-management",
         /// Login by OpenID Connect.
         Oidc = "edge-oidc",
-        /// The mesh.
+        /// The API for the mesh: routers, links and circuits.
         Fabric = "fabric",
-        /// For load balancers.
+        /// Health checks, for load balancers.
         Health = "health-checks",
-        /// For Prometheus.
+        /// Metrics, for Prometheus.
         Metrics = "metrics",
-        /// weft's own: whole networks as documents. Served wherever the management API is.
+        /// weft's own API: whole networks as documents. Every listener with the management API serves
+        /// it.
         Weft = "weft",
     }
 }
 
 impl Api {
-    /// The path its operations are below.
+    /// The path below which the operations of the API are.
     #[must_use]
     pub const fn base(self) -> &'static str {
         match self {
@@ -52,7 +53,7 @@ impl Api {
         }
     }
 
-    /// Whether a request path is this API's to answer.
+    /// Whether this API answers a request path.
     #[must_use]
     pub fn claims(self, path: &str) -> bool {
         match self {
@@ -67,7 +68,7 @@ impl Api {
         }
     }
 
-    /// The path below the base path; the same path when it is not below it.
+    /// The path below the base path; a path that is not below the base path is unchanged.
     fn strip(self, path: &str) -> &str {
         match (self, path) {
             (Self::Client | Self::Management, "/") => VERSION,

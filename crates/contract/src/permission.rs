@@ -12,13 +12,13 @@ pub const ADMIN_READ_ONLY: &str = "admin_readonly";
 words! {
     /// The action on a subject.
     pub enum Action {
-        /// To look.
+        /// To list and to show entities.
         Read = "read",
-        /// To make.
+        /// To create entities.
         Create = "create",
-        /// To change.
+        /// To replace and to change entities, and other actions on them.
         Update = "update",
-        /// To remove.
+        /// To delete entities.
         Delete = "delete",
     }
 }
@@ -98,7 +98,7 @@ impl Permission {
         subject.actions().contains(&action).then_some(Self::One(subject, action))
     }
 
-    /// Whether it allows this action on this subject.
+    /// Whether the permission allows this action on this subject.
     #[must_use]
     pub fn allows(self, subject: Subject, action: Action) -> bool {
         match self {

@@ -38,7 +38,7 @@ impl Timestamp {
         self.0
     }
 
-    /// True for [`Timestamp::ZERO`].
+    /// True for [`Timestamp::ZERO`], which stands for "never".
     #[must_use]
     pub const fn is_zero(self) -> bool {
         self.0 == Self::ZERO.0

@@ -1,13 +1,13 @@
 //! The sealed end of a stream: weft's extension of the encryption between two of its SDKs.
 //!
 //! OpenZiti's end of a direction is a flag outside the seal: a router on the path can cut a stream
-//! short, and the reader takes the cut for the end. Two ends of this crate close that gap. They
-//! tell each other on the way on which keys travel:
+//! short, and the reader takes the cut for the end. Two ends with this crate seal the end of each
+//! direction. Each announces this together with its public key:
 //!
 //! - the dialer ends the marker of its dial with [`ENDING`];
 //! - the host answers with a public key of 33 bytes, the last of which is [`FLAG`].
 //!
-//! An end whose peer said so tags its messages with [`Tag::Push`] and its last message, which is
+//! An end whose peer has announced this tags its messages with [`Tag::Push`] and its last message, which is
 //! empty, with [`Tag::Final`]. All other peers are sent [`Tag::Message`] alone.
 
 use bytes::Bytes;
@@ -68,17 +68,18 @@ impl Outgoing {
         self.sealer.seal(plaintext, if self.seals_end { Tag::Push } else { Tag::Message })
     }
 
-    /// The message that ends the direction; `None` if the peer reads none. To be called once.
+    /// The message that ends the direction; `None` if the peer reads no sealed end, and after the first
+    /// call.
     pub fn end(&mut self) -> Option<Bytes> {
         let seals_end = std::mem::replace(&mut self.seals_end, false);
         seals_end.then(|| self.sealer.seal(&[], Tag::Final).ok()).flatten()
     }
 }
 
-/// The receiving direction of an end: how the peer ends it.
+/// The receiving direction of an end, by the way in which the peer ends it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Incoming {
-    /// The peer does not seal its end, as far as is known.
+    /// The peer has not announced that it seals its end.
     Open,
     /// The peer seals its end, which has not come yet.
     Expected,
@@ -107,7 +108,7 @@ impl Incoming {
         Ok(())
     }
 
-    /// True if the direction was cut short, should it end now: the peer's sealed end has not come.
+    /// True if the peer seals its end and that end has not come: a direction that ends now was cut short.
     #[must_use]
     pub fn is_cut(self) -> bool {
         self == Self::Expected

@@ -92,16 +92,16 @@ pub struct Opened {
 pub struct Sealer(State);
 
 impl Sealer {
-    /// A stream under the sending key of a [`ConnectionKeys`](crate::ConnectionKeys), and the header that must
-    /// reach the peer before any message.
+    /// A stream under the sending key of a [`ConnectionKeys`](crate::ConnectionKeys), and the header
+    /// that must reach the peer before any message.
     pub fn new(key: &SessionKey, rng: &mut impl CryptoRng) -> (Self, Header) {
         let mut header = Header([0; Header::LEN]);
         rng.fill_bytes(&mut header.0);
         (Self::with_header(key, &header), header)
     }
 
-    /// A stream that continues from a header chosen by the caller. A header must never be used
-    /// twice under one key; this is for tests against known bytes.
+    /// A stream with a header that the caller chooses, for tests against known bytes: a header must
+    /// never be used twice under one key.
     #[must_use]
     pub fn with_header(key: &SessionKey, header: &Header) -> Self {
         Self(State::new(key, header))
@@ -123,15 +123,15 @@ impl Sealer {
 pub struct Opener(State);
 
 impl Opener {
-    /// A stream under the receiving key of a [`ConnectionKeys`](crate::ConnectionKeys), once the peer's header
-    /// is there.
+    /// A stream under the receiving key of a [`ConnectionKeys`](crate::ConnectionKeys), which begins
+    /// with the peer's header.
     #[must_use]
     pub fn new(key: &SessionKey, header: &Header) -> Self {
         Self(State::new(key, header))
     }
 
-    /// Opens the next message. An error leaves the stream as it was, but the connection must be
-    /// closed: it can no longer be trusted.
+    /// Opens the next message. After an error the connection must be closed, although the stream is as
+    /// it was before: a peer that sends such a message cannot be trusted.
     pub fn open(&mut self, sealed: &[u8]) -> Result<Opened, Error> {
         let too_short = Error::TooShort(sealed.len());
         let (&tag, rest) = sealed.split_first().ok_or(too_short)?;

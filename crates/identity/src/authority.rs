@@ -27,7 +27,7 @@ use crate::{
 /// Time by which a certificate's validity begins before it is issued, for clocks that are behind
 /// (docs/protocol/auth.md 2.4).
 pub const BACKDATE: Duration = Duration::from_secs(60);
-/// Validity of authorities made by weft.
+/// Validity of authorities made by weft: 3650 days.
 pub const AUTHORITY_LIFE: Duration = Duration::from_secs(3650 * 24 * 3600);
 
 /// Extended key usage of a certificate.
@@ -161,16 +161,17 @@ pub struct AuthoritySpec {
     pub subject: Subject,
     /// Kind of key.
     pub key: KeyAlgorithm,
-    /// Most authorities below it in a chain; `None`: unlimited.
+    /// Most authorities below this one in a chain; `None`: unlimited.
     pub path_len: Option<u8>,
-    /// Trust domain that it carries as a SPIFFE id.
+    /// Trust domain, which the certificate has as a SPIFFE id.
     pub trust_domain: Option<String>,
     /// Validity.
     pub life: Duration,
 }
 
 impl AuthoritySpec {
-    /// A P-256 key, ten years, any number of authorities below it.
+    /// An authority with a P-256 key and a validity of ten years, below which chains may have any
+    /// number of authorities.
     #[must_use]
     pub fn new(common_name: impl Into<String>) -> Self {
         Self {
@@ -194,7 +195,8 @@ impl Authority {
     /// An authority of a certificate and its key.
     ///
     /// # Errors
-    /// When they do not belong together, or the certificate is not one of an authority.
+    /// When certificate and key do not belong together, or the certificate is not one of an
+    /// authority.
     pub fn new(certificate: Certificate, key: PrivateKey) -> Result<Self> {
         if certificate.public_key()? != key.public() {
             return Err(Error::KeyMismatch(certificate.subject().to_owned()));
@@ -224,7 +226,8 @@ impl Authority {
     /// Makes an intermediate authority with a new key.
     ///
     /// # Errors
-    /// As [`Authority::make_root`], and when this authority may have none below it.
+    /// As [`Authority::make_root`], and when the path length of this authority allows no authority
+    /// below.
     pub fn make_intermediate(&self, spec: &AuthoritySpec, now: SystemTime) -> Result<Self> {
         if self.certificate.path_len() == Some(0) {
             return Err(Error::Issue(format!(
@@ -298,9 +301,9 @@ struct Fields<'a> {
     not_after: SystemTime,
     key_usage: u16,
     purposes: &'a [&'a [u64]],
-    /// The extension with the alternative names, encoded.
+    /// The extension with the subject alternative names, in DER.
     names: Option<Vec<u8>>,
-    /// Path length, for an authority.
+    /// `Some` for an authority: the most authorities below it in a chain, or `None` for no limit.
     authority: Option<Option<u8>>,
 }
 

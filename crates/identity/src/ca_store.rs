@@ -55,7 +55,8 @@ pub fn write_ca_store(certificates: &[Certificate]) -> String {
     out
 }
 
-/// Reads the certificates of such a body. Line breaks may be anywhere.
+/// Reads the certificates of a body as [`write_ca_store`] makes it, with line breaks anywhere.
+/// Certificates that cannot be read are left out.
 ///
 /// # Errors
 /// When the body is too large, not such a container, or holds no certificate.

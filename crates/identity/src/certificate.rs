@@ -86,7 +86,7 @@ impl Certificate {
     /// Reads a certificate in DER.
     ///
     /// # Errors
-    /// When it is not a certificate, or bytes follow it.
+    /// When the bytes are not a certificate, or more bytes follow it.
     pub fn from_der(der: impl Into<CertificateDer<'static>>) -> Result<Self> {
         let der = der.into();
         let inner = parse(&der).map_err(Error::Certificate)?;
@@ -187,13 +187,13 @@ impl Certificate {
         self.inner.version_1
     }
 
-    /// True if basic constraints make it a certificate authority.
+    /// True for a certificate authority, by the basic constraints.
     #[must_use]
     pub fn is_ca(&self) -> bool {
         self.inner.ca
     }
 
-    /// Most authorities below it in a chain; `None`: unlimited.
+    /// Most authorities below this one in a chain; `None`: unlimited.
     #[must_use]
     pub fn path_len(&self) -> Option<u32> {
         self.inner.path_len
@@ -214,7 +214,7 @@ impl Certificate {
     /// The public key.
     ///
     /// # Errors
-    /// When its kind is not supported.
+    /// When the kind of the key is not supported.
     pub fn public_key(&self) -> Result<&PublicKey> {
         self.inner.public.as_ref().map_err(|reason| Error::PublicKey(reason.clone()))
     }

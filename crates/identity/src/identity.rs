@@ -59,10 +59,10 @@ impl IdentitySection {
         self
     }
 
-    /// Checks that a web listener's certificate and key are given.
+    /// Checks that the server certificate, the key and the trust bundle of a web listener are given.
     ///
     /// # Errors
-    /// When one is missing: names the first key that is.
+    /// When one of them is missing: names the first missing key of the section.
     pub fn require_web(&self) -> Result<()> {
         let missing = |key| Error::MissingValue { section: self.section().to_owned(), key };
         if self.server_cert.is_empty() {
@@ -256,7 +256,7 @@ impl Identity {
     /// (docs/protocol/config.md 2.3).
     ///
     /// # Errors
-    /// When none does: lists the names that the certificates have.
+    /// When no certificate names the host: lists the names that the certificates have.
     pub fn check_host(&self, host: &str) -> Result<()> {
         let bare = host.trim_start_matches('[').trim_end_matches(']');
         let bare = bare.split('%').next().unwrap_or(bare);

@@ -69,7 +69,7 @@ impl std::fmt::Debug for IdentityMaterial {
 }
 
 impl IdentityMaterial {
-    /// Material inside the file, as PEM texts.
+    /// Key, certificate and bundle inside the file, as PEM texts.
     #[must_use]
     pub fn inline(key: &str, cert: &str, ca: &str) -> Self {
         let inline = |text: &str| {
@@ -126,7 +126,7 @@ impl IdentityFile {
         first.into_iter().chain(others)
     }
 
-    /// The material as an identity section.
+    /// Key, certificate and bundle as an identity section.
     #[must_use]
     pub fn section(&self) -> IdentitySection {
         IdentitySection {

@@ -32,7 +32,7 @@ struct Inner {
     public: PublicKey,
 }
 
-/// The same key for signatures in the form of tokens (fixed length for ECDSA).
+/// A private key for signatures in the form of tokens (fixed length for ECDSA).
 enum TokenKey {
     Ecdsa(EcdsaKeyPair),
     Rsa(RsaKeyPair),
@@ -75,7 +75,7 @@ impl PrivateKey {
     /// Reads the first private key of a PEM text; other blocks are skipped.
     ///
     /// # Errors
-    /// When there is no key, or its kind is not supported or it is encrypted.
+    /// When the text has no key, or the key is encrypted or of a kind that is not supported.
     pub fn from_pem(text: &[u8]) -> Result<Self> {
         Self::from_der(pem::first_key(text).ok_or(Error::NoKey)?)
     }

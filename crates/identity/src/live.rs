@@ -69,7 +69,7 @@ impl LiveIdentity {
         Arc::clone(&self.current.load().identity)
     }
 
-    /// The section that it was loaded from.
+    /// The section that the identity was loaded from.
     #[must_use]
     pub fn section(&self) -> &IdentitySection {
         &self.section
@@ -92,8 +92,8 @@ impl LiveIdentity {
         Ok(changed.map(|changed| self.adopt(changed)).is_some())
     }
 
-    /// Loads the files again if any has changed, without using the new material, which may have to
-    /// fit material of other identities. [`LiveIdentity::adopt`] puts it to use.
+    /// Loads the files again if any has changed. The new material is not used before
+    /// [`LiveIdentity::adopt`], since it may have to fit the material of other identities.
     ///
     /// # Errors
     /// As [`LiveIdentity::reload_if_changed`].

@@ -137,7 +137,7 @@ impl PublicKey {
     /// Reads a SubjectPublicKeyInfo in DER.
     ///
     /// # Errors
-    /// When it is malformed, of a kind that is not supported (P-224, DSA), or an RSA key outside
+    /// When the key is malformed, of a kind that is not supported (P-224, DSA), or an RSA key outside
     /// [`MIN_RSA_BITS`]..=[`MAX_RSA_BITS`].
     pub fn from_spki(der: &[u8]) -> Result<Self> {
         let (rest, spki) = SubjectPublicKeyInfo::from_der(der)

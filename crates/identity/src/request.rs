@@ -64,7 +64,8 @@ impl CertificateRequest {
     /// Reads a request in DER and verifies its signature.
     ///
     /// # Errors
-    /// When it is malformed, its signature is wrong or of an unsupported kind, or the key is weak.
+    /// When the request is malformed, its signature is wrong or of an unsupported kind, or the key is
+    /// of an unsupported kind or size.
     pub fn from_der(der: &[u8]) -> Result<Self> {
         if der.len() > MAX_REQUEST_BYTES {
             return Err(too_large());

@@ -1,5 +1,5 @@
 //! A key that seals short secrets which must be readable again, such as session tokens that routers
-//! are told. A reader of the database also needs the key, which is stored elsewhere.
+//! are told. Whoever reads the database needs the key too, which is stored in another file.
 
 use std::path::Path;
 
@@ -27,7 +27,7 @@ impl SealKey {
     /// A key of these bytes.
     ///
     /// # Errors
-    /// Never because of the bytes' values.
+    /// When the library refuses the key; any 32 bytes are a valid key.
     pub fn from_bytes(bytes: &[u8; KEY]) -> Result<Self> {
         Ok(Self(RandomizedNonceKey::new(&AES_256_GCM, bytes).map_err(unusable)?))
     }
@@ -63,7 +63,7 @@ impl SealKey {
         Self::from_bytes(&bytes)
     }
 
-    /// Seals a secret of the subject `of`. It opens for the same subject only.
+    /// Seals a secret of the subject `of`, so that it opens for the same subject only.
     ///
     /// # Errors
     /// When the system gives no random numbers.

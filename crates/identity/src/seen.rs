@@ -1,8 +1,9 @@
 //! Tokens whose signature was verified before.
 //!
-//! An SDK presents one token for all its dials, and verifying a signature takes 50 to 100 times as long as a digest. A
-//! [`SeenTokens`] keeps a digest of the key, the algorithm, the signed text and the signature, of right signatures only:
-//! an entry stays true whatever happens to the keys. Expiry, issuer and audience are checked each time.
+//! An SDK presents one token for all its dials, and verifying a signature takes 50 to 100 times as
+//! long as a digest. [`SeenTokens`] keeps a digest of the key, the algorithm, the signed text and the
+//! signature for right signatures only, so that an entry stays true when keys are replaced. Expiry,
+//! issuer and audience are checked each time.
 
 use std::collections::HashSet;
 use std::sync::{Mutex, PoisonError};
@@ -13,7 +14,7 @@ use serde::de::DeserializeOwned;
 use crate::public::{PublicKey, Signature};
 use crate::token::{Expect, Parts, TokenError};
 
-/// Tokens of a generation; two generations are kept (64 bytes for each token, at most half a MiB in all).
+/// Most tokens of a generation. Two generations are kept, about half a MiB in all.
 const GENERATION: usize = 4096;
 
 type Digest = [u8; 32];
@@ -29,7 +30,7 @@ struct Generations {
 }
 
 impl Generations {
-    /// True if the digest is known; it is then young again.
+    /// True if the digest is known, which moves it to the young generation.
     fn knows(&mut self, digest: &Digest) -> bool {
         if self.young.contains(digest) {
             return true;
@@ -50,7 +51,8 @@ impl Generations {
 }
 
 impl SeenTokens {
-    /// Verifies a token as [`crate::token::verify`] does, without the work for a signature that was right before.
+    /// Verifies a token as [`crate::token::verify`] does. A signature that was right before is not
+    /// verified again.
     ///
     /// # Errors
     /// The reason of the refusal.
@@ -84,8 +86,8 @@ impl SeenTokens {
     }
 }
 
-/// The digest of all that decides whether a signature is right. Each part has its length before it, so that no byte can
-/// move from one part to the next.
+/// The digest of everything that decides whether a signature is right. The length of each part stands
+/// before the part, so that no byte can move from one part to the next.
 fn digest(key: &PublicKey, how: Signature, signed: &[u8], signature: &[u8]) -> Digest {
     let mut context = Context::new(&SHA256);
     context.update(&[how as u8]);

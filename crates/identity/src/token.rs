@@ -141,7 +141,7 @@ impl Expect<'_> {
     }
 }
 
-/// Header and claims of a token without verification: for choosing the key, and for nothing else.
+/// Header and claims of a token without verification, only for choosing the key to verify it with.
 ///
 /// # Errors
 /// When the text is not a token, or its claims have another form.

@@ -1,9 +1,9 @@
 //! Trust bundles, and the verification that a leaf chains to a certificate of a bundle.
 //!
 //! Every authority of a bundle is a trust anchor, intermediates included, so that a partial chain
-//! suffices (docs/protocol/config.md 2.3, docs/protocol/channel.md 3.2). A certificate of the
-//! bundle that is no authority is trusted as itself and issues nothing: enrollment trusts exactly
-//! one server leaf that way.
+//! suffices (docs/protocol/config.md 2.3, docs/protocol/channel.md 3.2). A leaf that is
+//! itself in the bundle is trusted, whatever its usage. A certificate of the bundle that is no
+//! authority issues nothing: enrollment trusts exactly one server leaf that way.
 
 use std::{
     sync::Arc,
@@ -27,7 +27,7 @@ pub const MAX_PEER_CHAIN: usize = 32;
 /// The usage that a leaf's extended key usage must allow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Usage {
-    /// Any usage: the extension is ignored.
+    /// Any usage: the extended key usage is ignored.
     #[default]
     Any,
     /// Client authentication, if the extension is present.
@@ -41,7 +41,7 @@ pub enum Usage {
 pub struct Verify<'a> {
     /// The usage that the leaf must allow.
     pub usage: Usage,
-    /// True: the dates of the leaf are ignored. The certificates above the leaf are always checked.
+    /// True if the dates of the leaf are ignored. The dates of the certificates above are always checked.
     pub ignore_leaf_validity: bool,
     /// Further certificates that a chain may lead through.
     pub intermediates: &'a [Certificate],

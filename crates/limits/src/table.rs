@@ -126,7 +126,7 @@ where
         })
     }
 
-    /// The value of a key; `None` if the key is not in the table or its entry too old.
+    /// The value of a key; `None` if the key is not in the table or its entry is too old.
     pub fn get<Q>(&self, key: &Q, now: Instant) -> Option<&V>
     where
         K: Borrow<Q>,
@@ -136,7 +136,7 @@ where
         self.is_fresh(entry.order, now).then_some(&entry.value)
     }
 
-    /// The value of a key, mutable; `None` if the key is not in the table or its entry too old.
+    /// The value of a key, mutable; `None` if the key is not in the table or its entry is too old.
     pub fn get_mut<Q>(&mut self, key: &Q, now: Instant) -> Option<&mut V>
     where
         K: Borrow<Q>,

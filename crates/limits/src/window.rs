@@ -19,9 +19,9 @@ pub struct WindowOptions {
     pub increase_factor: f64,
     /// Factor by which the window shrinks.
     pub decrease_factor: f64,
-    /// Number of successes after which the window may grow again.
+    /// Number of successes after which the window grows, if the share of successes is above the threshold.
     pub increase_check_interval: u32,
-    /// Number of failures after which the window may shrink again.
+    /// Number of failures after which the window shrinks.
     pub decrease_check_interval: u32,
 }
 
@@ -103,7 +103,7 @@ impl AdaptiveWindow {
         Some(ticket)
     }
 
-    /// Ends a piece of work. Returns false if it timed out before, which has counted as a failure.
+    /// Ends a piece of work. Returns false if the work timed out before, which has counted as a failure.
     pub fn finish(&mut self, ticket: Ticket, outcome: Outcome) -> bool {
         if self.in_flight.remove(&ticket).is_none() {
             return false;

@@ -5,7 +5,7 @@ use crate::report::Distribution;
 
 /// Classes for message sizes, up to 16 MiB.
 pub const SIZES: usize = 4 * 22 + 4;
-/// Classes for times in nanoseconds, up to about 19 hours.
+/// Classes for times in nanoseconds, up to about 39 hours.
 pub const TIMES: usize = 4 * 45 + 4;
 
 /// Class of a value. Values above the largest class belong to the last.
@@ -58,7 +58,7 @@ impl Buckets {
         self.sum = self.sum.wrapping_add(sum);
     }
 
-    /// How many values there are.
+    /// Number of values.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.counts.iter().fold(0, |all, count| all.wrapping_add(*count))

@@ -37,13 +37,13 @@ impl Kind {
 /// A metric's entry in the tables.
 #[derive(Clone, Copy, Debug)]
 pub struct Named {
-    /// Its name, or the pattern of its names.
+    /// The name, or the pattern of the names.
     pub name: &'static str,
-    /// Its kind.
+    /// The kind.
     pub kind: Kind,
-    /// Its unit.
+    /// The unit.
     pub unit: &'static str,
-    /// Its meaning, one sentence for operators.
+    /// The meaning, one sentence for operators.
     pub meaning: &'static str,
 }
 
@@ -279,19 +279,19 @@ pub const OTHER_ROUTERS: &[(&str, Kind)] = &[
     ("xgress_edge_tunnel.terminator.create_timer", Kind::Timer),
 ];
 
-/// A counter that only Prometheus is told.
+/// A counter that only the text for Prometheus has.
 #[derive(Clone, Copy, Debug)]
 pub struct Counted {
-    /// Its name.
+    /// The name.
     pub name: &'static str,
-    /// Its labels.
+    /// The labels.
     pub labels: &'static str,
-    /// Its meaning, one sentence for operators.
+    /// The meaning, one sentence for operators.
     pub meaning: &'static str,
 }
 
 impl Counted {
-    /// Its name in Prometheus' text.
+    /// The name in Prometheus' text.
     #[must_use]
     pub fn exported(&self) -> String {
         crate::prometheus::exported(self.name)

@@ -33,7 +33,8 @@ struct Family {
 }
 
 impl Exposition {
-    /// An empty text. Values beyond about `limit` bytes are left out and counted.
+    /// An empty text. Once its samples have `limit` bytes, further values are left out and counted. The
+    /// lines with the name and the kind of each metric do not count.
     #[must_use]
     pub fn new(limit: usize) -> Self {
         Self { limit, ..Self::default() }

@@ -11,12 +11,12 @@ use parking_lot::Mutex;
 use crate::buckets::Buckets;
 use crate::report::{Rate, Report, Value};
 
-/// Interval at which [`Registry::tick`] is to be called: rates are averages over steps of this
+/// Interval at which [`Registry::tick`] is to be called. Rates are averages over steps of this
 /// length.
 pub const TICK: Duration = Duration::from_secs(5);
 /// Length of a window. A distribution covers the current window and the one before.
 const WINDOW: Duration = Duration::from_secs(60);
-/// Most names. Metrics that would exceed it are counted as refused and not reported.
+/// Most names of metrics. Further metrics are counted as refused and not reported.
 const MAX_NAMES: usize = 200_000;
 
 /// Every metric of a program, by name.

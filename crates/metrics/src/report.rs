@@ -56,17 +56,17 @@ pub struct Rate {
     pub mean: f64,
 }
 
-/// Distribution of the values of the last one to two minutes.
+/// Distribution of the values of the last one to two minutes. Percentiles are exact to an eighth.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Distribution {
     /// Number of values since the start.
     pub count: u64,
-    /// Largest value, exact to an eighth.
+    /// Largest value: the upper end of its class, at most a quarter too large.
     pub max: u64,
-    /// Mean.
+    /// Mean, exact.
     pub mean: f64,
-    /// Smallest value, exact to an eighth.
+    /// Smallest value: the lower end of its class, at most a fifth too small.
     pub min: u64,
     /// Standard deviation.
     pub std_dev: f64,

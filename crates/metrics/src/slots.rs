@@ -12,8 +12,8 @@ const SLOTS: usize = 64;
 /// Free numbers: those that threads gave back, and the next one that was never used.
 static FREE: Mutex<(Vec<usize>, usize)> = Mutex::new((Vec::new(), 0));
 
-/// The number of a thread, given back when the thread ends. It is handed over under a lock, so that
-/// the next thread sees the counts of the former one.
+/// The number of a thread, given back when the thread ends; `None` if all numbers are taken. The lock
+/// of [`FREE`] lets the next thread with the number see the counts of the former one.
 struct Slot(Option<usize>);
 
 impl Slot {
@@ -55,7 +55,7 @@ fn number() -> Option<usize> {
     })
 }
 
-/// How a thread adds to its value.
+/// The way in which a thread adds to its value.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Adds {
     /// Only this thread writes it: a load and a store suffice.

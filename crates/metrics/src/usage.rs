@@ -11,7 +11,7 @@ use std::time::Duration;
 /// Most circuits in one interval; the bytes of further circuits are counted as left out.
 pub const MAX_CIRCUITS: usize = 200_000;
 
-/// Place where bytes are counted.
+/// The side of a router at which bytes of a circuit are counted, and their direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
     /// From the dialer.
@@ -28,18 +28,18 @@ pub enum Way {
     FabricTx,
 }
 
-/// Names of the ways, in the order of [`Way`].
+/// Names of the values of [`Way`], in their order.
 pub const WAYS: [&str; 6] =
     ["ingress.rx", "ingress.tx", "egress.rx", "egress.tx", "fabric.rx", "fabric.tx"];
 
-/// Bytes by way, in the order of [`WAYS`].
+/// Bytes in the order of [`WAYS`].
 pub type Bytes = [u64; WAYS.len()];
 
 /// Bytes of a circuit so far.
 #[derive(Debug, Default)]
 pub struct Cells {
     carried: [AtomicU64; WAYS.len()],
-    /// The bytes that [`Cells::take`] has returned so far. Only its caller writes them.
+    /// The bytes that [`Cells::take`] has returned so far. Only that function writes these.
     told: [AtomicU64; WAYS.len()],
 }
 
@@ -143,7 +143,7 @@ impl Ledger {
         due
     }
 
-    /// Number of notes that found no room.
+    /// Number of calls of [`Ledger::note`] whose circuit found no room in its interval.
     #[must_use]
     pub fn left_out(&self) -> u64 {
         self.left_out

@@ -6,8 +6,8 @@
 //! (docs/protocol/edge-control-plane.md 12.2).
 //!
 //! A policy grants access if it holds both identity and service, is of the right type, and all its
-//! posture checks pass. One such policy is enough; the answer names all of them. A check that is
-//! unknown has failed.
+//! posture checks pass. One such policy is enough; the answer names all of them. A posture check that
+//! does not exist counts as failed.
 
 use std::fmt;
 
@@ -58,7 +58,7 @@ pub enum Posture<'a> {
     Known(&'a PostureData),
     /// No posture data is known: every check fails.
     Unknown,
-    /// Posture does not matter: only the policies are asked about.
+    /// Posture checks are not evaluated: the policies alone decide.
     Ignored,
 }
 
@@ -113,8 +113,8 @@ pub enum AccessDecision {
     Granted {
         /// The policies that grant it.
         policies: Vec<GrantingPolicy>,
-        /// End of the grant, unless the client reports its posture again; `None`: until the model
-        /// changes.
+        /// End of the grant, unless the client reports its posture again; `None`: the grant lasts
+        /// until the model changes.
         until: Option<Timestamp>,
     },
     /// Access is denied.

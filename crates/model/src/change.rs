@@ -1,7 +1,7 @@
 //! Changes of the model: complete rows, replayable without knowing any rule.
 //!
-//! An operation decides on a [`ChangeSet`]; the store makes it durable, a snapshot applies it, the
-//! log keeps it. It lists every cascading change.
+//! An operation decides on a [`ChangeSet`]; the store makes the change set durable, a snapshot applies
+//! it, and the log keeps it. A change set lists every cascading change.
 
 use std::sync::Arc;
 
@@ -34,7 +34,8 @@ pub enum Change {
 }
 
 impl Change {
-    /// Changes that create or replace an entity, with its cold fields as changes of their own.
+    /// The changes that create or replace an entity: one for each of its cold fields, and one for the
+    /// rest.
     pub fn apart(entity: impl Into<Entity>) -> Vec<Self> {
         let mut entity = entity.into();
         let (kind, id) = (entity.kind(), entity.id().clone());

@@ -11,7 +11,7 @@ pub struct Referrer {
     pub kind: Kind,
     /// Id of the entity that refers.
     pub id: Id,
-    /// Its name, or its id if it has none.
+    /// Name of the entity that refers, or its id if it has no name.
     pub name: String,
     /// The field that refers.
     pub field: &'static str,

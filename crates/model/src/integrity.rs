@@ -88,8 +88,8 @@ impl Snapshot {
     }
 }
 
-/// The entity as it would be after the deletion of its missing targets. `None` if its reference has
-/// no replacement.
+/// The changes that leave an entity as if the missing entities that it refers to had been deleted by
+/// an operation. `None` if a reference can be neither removed nor replaced.
 pub fn mend(snapshot: &Snapshot, kind: Kind, id: &Id, now: Timestamp) -> Option<Vec<Change>> {
     let entity = snapshot.entity(kind, id)?;
     let dangling = snapshot.dangling_of(entity);

@@ -17,9 +17,9 @@ use crate::{
 /// The place where entities of a kind are kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Class {
-    /// The ordered log, durable.
+    /// The ordered, durable log.
     Durable,
-    /// Every controller, without revision: the last write wins.
+    /// Every controller of the network, without a revision: the last write wins.
     Shared,
     /// The file of one controller, written in the background.
     Local,
@@ -266,13 +266,13 @@ kinds! {
     2 Authenticator "authenticator" "authenticators" Durable,
     /// An invitation to get a first credential.
     3 Enrollment "enrollment" "enrollments" Durable,
-    /// An edge or transit router.
+    /// An edge router, or a router of the fabric only.
     4 Router "router" "routers" Durable,
-    /// A name that can be dialed and hosted.
+    /// Something that can be dialed by its name.
     5 Service "service" "services" Durable,
     /// The schema of configs.
     6 ConfigType "config type" "config-types" Durable,
-    /// Settings for clients and routers.
+    /// Settings of a service or of a router.
     7 Config "config" "configs" Durable,
     /// Which identities may dial or bind which services.
     8 ServicePolicy "service policy" "service-policies" Durable,
@@ -282,11 +282,11 @@ kinds! {
     10 ServiceEdgeRouterPolicy "service edge router policy" "service-edge-router-policies" Durable,
     /// A place where a service is hosted.
     11 Terminator "terminator" "terminators" Shared,
-    /// A login with an opaque token.
+    /// An API session with an opaque token.
     12 ApiSession "API session" "api-sessions" Local,
-    /// Permission to dial or bind a service within a login.
+    /// Permission to dial or bind a service within an API session.
     13 ServiceSession "session" "sessions" Local,
-    /// Ways in which identities may log in.
+    /// The login methods and second factors of identities.
     14 AuthPolicy "auth policy" "auth-policies" Durable,
     /// A third-party CA.
     15 Ca "CA" "cas" Durable,
@@ -294,7 +294,7 @@ kinds! {
     16 ExtJwtSigner "external JWT signer" "external-jwt-signers" Durable,
     /// A property that a device has to show.
     17 PostureCheck "posture check" "posture-checks" Durable,
-    /// A refused token.
+    /// A token, an identity or an API session that is refused.
     18 Revocation "revocation" "revocations" Durable,
     /// A second factor.
     19 Mfa "MFA" "mfas" Durable,

@@ -11,7 +11,7 @@ use crate::{
 };
 
 choice! {
-    /// How several attributes of a role list are combined. Ids match regardless of it.
+    /// How several attributes of a role list are combined. Ids match with either value.
     pub enum Semantic {
         /// An entity must bear every attribute.
         AllOf = 0 "AllOf",
@@ -35,10 +35,10 @@ row! {
 /// Why a role list was refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RoleError {
-    /// An entry begins with neither `#` nor `@`, or consists of it.
+    /// An entry does not begin with `#` or `@`, or has no text after it.
     #[error("role entries must be prefixed with # (an attribute) or @ (an id), not {0:?}")]
     Prefix(String),
-    /// `#all` has other entries beside it.
+    /// The list has `#all` and other entries.
     #[error("#all must be the only role")]
     AllNotAlone,
     /// The text after `@` is not an id.

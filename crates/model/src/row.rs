@@ -134,7 +134,7 @@ pub(crate) fn put_slice(bytes: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(bytes);
 }
 
-/// Skips a field that a newer version added.
+/// Skips the value of an unknown field, such as one that a newer release added.
 pub(crate) fn skip(tag: u32, wire: WireType, input: &mut &[u8]) -> Result<(), RowError> {
     skip_field(wire, tag, input, DecodeContext::default()).map_err(RowError::malformed)
 }

@@ -14,7 +14,7 @@ use crate::{
     },
 };
 
-/// Number of different ids and attributes; small, so that steps meet.
+/// Number of different ids and attributes; small, so that several steps concern the same entity.
 const IDS: u8 = 6;
 const ATTRIBUTES: [&str; 4] = ["a", "b", "c", "d"];
 
@@ -85,7 +85,7 @@ fn roles_of(snapshot: &Snapshot, kind: Kind, numbers: &[u8]) -> Roles {
     Roles::parse(&entries.collect::<Vec<_>>()).unwrap()
 }
 
-/// The change set of several steps on a snapshot; steps that make no sense are left out.
+/// The change set of several steps on a snapshot; steps that cannot be applied are left out.
 pub(crate) fn change_set(snapshot: &Snapshot, steps: &[Step]) -> ChangeSet {
     let mut set = ChangeSet::default();
     let mut tip = snapshot.clone();

@@ -31,7 +31,7 @@ pub enum TokenKind {
     Totp,
 }
 
-/// Why claims are not accepted.
+/// The reason for which claims are refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ClaimError {
     /// `exp` has passed.
@@ -106,7 +106,7 @@ pub struct AccessClaims {
     /// Ids of the config types that the client wants.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub z_ct: Vec<String>,
-    /// The login client, again.
+    /// The login client, the same as `client_id`.
     #[serde(default)]
     pub z_aid: String,
     /// Fingerprints of client certificates, one of which the bearer must hold; empty or null: no

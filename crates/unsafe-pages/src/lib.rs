@@ -26,8 +26,9 @@ mod mapping;
 
 use std::io;
 
-/// Gives the resident pages of the program and of its libraries back that are the same as in their
-/// files. Gives the number of bytes that were resident.
+/// Gives back the resident pages of mapped files that the process can read or run and not write: the
+/// program, its libraries, and other files that are mapped so. Returns the number of bytes that were
+/// resident.
 ///
 /// # Errors
 /// Fails if the system does not list the mappings, or refuses.

@@ -12,7 +12,8 @@ pub(crate) struct Mapping {
     pub(crate) resident: u64,
 }
 
-/// The mappings of programs and libraries in which every page is as in the file.
+/// The mappings of files that cannot be written to and in which every page is as in the file: mostly
+/// those of the program and its libraries.
 pub(crate) fn unchanged(smaps: &str) -> Vec<Mapping> {
     let mut found = Vec::new();
     let mut lines = smaps.lines().peekable();
@@ -42,7 +43,7 @@ fn is_header(line: &str) -> bool {
     line.split_once(' ').is_some_and(|(range, _)| addresses(range).is_some())
 }
 
-/// The addresses of a mapping of a program or library that cannot be written to.
+/// The addresses of a private mapping of a file that cannot be written to.
 fn header(line: &str) -> Option<(usize, usize)> {
     let mut words = line.split_ascii_whitespace();
     let range = addresses(words.next()?)?;

@@ -30,12 +30,12 @@ use crate::stall::Stalls;
 const MAX_HEAD: usize = 64 * 1024;
 /// Most header lines of a request.
 const MAX_HEADERS: usize = 100;
-/// Most requests at once on one HTTP/2 connection.
+/// Most requests at the same time on one HTTP/2 connection.
 const MAX_STREAMS: u32 = 64;
 /// Flow-control window of an HTTP/2 stream and of a connection, in bytes.
 const STREAM_WINDOW: u32 = 128 * 1024;
 const CONNECTION_WINDOW: u32 = 1024 * 1024;
-/// Bytes of one answer that HTTP/2 buffers until the peer takes them.
+/// Most bytes of one answer that HTTP/2 buffers until the peer takes them.
 const SEND_BUFFER: usize = 256 * 1024;
 /// Interval of the pings that tell whether a silent HTTP/2 peer is alive.
 const PING: Duration = Duration::from_secs(20);
@@ -45,7 +45,7 @@ const FAREWELL: Duration = Duration::from_secs(2);
 /// The peer of a connection.
 #[derive(Debug)]
 pub struct Peer {
-    /// Its address.
+    /// The address of the peer.
     pub remote: SocketAddr,
     /// The certificates that the peer sent, leaf first. Only the leaf is proven; the others are
     /// fillers.
@@ -58,11 +58,11 @@ pub struct Peer {
     cut: CancellationToken,
 }
 
-/// A request of a peer that is being worked on, until it is dropped.
+/// A request of a peer that is being worked on, until this value is dropped.
 #[derive(Debug)]
 pub struct Working(Arc<Peer>);
 
-/// A long answer that is being sent, until it is dropped.
+/// A long answer that is being sent, until this value is dropped.
 #[derive(Debug)]
 pub struct Sending {
     _working: Working,
@@ -94,9 +94,9 @@ impl Peer {
         Working(Arc::clone(self))
     }
 
-    /// A long answer begins. The connection of a peer that has not taken it within `limit` is cut
-    /// from outside: while the peer gives no leave to send, the body of the answer is not polled
-    /// and cannot end itself.
+    /// A long answer begins. The connection of a peer that has not taken the answer within `limit` is
+    /// cut by a task of its own: while the peer accepts no data, the body of the answer is not polled
+    /// and cannot end the connection.
     pub fn send(self: &Arc<Self>, limit: Duration) -> Sending {
         let (done, peer) = (CancellationToken::new(), Arc::clone(self));
         let is_done = done.clone();
@@ -297,8 +297,8 @@ async fn drive<C: Future<Output = hyper::Result<()>>>(
     }
 }
 
-/// The readable certificates that a peer sent. Empty if the leaf is not readable: the others prove
-/// nothing without it.
+/// The certificates that a peer sent, up to the first one that cannot be read. Empty if that is the
+/// leaf: the others prove nothing without a leaf.
 fn certificates(stream: &TlsStream<TcpStream>) -> Vec<Certificate> {
     let shown = stream.get_ref().1.peer_certificates().unwrap_or_default();
     let read = |der: &rustls::pki_types::CertificateDer<'_>| {

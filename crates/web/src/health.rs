@@ -1,5 +1,5 @@
 //! `/health-checks`: the health of a program, for load balancers and probes
-//! (docs/protocol/operations.md 6). The status is 200 whatever the health; `data.healthy` tells it.
+//! (docs/protocol/operations.md 6). The status is always 200; `data.healthy` tells the health.
 
 use std::time::{Duration, SystemTime};
 
@@ -48,7 +48,7 @@ impl Outcome {
 }
 
 impl Check {
-    /// A check that was not made yet, and counts as passing or failing until it is.
+    /// A check that was not made yet. Until then it counts as passing if `is_passing`, else as failing.
     #[must_use]
     pub fn new(id: &'static str, is_passing: bool, now: SystemTime) -> Self {
         let problem = (!is_passing).then(|| "didn't run yet".to_owned());

@@ -2,9 +2,9 @@
 //!
 //! Old native SDKs put a filter into the request target unescaped, with quotes and spaces
 //! (docs/protocol/sdk.md 15.3.1). HTTP has no such targets, so [`RequestLines`] escapes their
-//! invalid characters between TLS and HTTP/1.1. It follows the framing of requests far enough to
-//! know which lines are request lines. Where it cannot follow (chunked bodies, overlong lines) it
-//! passes the rest of the connection through unchanged.
+//! invalid characters between TLS and HTTP/1.1. The repair follows the framing of requests far enough
+//! to know which lines are request lines. After a chunked body, an upgrade or a line of more than
+//! 64 KiB the rest of the connection passes unchanged.
 
 use std::io;
 use std::pin::Pin;
@@ -108,7 +108,7 @@ enum Place {
     /// Before or in a request line.
     #[default]
     RequestLine,
-    /// In the header lines; the length of the body as far as they tell it.
+    /// In the header lines, with the length of the body by the lines so far.
     Headers(Length),
     /// In a body of which this many bytes are to come.
     Body(u64),
@@ -203,7 +203,8 @@ fn length_after(length: Length, line: &[u8]) -> Length {
     }
 }
 
-/// The request line with every byte escaped that a target must not hold.
+/// The request line, with every space and every other ASCII character escaped that a target must not
+/// hold.
 fn mended(line: &[u8]) -> Vec<u8> {
     let space = |byte: &u8| *byte == b' ';
     let text = line.trim_ascii_end();

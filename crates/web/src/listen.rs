@@ -72,7 +72,7 @@ pub fn own_identity(config: &WebServer) -> Result<Option<Arc<LiveIdentity>>, Sta
 /// refuse any other (docs/protocol/config.md 3.2).
 ///
 /// # Errors
-/// When no certificate names it.
+/// When no certificate names the host of the address.
 pub fn check_name(
     server: &str,
     address: &HostPort,

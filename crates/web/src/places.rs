@@ -11,14 +11,15 @@ use tokio::sync::oneshot;
 use weft_limits::source_of;
 
 /// Time for which a request that waits for its body keeps its place when its own source needs the
-/// place for another one. It is short, because honest clients may share an address with a peer that
-/// opens many such requests.
+/// place for another request. Honest clients may share an address with a peer that opens many such
+/// requests, so this time is shorter than for other sources.
 const SAFE: Duration = Duration::from_millis(250);
 
 /// A number of places with a limit for each source.
 ///
-/// A holder that waits for its peer says so with [`Place::waits`]. Its places may then be taken
-/// back when somebody else needs them, first those of the slowest peer.
+/// A holder that waits for its peer says so with [`Place::waits`]. Its places may then be taken back
+/// when another holder needs places: first those of the source with the most places, and of its
+/// holders the one whose peer sends slowest.
 #[derive(Debug)]
 pub struct Places {
     limit: usize,

@@ -21,7 +21,8 @@ const AT_ONCE_TO_ONE: usize = 4;
 /// Time for a peer to take a text, and the rate in bytes per second that extends it for long texts.
 const TO_TAKE: Duration = Duration::from_secs(10);
 const LEAST_RATE: u64 = 1024 * 1024;
-/// Bytes of one piece of a body. The body has no control over bytes that it has handed over.
+/// Most bytes of one piece of a body. A piece that was handed to the connection is in memory until it
+/// is sent.
 const FRAME: usize = 16 * 1024;
 
 /// The certificate that metrics may be read with.
@@ -108,7 +109,7 @@ pub struct Scrape {
 }
 
 impl Scrape {
-    /// Begins to send a text of `bytes` bytes. Both values are kept until it is sent.
+    /// Begins to send a text of `bytes` bytes. The caller keeps both values until the text is sent.
     #[must_use]
     pub fn send(self, bytes: usize) -> (Place, Sending) {
         let more = Duration::from_secs(bytes as u64 / LEAST_RATE);

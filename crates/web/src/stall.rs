@@ -1,4 +1,4 @@
-//! Closes connections whose peer does not accept the data for it.
+//! Closes connections whose peer does not accept data for a while.
 
 use std::io;
 use std::pin::Pin;

@@ -22,7 +22,7 @@ pub(super) struct Validators {
 pub(super) enum Verdict {
     /// The file is sent.
     Send,
-    /// The client has this version: 304.
+    /// The client has this version of the file: 304.
     Unchanged,
     /// The file is not the version that the client requires: 412.
     Failed,

@@ -27,10 +27,10 @@ pub(super) struct Opened {
 /// The files found for a request.
 #[derive(Debug)]
 pub(super) struct Found {
-    /// Its path below the location.
+    /// The path of the file below the location.
     pub(super) place: PathBuf,
     pub(super) plain: Opened,
-    /// Compressed forms of it beside it that the client accepts.
+    /// The compressed forms beside the file that the client accepts.
     pub(super) siblings: Vec<(Encoding, Opened)>,
 }
 
@@ -105,7 +105,8 @@ impl Opened {
         file.metadata().is_ok_and(|now| version(&now) == version_then)
     }
 
-    /// The time of its last change. `None` for the time zero, which packages give all their files.
+    /// The time of the last change of the file. `None` for a time on the first day of 1970, which
+    /// packages give all their files, and for a time in the future.
     pub(super) fn last_modified(&self) -> Option<SystemTime> {
         let earliest = UNIX_EPOCH + Duration::from_secs(24 * 3600);
         self.modified.filter(|time| (earliest..=SystemTime::now()).contains(time))

@@ -40,9 +40,9 @@ pub(crate) struct Files {
 #[derive(Debug)]
 pub(crate) struct Mount {
     pub(crate) files: Files,
-    /// The number of APIs that are asked before it.
+    /// The number of APIs that are asked before the application.
     after: usize,
-    /// Whether it answers paths that no API or application claims.
+    /// Whether the application answers paths that no API or application claims.
     is_default: bool,
 }
 
@@ -56,7 +56,7 @@ impl Files {
         }
     }
 
-    /// The first segment of its paths.
+    /// The first segment of the application's paths.
     pub(crate) fn root(&self) -> &str {
         &self.root
     }

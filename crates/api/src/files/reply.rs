@@ -28,7 +28,7 @@ use crate::kept::Key;
 /// Files above this size, in bytes, are compressed while they are sent, and their compressed form
 /// is not kept.
 const MOST_KEPT: u64 = 16 * 1024 * 1024;
-/// How long a client waits for the compressed form of its file.
+/// How long a client waits for the compressed form of its file, before it gets the file itself.
 const PATIENCE: Duration = Duration::from_secs(3);
 
 /// File names do not contain versions, so that browsers have to check each time whether their copy
@@ -59,7 +59,7 @@ pub(super) enum Contents {
 /// The form in which a file is sent.
 enum Form {
     Plain,
-    /// A compressed file beside it.
+    /// A compressed file beside the file.
     Beside(Encoding, Opened),
     Made(Encoding),
 }
@@ -177,7 +177,7 @@ async fn send(
             let version = plain.version.clone();
             let source = Steady { file: plain.file.try_clone()?, version: version.clone() };
             let key = Key { name, version, encoding };
-            // Compressing goes on after the time is over; later requests use the result.
+            // The compression goes on after this time; later requests use its result.
             let kept = tokio::time::timeout(PATIENCE, compressor.kept(key, source)).await;
             if let Some(bytes) = kept.ok().flatten() {
                 let length = bytes.len() as u64;

@@ -20,7 +20,7 @@ use crate::site::Site;
 use weft_web::Peer;
 
 const METHODS: HeaderValue = HeaderValue::from_static("GET, HEAD, OPTIONS");
-/// Bytes per second that a client must accept on average.
+/// Bytes per second of a file that extend the time that a client has to accept the file.
 const LEAST_RATE: u64 = 16 * 1024;
 
 impl Site {

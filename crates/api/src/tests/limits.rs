@@ -170,7 +170,7 @@ async fn connections_of_one_source_are_bounded() {
 async fn a_slow_operation_is_answered_in_time() {
     let limits = Limits { handler_timeout: Duration::from_secs(2), ..Limits::default() };
     let bed = Bed::with(section(), limits).await;
-    // A login would have to keep the same limit.
+    // A login would be bound by the same limit.
     let token = bed.controller.open_operator_session().unwrap();
     let admin = bed.session(&token);
     bed.store.push(Fault::Hangs);

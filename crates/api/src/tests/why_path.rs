@@ -1,4 +1,4 @@
-//! Why a dial takes the way it takes, over HTTP.
+//! Why a dial takes its path, over HTTP.
 
 use serde_json::{Value, json};
 use weft_network::NetworkOptions;

@@ -92,8 +92,8 @@ impl<'de, A: MapAccess<'de>> MapAccess<'de> for Entries<A> {
     }
 }
 
-/// A wrapper around the seed, the deserializer and the visitor of a key, in which the name is
-/// exchanged.
+/// A wrapper around the seed, the deserializer and the visitor of a key, which exchanges the key for
+/// the name of the member that the key means.
 struct Key<T> {
     inner: T,
     names: Names,

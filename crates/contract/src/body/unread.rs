@@ -1,9 +1,9 @@
-//! Members of a body that are read only if they belong to its kind.
+//! Members of a body that are decoded only if they belong to the kind of the body.
 //!
 //! A body may hold the members of several kinds. Another member, or the entity itself, names its
 //! kind. Clients fill in the members of the other kinds with any values that their forms happen to
-//! hold. An error in such a member is no reason for a refusal, so that the member is kept as it was
-//! sent until it is read.
+//! hold. An error in such a member must not refuse the body, so that each member is kept in the form
+//! in which the client sent it, and is decoded when it is needed.
 
 use std::marker::PhantomData;
 
@@ -13,7 +13,7 @@ use serde_json::value::RawValue;
 
 use super::{BodyError, FieldType, Shape, Verb};
 
-/// A member as it was sent.
+/// A member in the form in which the client sent it.
 pub struct Unread<T> {
     text: Box<RawValue>,
     of: PhantomData<fn() -> T>,

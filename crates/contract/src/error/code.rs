@@ -5,7 +5,7 @@ use crate::entity::words;
 words! {
     /// The kind of an error, in one word.
     pub enum ErrorCode {
-        /// The resource is not there, or not for this caller.
+        /// The resource does not exist, or the caller may not see it.
         NotFound = "NOT_FOUND",
         /// An unexpected error; its text is in the cause.
         Unhandled = "UNHANDLED",
@@ -15,9 +15,9 @@ words! {
         CouldNotParseBody = "COULD_NOT_PARSE_BODY",
         /// The connection failed while the body was read.
         CouldNotReadBody = "COULD_NOT_READ_BODY",
-        /// The body is over the limit.
+        /// The body is larger than the limit: 1 MiB, or 16 MiB for documents of whole networks.
         RequestEntityTooLarge = "REQUEST_ENTITY_TOO_LARGE",
-        /// The media type of the body is not one this operation takes.
+        /// The operation does not accept the media type of the body.
         InvalidContentType = "INVALID_CONTENT_TYPE",
         /// Legacy enrollment whose Accept header excludes JSON.
         UnsupportedMedia = "UNSUPPORTED_MEDIA",
@@ -41,8 +41,7 @@ words! {
         InvalidAuth = "INVALID_AUTH",
         /// The login method is unknown.
         InvalidAuthMethod = "INVALID_AUTH_METHOD",
-        /// An entity that must stay: the default administrator, an entity that belongs to a router, a
-        /// system entity.
+        /// The entity is the default administrator, belongs to a router, or is a system entity.
         EntityCanNotBeDeleted = "ENTITY_CAN_NOT_BE_DELETED",
         /// A system entity was to be changed.
         EntityCanNotBeUpdated = "ENTITY_CAN_NOT_BE_UPDATED",
@@ -76,7 +75,7 @@ words! {
         EdgeRouterEnrollCommonNameInvalid = "EDGE_ROUTER_ENROLL_COMMON_NAME_INVALID",
         /// The bytes are not a certificate.
         CouldNotParseX509FromDer = "COULD_NOT_PARSE_x509_FROM_DER",
-        /// No CA vouches for the certificate.
+        /// No CA that the controller trusts has issued the certificate.
         CertFailedValidation = "CERT_FAILED_VALIDATION",
         /// Another authenticator has the certificate.
         CertInUse = "CERT_IN_USE",
@@ -104,7 +103,7 @@ words! {
         CanNotUpdateAuthenticator = "CAN_NOT_UPDATE_AUTHENTICATOR",
         /// The router is of another kind than the request is for.
         CanNotUpdateRouter = "CAN_NOT_UPDATE_ROUTER",
-        /// The identity has an authenticator of the method already, and may have one.
+        /// The identity has an authenticator of the method already, and may have only one.
         MaxAuthenticatorMethodsReached = "MAX_AUTHENTICATOR_METHODS_REACHED",
         /// Re-enrolling a router failed.
         FailedErReenrollment = "FAILED_ER_REENROLLMENT",
@@ -126,17 +125,18 @@ words! {
         NoEdgeRoutersAvailable = "NO_EDGE_ROUTERS_AVAILABLE",
         /// The plan of a document differs from the one that the caller expects.
         PlanHasChanged = "PLAN_HAS_CHANGED",
-        /// Once a minute, one at a time.
+        /// A snapshot or a check of the database runs already, or the last snapshot is less than a
+        /// minute old.
         RateLimited = "RATE_LIMITED",
         /// The queues of the controller are full.
         ServerTooManyRequests = "SERVER_TOO_MANY_REQUESTS",
-        /// A write was given up on: it may have been made, or be made yet.
+        /// The controller stopped waiting for a write, which has been made, will be made, or is lost.
         OutcomeUnknown = "OUTCOME_UNKNOWN",
         /// The operation took too long.
         Timeout = "TIMEOUT",
         /// The controller cannot write now.
         ClusterNoLeader = "CLUSTER_NO_LEADER",
-        /// A cluster operation on a single controller.
+        /// The operation is for clusters, and the controller is not part of one.
         ServerNotRunningInHaMode = "SERVER_NOT_RUNNING_IN_HA_MODE",
         /// The leadership was not transferred.
         TransferLeadershipError = "TRANSFER_LEADERSHIP_ERROR",
@@ -144,13 +144,13 @@ words! {
 }
 
 impl ErrorCode {
-    /// The HTTP status it is sent with.
+    /// The HTTP status of an answer with this code.
     #[must_use]
     pub const fn status(self) -> u16 {
         self.answer().0
     }
 
-    /// What it says to a person.
+    /// The message for a person.
     #[must_use]
     pub const fn message(self) -> &'static str {
         self.answer().1

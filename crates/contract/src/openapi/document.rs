@@ -146,7 +146,7 @@ fn body(row: &Operation, schemas: &mut Schemas) -> Option<Value> {
     Some(json!({"required": is_required, "content": content}))
 }
 
-/// `createService` takes a `serviceCreate`.
+/// The name of the body of an operation: `serviceCreate` for `createService`.
 fn body_name(id: &str) -> String {
     for (verb, suffix) in [("create", "Create"), ("update", "Update"), ("patch", "Patch")] {
         if let Some(rest) = id.strip_prefix(verb) {
@@ -159,7 +159,7 @@ fn body_name(id: &str) -> String {
     format!("{id}Request")
 }
 
-/// The shared responses that the API has a use for.
+/// The shared responses that operations of the API use.
 fn refusals(api: Api) -> impl Iterator<Item = (&'static str, Value)> {
     let used: BTreeSet<_> = operations(api).flat_map(|row| statuses::of(api, row)).collect();
     let all = statuses::REFUSALS.iter().filter(move |refusal| used.contains(&refusal.status));

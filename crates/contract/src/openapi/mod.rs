@@ -28,17 +28,17 @@ pub use swagger::swagger;
 /// A description that the controller serves under `/specs`.
 #[derive(Debug)]
 pub struct Spec {
-    /// Its id, which is also its name.
+    /// The id of the description, which is also its name.
     pub id: &'static str,
-    /// The API it describes.
+    /// The API that is described.
     pub api: Api,
-    /// How it is written.
+    /// The format of the document.
     pub format: Format,
     json: OnceLock<String>,
     yaml: OnceLock<String>,
 }
 
-/// How a description is written.
+/// The format of a description.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     /// OpenAPI 3.1.
@@ -51,7 +51,8 @@ const fn spec(id: &'static str, api: Api, format: Format) -> Spec {
     Spec { id, api, format, json: OnceLock::new(), yaml: OnceLock::new() }
 }
 
-/// Every description, by id. Names of bindings stand for Swagger, as tools expect.
+/// Every description, by id. The name of a binding is the id of its API in OpenAPI 2.0, as tools
+/// expect.
 pub static SPECS: [Spec; 7] = [
     spec("edge-client", Api::Client, Format::Swagger),
     spec("edge-management", Api::Management, Format::Swagger),
@@ -97,7 +98,7 @@ impl Spec {
         self.yaml.get_or_init(|| yaml::write(&self.document()))
     }
 
-    /// The name of its copy in `docs/api`.
+    /// The name of the copy in `docs/api`.
     #[must_use]
     pub fn file(&self) -> String {
         let format = match self.format {
@@ -105,7 +106,7 @@ impl Spec {
             Format::Swagger => "swagger",
         };
         let api = match self.api {
-            // It never had an older form.
+            // weft's own API has one format, which the name of the file leaves out.
             Api::Weft => return "weft.json".to_owned(),
             Api::Client => "client",
             Api::Management => "management",
@@ -114,7 +115,7 @@ impl Spec {
         format!("{api}.{format}.json")
     }
 
-    /// The text of its copy in `docs/api`.
+    /// The text of the copy in `docs/api`.
     #[must_use]
     pub fn text(&self) -> String {
         format!("{:#}\n", self.document())

@@ -19,7 +19,7 @@ pub(super) fn reference(name: &str) -> Value {
 }
 
 impl Schemas {
-    /// With those that every API has.
+    /// The schemas that every API has.
     pub(super) fn new() -> Self {
         let mut schemas = Self::default();
         for (name, schema) in
@@ -35,14 +35,14 @@ impl Schemas {
         schemas
     }
 
-    /// All of them, by name.
+    /// All schemas, by name.
     pub(super) fn into_map(self) -> Map<String, Value> {
         self.0.into_iter().collect()
     }
 
     fn put(&mut self, name: &str, make: impl FnOnce(&mut Self) -> Value) -> Value {
         if !self.0.contains_key(name) {
-            // Its place is taken first, so that a schema may mention itself.
+            // The name is taken first, so that a schema may mention itself.
             self.0.insert(name.to_owned(), Value::Null);
             let schema = make(self);
             self.0.insert(name.to_owned(), schema);
@@ -50,7 +50,7 @@ impl Schemas {
         reference(name)
     }
 
-    /// One thing of this name in its envelope.
+    /// The envelope of one thing with the schema `of`.
     pub(super) fn envelope(&mut self, of: &str) -> Value {
         let name = format!("{of}Envelope");
         self.put(&name, |schemas| {
@@ -59,7 +59,7 @@ impl Schemas {
         })
     }
 
-    /// A list of things of this name in its envelope.
+    /// The envelope of a list of things with the schema `of`.
     pub(super) fn list(&mut self, of: &str, is_paged: bool) -> Value {
         let name = if is_paged { format!("{of}Page") } else { format!("{of}List") };
         self.put(&name, |schemas| {
@@ -122,7 +122,7 @@ impl Schemas {
         let (mut properties, mut required) = (Map::new(), Vec::new());
         for member in object.all() {
             let schema = match member.schema {
-                // It is left out instead of null.
+                // A member without a value is left out, and is never null.
                 Schema::Nullable(of) if !member.always => self.schema(of),
                 schema => self.schema(&schema),
             };
@@ -140,7 +140,8 @@ impl Schemas {
     }
 }
 
-/// The name of a type as the documents write it: the one an operation uses, or its own.
+/// The name of a type in the documents: the name that an operation gives the answer, or else the
+/// name of the type in Rust, with a small first letter.
 fn name_of(object: &'static Object) -> String {
     let used = ANSWERS.iter().find(|(_, schema)| match schema {
         Schema::Object(own) => (own.name, own.about) == (object.name, object.about),
@@ -200,7 +201,7 @@ fn nullable(schema: Value) -> Value {
     }
 }
 
-/// A value of a body for a verb, or one that answers hold too.
+/// A value of a body for a verb; without a verb, a value of an answer.
 fn shape(shape: &FieldType, verb: Option<Verb>) -> Value {
     match shape {
         FieldType::Text => json!({"type": "string"}),

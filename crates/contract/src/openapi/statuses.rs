@@ -11,7 +11,7 @@ use crate::resource::service::NEVER_BUILT;
 /// A status that is not a success.
 pub(super) struct Refusal {
     pub(super) status: u16,
-    /// Its name among the shared responses.
+    /// The name among the shared responses.
     pub(super) name: &'static str,
     about: &'static str,
 }
@@ -69,7 +69,7 @@ pub(super) const REFUSALS: &[Refusal] = &[
 const ALSO: &[(Api, u16, &[&str])] = &[
     // The identity of `asIdentity`.
     (Api::Management, 404, &["listServices"]),
-    // Routers that the other API made.
+    // Routers that the fabric API made, or that have an edge.
     (
         Api::Management,
         409,

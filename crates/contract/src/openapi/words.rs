@@ -64,7 +64,7 @@ pub(super) fn access_word(access: Access) -> String {
     }
 }
 
-/// The heading an operation is under: the first word of its path.
+/// The heading of an operation: the first word of its path, or `controller`.
 pub(super) fn tag(row: &Operation) -> &'static str {
     match row.path.split('/').find(|segment| !segment.is_empty()) {
         None | Some("version" | ".well-known" | "protocols" | "summary") => "controller",

@@ -9,7 +9,7 @@ use crate::permission::{Action, Subject};
 
 /// The collection in paths and references.
 pub const COLLECTION: &str = "auth-policies";
-/// Id of the policy of identities that name none.
+/// Id of the auth policy of identities that name none.
 pub const DEFAULT_ID: &str = "default";
 
 const fn access(action: Action) -> Access {
@@ -26,7 +26,7 @@ pub const MANAGEMENT: &[Operation] = &[
     delete("deleteAuthPolicy", "/auth-policies/{id}", access(Action::Delete)),
 ];
 
-/// How people name it.
+/// The kind in the words of commands.
 pub const KIND: Kind = Kind {
     name: "auth-policy",
     plural: COLLECTION,
@@ -112,11 +112,12 @@ members! {
 
     /// Whether identities may log in with a password.
     Both allowed: bool, shown;
-    /// The time for which an identity is locked after too many wrong passwords, in minutes; 0 locks
-    /// it until it is enabled.
+    /// The time for which a password is locked after too many wrong ones, in minutes; 0 locks the
+    /// password until the identity is enabled.
     Both lockout_duration_minutes: i64 as COUNT,
         shown "Minutes for which too many wrong passwords lock it; 0 is until it is enabled.";
-    /// The number of wrong passwords in a row that lock an identity; 0 never locks it.
+    /// The number of wrong passwords in a row that lock the password; 0 never locks it. Other ways
+    /// to log in stay.
     Both max_attempts: i64 as COUNT, shown;
     /// The least number of characters of a password; a number below 5 counts as 5.
     Both min_password_length: i64 as COUNT, shown "The least number of characters of a password.";

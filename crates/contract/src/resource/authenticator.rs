@@ -67,7 +67,7 @@ pub const CURRENT: &[Operation] = &[
     .statuses(&[200, 401]),
 ];
 
-/// How people name it.
+/// The kind in the words of commands.
 pub const KIND: Kind = Kind {
     name: "authenticator",
     plural: COLLECTION,
@@ -117,7 +117,7 @@ members! {
     Shown fingerprint: String;
     /// The identity that the authenticator belongs to.
     Shown identity: EntityRef;
-    /// The identity that the authenticator belongs to. Set when it is created.
+    /// The identity that the authenticator belongs to. Set when the authenticator is created.
     Create identity_id: String => "identities",
         shown "The id of the identity that the authenticator belongs to.";
     /// Whether an administrator has asked for a new certificate.
@@ -161,7 +161,7 @@ body! {
 body! {
     /// Replaces an authenticator by an enrollment with which its identity gets a new one.
     pub struct ReEnrollBody {
-        /// The time at which the enrollment expires.
+        /// The time at which the enrollment expires; it must be in the future.
         Create expires_at: Timestamp,
     }
 }

@@ -15,7 +15,7 @@ use crate::permission::{Action, Subject};
 
 /// The collection in paths and references.
 pub const COLLECTION: &str = "cas";
-/// Name of an identity that enrolls by itself, when the CA does not say.
+/// The form of the names of identities that enroll by themselves, for a CA that names none.
 pub const DEFAULT_NAME_FORMAT: &str = "[caName]-[commonName]";
 
 const fn access(action: Action) -> Access {
@@ -37,7 +37,7 @@ pub const MANAGEMENT: &[Operation] = &[
         .statuses(CHANGE_STATUSES),
 ];
 
-/// How people name it.
+/// The kind in the words of commands.
 pub const KIND: Kind = Kind {
     name: "ca",
     plural: COLLECTION,
@@ -113,7 +113,7 @@ members! {
     /// The SHA-1 of the CA's certificate, in hex.
     Shown fingerprint: String;
     /// The form of the names of identities that enroll by themselves, with `[caName]`, `[caId]`,
-    /// `[commonName]`, `[requestedName]` and `[identityId]`.
+    /// `[commonName]`, `[requestedName]` and `[identityId]`; `[caName]-[commonName]` if it is empty.
     Replace identity_name_format: String,
         shown "The form of the names of identities that enroll by themselves.";
     /// The role attributes of identities that enroll by themselves.

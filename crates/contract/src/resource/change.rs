@@ -18,21 +18,23 @@ use crate::entity::{DialBind, detail};
 use crate::json::JsonMap;
 use crate::operation::{Access, Operation, Response, action, detail as get};
 
-/// The least and the most entities of one page of an export.
+/// The most entities of one page of an export; a page has at least 1.
 pub const MAX_PAGE: i64 = 5000;
 /// The most entities of one document.
 pub const MAX_ENTITIES: usize = 50_000;
 /// The largest document, in bytes; only callers that may change a network may send one.
 pub const MAX_DOCUMENT: usize = 16 * 1024 * 1024;
-/// The longest that anybody waits for a plan, or for a document to be applied.
+/// The time limit for making a plan, and for applying a document.
 pub const MAX_TIME: Duration = Duration::from_secs(120);
-/// The most changes that a plan tells member by member; of the others it tells the name.
+/// The most changes that a plan lists with their members; of further changes it lists the entity
+/// only.
 pub const MAX_DETAILED: usize = 2000;
-/// The most services whose access a plan tells one by one.
+/// The most changes of access to a service that a plan lists.
 pub const MAX_SERVICES: usize = 1000;
-/// The most names of identities that a plan tells for one service.
+/// The most names of identities that gain access to one service, and of those that lose it, that a
+/// plan lists.
 pub const MAX_NAMES: usize = 50;
-/// The most mistakes of a document that are told at once.
+/// The most mistakes of a document that one refusal lists.
 pub const MAX_PROBLEMS: usize = 100;
 
 /// Permissions for documents are checked entity by entity, so these operations are open to every
@@ -80,7 +82,7 @@ body! {
         /// The revision that the caller expects the network to have. If the network is at another
         /// one, nothing is applied.
         Optional expect_revision: i64,
-        /// The document: for each section a list of entities.
+        /// The document: for each section a list of entities; at most 50000 entities in all.
         Create network: JsonMap,
         /// Whether to delete entities of the document's sections that the document does not name.
         Optional prune: bool,
@@ -140,8 +142,8 @@ detail! {
         pub fields: Vec<FieldChange>,
         /// The id of the entity.
         pub id: String,
-        /// Whether the document names the change. A change that it does not name follows from
-        /// another one.
+        /// Whether the document asks for the change. Other changes follow from one that the document
+        /// asks for.
         pub is_asked_for: bool,
         /// The name of the entity.
         pub name: String,
@@ -182,9 +184,9 @@ detail! {
         /// The number of pairs of an identity and a service that lose access; dialing and hosting
         /// count separately.
         pub lost: i64,
-        /// The number of services that `services` leaves out because it would be too long.
+        /// The number of entries that `services` leaves out.
         pub more_services: i64,
-        /// The services whose access changes.
+        /// The services whose access changes; at most 1000 entries.
         pub services: Vec<ServiceAccess>,
     }
 }
@@ -194,11 +196,11 @@ detail! {
     pub struct ServiceAccess {
         /// The number of identities that gain access.
         pub gained: i64,
-        /// The names of identities that gain access; if there are many, only the first ones.
+        /// The names of at most 50 identities that gain access.
         pub gained_by: Vec<String>,
         /// The number of identities that lose access.
         pub lost: i64,
-        /// The names of identities that lose access; if there are many, only the first ones.
+        /// The names of at most 50 identities that lose access.
         pub lost_by: Vec<String>,
         /// The name of the service.
         pub service: String,

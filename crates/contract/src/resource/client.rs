@@ -52,7 +52,7 @@ pub struct SdkInfo {
 
 body! { objects of SdkInfo }
 
-/// A member of these two in answers.
+/// A text member of [`EnvInfo`] or [`SdkInfo`] in answers, left out if it is unknown.
 const fn text_if_known(name: &'static str, about: &'static str) -> Member {
     Member { name, schema: String::SCHEMA, always: false, about }
 }

@@ -61,7 +61,7 @@ pub const CONFIG_TYPES: &[Operation] = &[
     .statuses(&[200, 401, 429, 503]),
 ];
 
-/// How people name configs.
+/// Configs in the words of commands.
 pub const CONFIG_KIND: Kind = Kind {
     name: "config",
     plural: CONFIG_COLLECTION,
@@ -79,7 +79,7 @@ pub const CONFIG_KIND: Kind = Kind {
     ],
 };
 
-/// How people name config types.
+/// Config types in the words of commands.
 pub const CONFIG_TYPE_KIND: Kind = Kind {
     name: "config-type",
     plural: CONFIG_TYPE_COLLECTION,

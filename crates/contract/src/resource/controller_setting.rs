@@ -48,7 +48,7 @@ pub const MANAGEMENT: &[Operation] = &[
         .statuses(&[200, 400, 401, 409, 429]),
 ];
 
-/// How people name it.
+/// The kind in the words of commands.
 pub const KIND: Kind = Kind {
     name: "controller-setting",
     plural: COLLECTION,

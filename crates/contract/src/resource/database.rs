@@ -1,4 +1,4 @@
-//! The database of a controller: snapshots, and whether it is in order
+//! The database of a controller: its snapshots, and checks of its integrity
 //! (docs/protocol/management-api.md 7.10; docs/protocol/operations.md 1.2). Both the management and
 //! the fabric API offer it.
 
@@ -7,7 +7,8 @@ use crate::entity::detail;
 use crate::operation::{Access, Operation, Request, Response, action, detail as get};
 use crate::timestamp::Timestamp;
 
-/// The most results that are kept.
+/// The most faults that a check of the database keeps; of further faults it only keeps that there
+/// are some.
 pub const MAX_RESULTS: usize = 1000;
 
 const STARTED: &[u16] = &[202, 401, 429];
@@ -74,7 +75,7 @@ detail! {
         pub fixing_errors: bool,
         /// Whether the check is still running.
         pub in_progress: bool,
-        /// The faults that the check has found so far.
+        /// The faults that the check has found so far, at most 1000.
         pub results: Option<Vec<IntegrityResult>>,
         /// The time at which the check began.
         pub start_time: Option<Timestamp>,

@@ -17,7 +17,7 @@ use crate::timestamp::Timestamp;
 
 /// The collection in paths and references.
 pub const COLLECTION: &str = "edge-routers";
-/// The collection a terminator's reference to its router names.
+/// The collection that the references of terminators to their routers name.
 pub const ROUTER_COLLECTION: &str = "transit-routers";
 
 const READ: Access = Access::Permission(Subject::Router, Action::Read);
@@ -82,7 +82,7 @@ pub const CLIENT: &[Operation] = &[list(
 )
 .statuses(&[200, 401, 429, 503])];
 
-/// How people name it.
+/// The kind in the words of commands.
 pub const KIND: Kind = Kind {
     name: "edge-router",
     plural: COLLECTION,
@@ -121,7 +121,8 @@ members! {
     Optional configs: Vec<String> => "configs", shown "The ids of the router's configs.";
     /// The cost that the router adds to a path, 0 by default.
     Optional cost: u16, shown;
-    /// The listeners of the router's control channel: their groups, by address.
+    /// The addresses at which controllers can reach the router, such as `tls:host:port`, each with
+    /// the names of its groups; without names the group is `default`.
     Optional ctrl_chan_listeners: BTreeMap<String, Vec<String>>, shown;
     /// Whether the router is forbidden to connect.
     Optional disabled: bool, shown;
@@ -156,9 +157,11 @@ members! {
     Optional no_traversal: bool, shown;
     /// The role attributes of the router, by which policies select it.
     Optional role_attributes: Vec<String>, shown;
-    /// The addresses at which SDKs reach the router, by protocol.
+    /// The addresses at which SDKs reach the router, by protocol: `tls` to `tls://host:port`.
     Shown supported_protocols: BTreeMap<String, String>;
-    /// The state in which the router has the data model, such as `SYNC_DONE`.
+    /// The state in which the router has the data model: `SYNC_NEW`, `SYNC_IN_PROGRESS`,
+    /// `SYNC_DONE`, `SYNC_DISCONNECTED`, or `SYNC_UNKNOWN` if it has not connected since the
+    /// controller started.
     Shown sync_status: String;
     /// Labels of the router.
     Optional tags: Tags;
@@ -194,9 +197,11 @@ detail! {
         pub no_traversal: bool,
         /// The addresses at which SDKs reach the router, by protocol: `tls` to `tls://host:port`.
         pub supported_protocols: BTreeMap<String, String>,
-        /// The state in which the router has the data model, such as `SYNC_DONE`.
+        /// The state in which the router has the data model: `SYNC_NEW`, `SYNC_IN_PROGRESS`,
+        /// `SYNC_DONE`, `SYNC_DISCONNECTED`, or `SYNC_UNKNOWN` if it has not connected since the
+        /// controller started.
         pub sync_status: String,
-        /// The version of the router. Only clients get it.
+        /// The version of the router; left out while the router is not connected.
         #[serde(skip_serializing_if = "String::is_empty")]
         pub version: String,
     }
@@ -214,7 +219,8 @@ pub mod sync_status {
     pub const DISCONNECTED: &str = "SYNC_DISCONNECTED";
     /// The controller is sending the data model to the router.
     pub const IN_PROGRESS: &str = "SYNC_IN_PROGRESS";
-    /// The controller could not bring the data model of the router up to date.
+    /// The controller could not bring the data model of the router up to date. weft sends no such
+    /// state.
     pub const ERROR: &str = "SYNC_ERROR";
 }
 

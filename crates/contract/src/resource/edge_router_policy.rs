@@ -43,7 +43,7 @@ pub const MANAGEMENT: &[Operation] = &[
     ),
 ];
 
-/// How people name it.
+/// The kind in the words of commands.
 pub const KIND: Kind = Kind {
     name: "edge-router-policy",
     plural: COLLECTION,

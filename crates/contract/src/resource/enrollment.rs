@@ -80,7 +80,7 @@ pub const CLIENT: &[Operation] = &[
         .statuses(&[200, 400, 429]),
 ];
 
-/// How people name it.
+/// The kind in the words of commands.
 pub const KIND: Kind = Kind {
     name: "enrollment",
     plural: COLLECTION,
@@ -119,7 +119,7 @@ pub mod method {
     /// No enrollment: only trust in the network.
     pub const NETWORK: &str = "network";
 
-    /// Methods a management client can ask for.
+    /// The methods that callers of the management API can ask for.
     pub const FOR_IDENTITIES: &[&str] = &[OTT, OTT_CA, UPDB];
 }
 
@@ -132,14 +132,16 @@ members! {
     /// The CA whose certificates the enrollment takes, for the method `ottca`.
     Shown ca: Option<EntityRef>;
     /// The CA whose certificates the enrollment takes, for the method `ottca`.
-    Optional ca_id: String => "cas", shown "The id of that CA." as Option<String>;
+    Optional ca_id: String => "cas",
+        shown "The id of the CA whose certificates the enrollment takes, for the method `ottca`."
+        as Option<String>;
     /// The edge router that the enrollment is for.
     #[serde(skip_serializing_if = "Option::is_none")]
     Shown edge_router: Option<EntityRef>;
     /// The id of the edge router that the enrollment is for.
     #[serde(skip_serializing_if = "String::is_empty")]
     Shown edge_router_id: String;
-    /// The time at which the enrollment expires.
+    /// The time at which the enrollment expires; it must be in the future.
     Create expires_at: Timestamp, shown;
     /// The identity that the enrollment is for.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -169,7 +171,7 @@ members! {
 body! {
     /// Gives an enrollment a new token, a new JWT and a new time at which it expires.
     pub struct RefreshBody {
-        /// The time at which the enrollment expires.
+        /// The time at which the enrollment expires; it must be in the future.
         Create expires_at: Timestamp,
     }
 }
@@ -300,22 +302,23 @@ detail! {
 /// The claims of an enrollment JWT (docs/protocol/auth.md 4.1).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EnrollmentClaims {
-    /// The controller: `https://host:port`.
+    /// The address of the controller: `https://host:port`.
     pub iss: String,
     /// Id of the identity or router.
     pub sub: String,
     /// `[""]`, or the enroller for JWTs of a CA or the network.
     #[serde(default, deserialize_with = "one_or_many")]
     pub aud: Vec<String>,
-    /// When it ends, in seconds since 1970; absent for JWTs of a CA or the network.
+    /// The time at which the enrollment expires, in seconds since 1970; absent for JWTs of a CA or
+    /// the network.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exp: Option<i64>,
     /// The one-time token.
     #[serde(default)]
     pub jti: String,
-    /// How to enroll; see [`method`].
+    /// The method of the enrollment; see [`method`].
     pub em: String,
-    /// Where routers find the controllers.
+    /// The addresses of the controllers for routers.
     #[serde(default)]
     pub ctrls: Option<Vec<String>>,
     /// The address of the only controller, in older tokens.

@@ -35,7 +35,7 @@ pub const MANAGEMENT: &[Operation] = &[
 pub const CLIENT: &[Operation] =
     &[list("listExternalJwtSigners", ALL, Access::Public, "clientExternalJwtSignerDetail")];
 
-/// How people name it.
+/// The kind in the words of commands.
 pub const KIND: Kind = Kind {
     name: "external-jwt-signer",
     plural: COLLECTION,
@@ -129,7 +129,8 @@ members! {
     /// The token of the provider that clients send: the access token or the ID token [default:
     /// ACCESS].
     Optional target_token: TargetToken, shown "The token of the provider that clients send.";
-    /// Whether the claim holds the external id of the identity. Otherwise it holds the id.
+    /// Whether the claim that names the identity holds its external id. Otherwise the claim holds
+    /// its id.
     Optional use_external_id: bool,
         shown "Whether the claim holds the external id of the identity; otherwise it holds the id.";
 }

@@ -119,7 +119,7 @@ pub const CURRENT: &[Operation] =
         .answers(Response::Detail("identityDetail"))
         .statuses(&[200, 401])];
 
-/// How people name it.
+/// The kind in the words of commands.
 pub const KIND: Kind = Kind {
     name: "identity",
     plural: COLLECTION,
@@ -169,7 +169,7 @@ words! {
 words! {
     /// Whether an identity is connected to an edge router.
     pub enum ConnectionStatus {
-        /// No router has reported the identity for a while.
+        /// A router has reported the identity, and none has for more than 5 minutes.
         Unknown = "unknown",
         /// The identity is connected to at least one edge router.
         Online = "online",
@@ -186,9 +186,10 @@ members! {
 
     /// Data for the applications of the identity, as a JSON object.
     Optional app_data: JsonMap, shown;
-    /// The auth policy of the identity, which says how it may log in.
+    /// The auth policy of the identity, which says how the identity may log in.
     Shown auth_policy: EntityRef;
-    /// The auth policy of the identity, which says how it may log in; `default` by default.
+    /// The auth policy of the identity, which says how the identity may log in; `default` by
+    /// default.
     Optional auth_policy_id: String => "auth-policies",
         shown "The id of the auth policy of the identity.";
     /// The credentials that the identity has.
@@ -199,9 +200,10 @@ members! {
     Optional default_hosting_precedence: PrecedenceWord, shown;
     /// Whether the identity is disabled, so that it cannot log in.
     Shown disabled: bool;
-    /// The time at which the identity was disabled; null if it is not.
+    /// The time at which the identity was disabled; null if it is not disabled.
     Shown disabled_at: Option<Timestamp>;
-    /// The time until which the identity is disabled; null if it is not, or until it is enabled.
+    /// The time until which the identity is disabled; null if it is not disabled, or disabled until
+    /// somebody enables it.
     Shown disabled_until: Option<Timestamp>;
     /// Whether the identity is connected to an edge router: `online`, `offline` or `unknown`.
     Shown edge_router_connection_status: ConnectionStatus;
@@ -265,8 +267,8 @@ body! {
 body! {
     /// Disables an identity, so that it cannot log in.
     pub struct DisableBody {
-        /// The time for which the identity is disabled, in minutes; 0 disables it until it is
-        /// enabled.
+        /// The time for which the identity is disabled, in minutes; 0 or a negative number disables
+        /// it until it is enabled.
         Create duration_minutes: i64,
     }
 }
@@ -285,9 +287,11 @@ body! {
 body! {
     /// Begins or ends a trace: lines in the log of the controller about circuits of the identity.
     pub struct TraceBody {
-        /// The steps that are traced: `selectPath`, `establishPath` or `all`; an empty list is all.
+        /// The steps that are traced: `selectPath`, `establishPath` or `all`; an empty list is all,
+        /// and other names are ignored.
         Optional channels: Vec<String>,
-        /// The length of the trace, such as `5m` or `1h30m`. Needed when a trace begins.
+        /// The length of the trace, such as `5m` or `1h30m`; longer than 0. Needed when a trace
+        /// begins.
         Optional duration: String,
         /// Whether the trace begins. Otherwise the running one ends.
         Optional enabled: bool,
@@ -303,13 +307,13 @@ detail! {
         pub enabled: bool,
         /// The name of the trace.
         pub trace_id: String,
-        /// The time at which the trace ends.
+        /// The time at which the trace ends; `0001-01-01T00:00:00.000Z` if no trace runs.
         pub until: Timestamp,
     }
 }
 
 detail! {
-    /// The credentials of an identity. A credential that it does not have is left out.
+    /// The credentials of an identity. A credential that the identity does not have is left out.
     pub struct IdentityAuthenticators {
         /// The certificate of the identity.
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -341,7 +345,7 @@ detail! {
 }
 
 detail! {
-    /// The open enrollments of an identity. An enrollment that it does not have is left out.
+    /// The open enrollments of an identity. An enrollment that the identity does not have is left out.
     pub struct IdentityEnrollments {
         /// The enrollment with a one-time token.
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -378,7 +382,7 @@ detail! {
 detail! {
     /// A network interface.
     pub struct Interface {
-        /// The addresses of the interface, each with the length of its prefix.
+        /// The addresses of the interface, each with the length of its prefix: `192.0.2.7/24`.
         pub addresses: Vec<String>,
         /// The hardware (MAC) address of the interface.
         pub hardware_address: String,

@@ -13,7 +13,7 @@ pub const MANAGEMENT: &[Operation] = &[
     get("detailIdentityType", "/identity-types/{id}", Access::Authenticated, "identityTypeDetail"),
 ];
 
-/// How people name it.
+/// The kind in the words of commands.
 pub const KIND: Kind = Kind {
     name: "identity-type",
     plural: COLLECTION,

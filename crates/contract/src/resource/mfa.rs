@@ -7,7 +7,7 @@ use crate::headers;
 use crate::operation::{Access, Operation, Request, Response, action, delete, detail as get};
 use crate::timestamp::Timestamp;
 
-/// Where it is, below the base path.
+/// The path of the caller's second factor, below the base path.
 pub const PATH: &str = "current-identity/mfa";
 
 const MFA: &str = "/current-identity/mfa";

@@ -121,7 +121,7 @@ const CLIENT: &[&[Operation]] = &[
     session::CLIENT,
 ];
 
-/// Every operation of an API; none for those that are not described by these tables.
+/// Every operation of an API. APIs without a table here, such as `health-checks`, have none.
 pub fn operations(api: Api) -> impl Iterator<Item = &'static Operation> {
     let groups: &[&[Operation]] = match api {
         Api::Management => MANAGEMENT,
@@ -139,7 +139,7 @@ pub fn operation(api: Api, id: &str) -> Option<&'static Operation> {
     operations(api).find(|operation| operation.id == id)
 }
 
-/// The kind that people call so: by singular, plural or alias.
+/// The kind with this name: singular, plural or alias.
 #[must_use]
 pub fn kind(name: &str) -> Option<&'static Kind> {
     KINDS.iter().copied().find(|kind| kind.is_called(name))

@@ -71,7 +71,7 @@ pub const CLIENT: &[Operation] = &[
         .statuses(&[201, 400, 401, 429, 503]),
 ];
 
-/// How people name it.
+/// The kind in the words of commands.
 pub const KIND: Kind = Kind {
     name: "posture-check",
     plural: COLLECTION,
@@ -90,7 +90,7 @@ pub const KIND: Kind = Kind {
     ],
 };
 
-/// How people name their types.
+/// The kind of their types in the words of commands.
 pub const TYPE_KIND: Kind = Kind {
     name: "posture-check-type",
     plural: TYPE_COLLECTION,
@@ -240,8 +240,8 @@ body! {
     pub struct OperatingSystem {
         /// The operating system.
         Always "type" os_type: OsType,
-        /// Ranges of versions, one of which the device must have; an empty list takes every
-        /// version.
+        /// Ranges of versions, such as `>=10.0.0 <11.0.0` or `9.x`, one of which the device must
+        /// have; an empty list takes every version.
         Always versions: Vec<String>,
     }
 }
@@ -256,7 +256,8 @@ body! {
         Always os_type: OsType,
         /// The path of the program's file.
         Always path: String,
-        /// The SHA-1 of the certificate that signed the file, in hex.
+        /// The SHA-1 of the certificate that signed the file, in hex; an empty text takes every
+        /// signer.
         Optional signer_fingerprint: String,
     }
 }
@@ -335,11 +336,11 @@ pub mod response {
     pub const MAC: &str = "MAC";
     /// The Windows domain.
     pub const DOMAIN: &str = "DOMAIN";
-    /// A process; for checks of one and of several.
+    /// A process; for checks of one process and of several.
     pub const PROCESS: &str = "PROCESS";
     /// The device woke or was unlocked.
     pub const ENDPOINT_STATE: &str = "ENDPOINT_STATE";
-    /// All of them.
+    /// All values.
     pub const ALL: &[&str] = &[OS, MAC, DOMAIN, PROCESS, ENDPOINT_STATE];
 }
 

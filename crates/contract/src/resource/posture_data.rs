@@ -72,7 +72,7 @@ detail! {
         pub last_updated_at: Timestamp,
         /// The id of the posture check that the report answers.
         pub posture_check_id: String,
-        /// Whether the report is too old to count.
+        /// Whether the report is too old to count; always false, since reports do not expire in weft.
         pub timed_out: bool,
         /// The Windows domain.
         pub domain: String,
@@ -86,7 +86,7 @@ detail! {
         pub last_updated_at: Timestamp,
         /// The id of the posture check that the report answers.
         pub posture_check_id: String,
-        /// Whether the report is too old to count.
+        /// Whether the report is too old to count; always false, since reports do not expire in weft.
         pub timed_out: bool,
         /// The hardware addresses.
         pub addresses: Vec<String>,
@@ -100,7 +100,7 @@ detail! {
         pub last_updated_at: Timestamp,
         /// The id of the posture check that the report answers.
         pub posture_check_id: String,
-        /// Whether the report is too old to count.
+        /// Whether the report is too old to count; always false, since reports do not expire in weft.
         pub timed_out: bool,
         /// The build of the operating system.
         pub build: String,
@@ -118,7 +118,7 @@ detail! {
         pub last_updated_at: Timestamp,
         /// The id of the posture check that the report answers.
         pub posture_check_id: String,
-        /// Whether the report is too old to count.
+        /// Whether the report is too old to count; always false, since reports do not expire in weft.
         pub timed_out: bool,
         /// The SHA-512 of the program's file, in hex.
         pub binary_hash: String,

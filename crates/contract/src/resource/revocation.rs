@@ -20,7 +20,7 @@ pub const MANAGEMENT: &[Operation] = &[
     get("detailRevocation", "/revocations/{id}", Access::AdminOrReadOnly, "revocationDetail"),
 ];
 
-/// How people name it.
+/// The kind in the words of commands.
 pub const KIND: Kind = Kind {
     name: "revocation",
     plural: COLLECTION,

@@ -1,8 +1,8 @@
 //! Routers of any kind (docs/protocol/management-api.md 7.5). The operations exist under two paths,
 //! `/routers` and the older `/transit-routers`, which references use.
 //!
-//! The collection holds every router. Routers without edge are made and changed here. Edge routers,
-//! and routers that the fabric API made, can only be read and deleted here.
+//! The collection holds every router. Routers without edge are made and changed with these
+//! operations. Edge routers, and routers that the fabric API made, can only be read and deleted.
 
 use std::collections::BTreeMap;
 
@@ -24,7 +24,7 @@ const CREATE: Access = Access::Permission(Subject::Router, Action::Create);
 const UPDATE: Access = Access::Permission(Subject::Router, Action::Update);
 const DELETE: Access = Access::Permission(Subject::Router, Action::Delete);
 
-/// Operations under the older path.
+/// Operations under the older path, `/transit-routers`.
 pub const TRANSIT: &[Operation] = &[
     list("listTransitRouters", "/transit-routers", READ, "routerDetail"),
     create::<RouterBody>("createTransitRouter", "/transit-routers", CREATE),
@@ -34,7 +34,7 @@ pub const TRANSIT: &[Operation] = &[
     delete("deleteTransitRouter", "/transit-routers/{id}", DELETE).statuses(DELETE_STATUSES),
 ];
 
-/// The operations under the other path.
+/// Operations under the path `/routers`.
 pub const MANAGEMENT: &[Operation] = &[
     list("listRouters", "/routers", READ, "routerDetail"),
     create::<RouterBody>("createRouter", "/routers", CREATE),
@@ -44,7 +44,7 @@ pub const MANAGEMENT: &[Operation] = &[
     delete("deleteRouter", "/routers/{id}", DELETE).statuses(&[200, 400, 401, 409, 429, 503]),
 ];
 
-/// How people name it.
+/// The kind in the words of commands.
 pub const KIND: Kind = Kind {
     name: "transit-router",
     plural: COLLECTION,
@@ -76,7 +76,8 @@ members! {
     Optional configs: Vec<String> => "configs", shown "The ids of the router's configs.";
     /// The cost that the router adds to a path.
     Optional cost: u16, shown;
-    /// The listeners of the router's control channel: their groups, by address.
+    /// The addresses at which controllers can reach the router, such as `tls:host:port`, each with
+    /// the names of its groups; without names the group is `default`.
     Optional ctrl_chan_listeners: BTreeMap<String, Vec<String>>, shown;
     /// Whether the router is forbidden to connect.
     Optional disabled: bool, shown;

@@ -8,13 +8,16 @@ use crate::headers;
 use crate::operation::{Access, Operation, Response, detail as get, list};
 use crate::paths::{CA_CERTIFICATES, VERSION};
 
-/// The controller can log in by OpenID Connect. SDKs that see it use nothing else.
+/// Clients can log in by OpenID Connect. SDKs log in in no other way at a controller with this
+/// capability.
 pub const OIDC_AUTH: &str = "OIDC_AUTH";
 /// A login also accepts a certificate signing request.
 pub const OIDC_AUTH_WITH_CSR: &str = "OIDC_AUTH_WITH_CSR";
-/// The controller is part of a cluster. SDKs that see it ask for the other members.
+/// The controller is part of a cluster. SDKs ask a controller with this capability for the other
+/// members.
 pub const HA_CONTROLLER: &str = "HA_CONTROLLER";
-/// All capabilities that clients know; others must not be sent (docs/protocol/auth.md 17.2).
+/// All capabilities that clients know; a controller must send no others (docs/protocol/auth.md
+/// 17.2).
 pub const CAPABILITIES: &[&str] = &[OIDC_AUTH, HA_CONTROLLER, OIDC_AUTH_WITH_CSR];
 
 const PUBLIC: &[u16] = &[200];
@@ -51,7 +54,7 @@ pub const MANAGEMENT: &[Operation] =
 pub const CLIENT: &[Operation] =
     &[get("listProtocols", "/protocols", Access::Public, "protocols").statuses(&[200, 429, 503])];
 
-/// Entities by kind; the key of edge routers is `routers.edge`
+/// Numbers of entities by kind; the key of edge routers is `routers.edge`
 /// (docs/protocol/management-api.md 7.10).
 pub type Summary = BTreeMap<String, u64>;
 

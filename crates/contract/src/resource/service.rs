@@ -16,9 +16,9 @@ use crate::timestamp::Timestamp;
 
 /// The collection in paths and references.
 pub const COLLECTION: &str = "services";
-/// How terminators are chosen when a service does not say.
+/// The strategy of a service that names none.
 pub const DEFAULT_STRATEGY: &str = "smartrouting";
-/// How terminators can be chosen.
+/// The strategies that choose a terminator for a dial.
 pub const STRATEGIES: &[&str] = &[DEFAULT_STRATEGY, "weighted", "random", "sticky"];
 /// The word that means all config types.
 pub const ALL_CONFIG_TYPES: &str = "all";
@@ -100,7 +100,7 @@ pub const CLIENT: &[Operation] = &[
 /// (docs/protocol/management-api.md 1).
 pub const NEVER_BUILT: &[&str] = &["updateService", "patchService", "deleteService"];
 
-/// How people name it.
+/// The kind in the words of commands.
 pub const KIND: Kind = Kind {
     name: "service",
     plural: COLLECTION,
@@ -166,7 +166,8 @@ detail! {
 }
 
 impl PostureQueries {
-    /// The entry that means "no posture checks" (docs/protocol/management-api.md 7.2).
+    /// The entry of a permission that no posture check limits (docs/protocol/management-api.md
+    /// 7.2).
     #[must_use]
     pub fn none(policy_type: DialBind) -> Self {
         let word = policy_type.as_str().to_lowercase();

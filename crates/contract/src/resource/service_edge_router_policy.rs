@@ -56,7 +56,7 @@ pub const MANAGEMENT: &[Operation] = &[
     ),
 ];
 
-/// How people name it.
+/// The kind in the words of commands.
 pub const KIND: Kind = Kind {
     name: "service-edge-router-policy",
     plural: COLLECTION,

@@ -60,7 +60,7 @@ pub const MANAGEMENT: &[Operation] = &[
     ),
 ];
 
-/// How people name it.
+/// The kind in the words of commands.
 pub const KIND: Kind = Kind {
     name: "service-policy",
     plural: COLLECTION,

@@ -28,7 +28,7 @@ pub const MANAGEMENT: &[Operation] = &[
     get("detailSessionRoutePath", "/sessions/{id}/route-path", READ, "sessionRoutePathDetail"),
 ];
 
-/// How people name it.
+/// The kind in the words of commands.
 pub const KIND: Kind = Kind {
     name: "session",
     plural: COLLECTION,
@@ -126,7 +126,7 @@ impl SessionEdgeRouter {
         Self { router, urls }
     }
 
-    /// Where it listens for a protocol, by either member.
+    /// The address of the router for a protocol, from `supportedProtocols` or else from `urls`.
     #[must_use]
     pub fn address(&self, protocol: &str) -> Option<&str> {
         let address = self.router.supported_protocols.get(protocol);

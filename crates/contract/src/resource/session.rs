@@ -68,7 +68,7 @@ pub const MANAGEMENT: &[Operation] = &[
     .statuses(&[200, 401, 403, 404, 429, 503]),
 ];
 
-/// How people name it.
+/// The kind in the words of commands.
 pub const KIND: Kind = Kind {
     name: "api-session",
     plural: COLLECTION,
@@ -178,11 +178,11 @@ detail! {
         /// The token with which the client sends its requests.
         pub token: String,
         /// The time until the session ends without activity, in seconds. Only the caller's own
-        /// session has it.
+        /// session has the member.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub expiration_seconds: Option<i64>,
         /// The time at which the session ends without activity. Only the caller's own session has
-        /// it.
+        /// the member.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub expires_at: Option<Timestamp>,
     }

@@ -1,4 +1,4 @@
-//! Descriptions of the APIs, as things that can be listed and fetched
+//! Descriptions of the APIs, which callers list and fetch
 //! (docs/protocol/management-api.md 5).
 
 use crate::entity::detail;
@@ -21,7 +21,7 @@ pub const SHARED: &[Operation] = &[
         .statuses(PUBLIC),
 ];
 
-/// How people name it.
+/// The kind in the words of commands.
 pub const KIND: Kind = Kind {
     name: "spec",
     plural: COLLECTION,

@@ -28,7 +28,7 @@ pub const MANAGEMENT: &[Operation] = &[
         .statuses(DELETE_STATUSES),
 ];
 
-/// How people name it.
+/// The kind in the words of commands.
 pub const KIND: Kind = Kind {
     name: "terminator",
     plural: COLLECTION,

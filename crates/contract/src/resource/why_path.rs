@@ -1,10 +1,10 @@
-//! Why a dial takes the way it takes: weft's own operation, decided on one look at the network.
+//! Why a dial takes its path: weft's own operation, decided on one state of the network.
 
 use crate::entity::{EntityRef, PrecedenceWord, detail, words};
 use crate::operation::{Access, Operation, detail as get};
 use crate::permission::{Action, Subject};
 
-/// The most routers over which a dial could enter that are explained.
+/// The most routers that are explained as the place where a dial enters.
 pub const MAX_ENTRIES: usize = 16;
 /// The most terminators that are explained for one router.
 pub const MAX_TERMINATORS: usize = 256;
@@ -44,13 +44,15 @@ detail! {
     pub struct PathExplanation {
         /// Whether service policies allow the dial.
         pub access: PathAccess,
-        /// The routers where the dial can enter the network; routers that it can use come first.
+        /// At most 16 routers where the dial can enter the network; routers that the dial can use
+        /// come first.
         pub entries: Vec<PathEntry>,
         /// The identity or router that dials.
         pub from: EntityRef,
         /// The instance that is dialed; empty for any terminator without an instance.
         pub instance: String,
-        /// Whether the search for other paths was ended early because it took too long.
+        /// Whether the search for other paths was ended early because the network has too many
+        /// links.
         pub is_cut: bool,
         /// The number of entries that `entries` leaves out.
         pub more_entries: i64,
@@ -84,11 +86,11 @@ detail! {
         pub is_usable: bool,
         /// The number of terminators that `terminators` leaves out.
         pub more_terminators: i64,
-        /// The reason for which the dial cannot enter here; empty if it can.
+        /// The reason for which the dial cannot enter at the router; empty if it can.
         pub reason: String,
         /// The router.
         pub router: EntityRef,
-        /// The terminators of the service, seen from the router; the dialed one comes first.
+        /// At most 256 terminators of the service, seen from the router; the dialed one comes first.
         pub terminators: Vec<PathTerminator>,
     }
 }
@@ -98,7 +100,8 @@ detail! {
     pub struct PathTerminator {
         /// The binding with which the terminator's router dials.
         pub binding: String,
-        /// A path that cannot be taken, and is cheaper than all that can, or the only one.
+        /// A path that cannot be taken, and that is cheaper than every path that can, or the only
+        /// path.
         pub blocked: Option<BlockedPath>,
         /// The number of circuits that the terminator carries. Each adds 2 to the dynamic cost, if
         /// the strategy counts circuits.

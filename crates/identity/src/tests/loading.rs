@@ -20,7 +20,7 @@ fn files(pki: &Pki) -> Files {
     let client = pki.leaf("r1", &[], Purpose::Client);
     let server = pki.leaf("r1", &[dns("r1.example"), dns("*.wild.example")], Purpose::Server);
     let path = |name: &str| dir.path().join(name);
-    // Leaves alone: the bundle completes the client's chain, nothing completes the server's.
+    // Files with a leaf only: the bundle completes the chain of the client, and not that of the server.
     std::fs::write(path("c.pem"), client.leaf().to_pem()).unwrap();
     std::fs::write(path("s.pem"), pem_of(server.chain())).unwrap();
     std::fs::write(path("ca.pem"), pki.bundle().to_pem()).unwrap();
@@ -182,7 +182,7 @@ fn keys_survive_pem() {
         let read = PrivateKey::from_pem(key.to_pem().as_bytes()).unwrap();
         assert_eq!(read.public(), key.public());
     }
-    // SEC1, as others write it, with parameters before the key. Throw-away key made for this test.
+    // SEC1 as OpenSSL writes it, with parameters before the key. The key was made for this test only.
     let text = "-----BEGIN EC PARAMETERS-----\nBggqhkjOPQMBBw==\n-----END EC PARAMETERS-----\n\
         -----BEGIN EC PRIVATE KEY-----\n\
         MHcCAQEEIKGNYmZslH/pFIsLZ8s8PIHCnWuv1oYo63P7yCzRgG0RoAoGCCqGSM49\n\

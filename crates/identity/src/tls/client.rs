@@ -77,7 +77,7 @@ impl<'a> ClientTls<'a> {
 /// A client configuration that verifies the chain and the name of the server.
 ///
 /// # Errors
-/// When the provider lacks what weft needs.
+/// When the cryptographic provider lacks an algorithm that weft needs.
 pub fn client_config(tls: &ClientTls<'_>) -> Result<ClientConfig> {
     let builder = ClientConfig::builder_with_provider(provider())
         .with_safe_default_protocol_versions()?
@@ -101,7 +101,7 @@ pub fn client_config(tls: &ClientTls<'_>) -> Result<ClientConfig> {
 /// connection.
 ///
 /// # Errors
-/// When the provider lacks what weft needs.
+/// When the cryptographic provider lacks an algorithm that weft needs.
 pub fn collecting_client_config(alpn: &[&[u8]]) -> Result<(ClientConfig, CollectedChain)> {
     let collected = CollectedChain::default();
     let mut config = ClientConfig::builder_with_provider(provider())

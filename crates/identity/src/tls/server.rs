@@ -60,7 +60,7 @@ pub struct ServerTls<'a> {
 /// (docs/protocol/config.md 2.3).
 ///
 /// # Errors
-/// When the provider lacks what weft needs.
+/// When the cryptographic provider lacks an algorithm that weft needs.
 pub fn server_config(identity: &Arc<LiveIdentity>, tls: &ServerTls<'_>) -> Result<ServerConfig> {
     server_config_of_versions(identity, tls, rustls::DEFAULT_VERSIONS)
 }
@@ -68,7 +68,7 @@ pub fn server_config(identity: &Arc<LiveIdentity>, tls: &ServerTls<'_>) -> Resul
 /// [`server_config`] with these versions of TLS only (docs/protocol/config.md 3.4).
 ///
 /// # Errors
-/// When the provider lacks what weft needs, or there is no version.
+/// When the cryptographic provider lacks an algorithm that weft needs, or there is no version.
 pub fn server_config_of_versions(
     identity: &Arc<LiveIdentity>,
     tls: &ServerTls<'_>,
@@ -87,7 +87,7 @@ pub fn server_config_of_versions(
 /// [`server_config`] for certificates that do not come from an identity.
 ///
 /// # Errors
-/// When the provider lacks what weft needs.
+/// When the cryptographic provider lacks an algorithm that weft needs.
 pub fn server_config_for(chains: Vec<KeyedChain>, tls: &ServerTls<'_>) -> Result<ServerConfig> {
     build(
         Arc::new(Presented(Box::new(move |hello| choose(&chains, hello).map(KeyedChain::tls)))),
@@ -123,7 +123,8 @@ fn build(
     let mut config = builder.with_cert_resolver(presented);
     config.alpn_protocols = tls.alpn.iter().map(|name| name.to_vec()).collect();
     if !resumable {
-        // A resumed session would carry a certificate past the judge and past its expiry.
+        // A resumed session would use the client certificate of an earlier handshake, which is judged no
+        // more and may have expired.
         config.session_storage = Arc::new(NoServerSessionStorage {});
         config.send_tls13_tickets = 0;
     }

@@ -88,7 +88,7 @@ fn of_routers() -> impl Iterator<Item = (&'static str, Kind)> {
 }
 
 impl Named {
-    /// Its name in Prometheus' text; `None` if each operation has a name of its own.
+    /// The name of the metric in Prometheus' text; `None` if each operation has a name of its own.
     #[must_use]
     pub fn exported(&self) -> Option<String> {
         let name = self.name.replace(['{', '}'], "");

@@ -1,4 +1,4 @@
-//! Authentication policies: the login methods and second factors of identities.
+//! Auth policies: the login methods and second factors of identities.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ row! {
     pub struct UpdbRules {
         /// True if this login is allowed.
         1 => pub allowed: bool,
-        /// Fewest characters of a password, at least 5.
+        /// Fewest characters of a password; at least [`AuthPolicy::MIN_PASSWORD_LENGTH`].
         2 => pub min_password_length: u32,
         /// True if a password needs a character that is neither letter nor digit.
         3 => pub require_special_char: bool,
@@ -28,9 +28,9 @@ row! {
         4 => pub require_number_char: bool,
         /// True if a password needs upper and lower case.
         5 => pub require_mixed_case: bool,
-        /// Wrong passwords in a row that lock the identity; 0: any number is allowed.
+        /// Number of wrong passwords in a row that lock the password; 0: never.
         6 => pub max_attempts: u32,
-        /// Minutes for which the identity is locked; 0: until it is enabled.
+        /// Minutes for which the password is locked; 0: until the identity is enabled.
         7 => pub lockout_duration_minutes: u32,
     }
 }
@@ -56,7 +56,7 @@ row! {
 }
 
 row! {
-    /// An authentication policy (docs/protocol/auth.md 8).
+    /// An auth policy (docs/protocol/auth.md 8).
     pub struct AuthPolicy {
         /// Id, times and tags.
         1 => pub base: Base,

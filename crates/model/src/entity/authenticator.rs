@@ -17,9 +17,10 @@ row! {
         2 => pub password: String,
         /// The salt of a base64 hash.
         3 => pub salt: String,
-        /// Time since which the password is locked, after too many wrong ones in a row.
+        /// Time since which the password is locked, after too many wrong ones in a row; `None`: not
+        /// locked.
         4 => pub locked_at: Option<Timestamp>,
-        /// End of the lock; `None`: until it is unlocked.
+        /// End of the lock; `None`: until an administrator enables the identity.
         5 => pub locked_until: Option<Timestamp>,
     }
 }
@@ -44,9 +45,9 @@ row! {
         1 => pub fingerprint: Arc<str>,
         /// The certificate, and its chain if there is one. Cold: empty in a stored entity.
         2 => pub cert_pem: String,
-        /// True if the network's own signer issued it.
+        /// True if the network's own signer issued the certificate.
         3 => pub is_issued_by_network: bool,
-        /// The third-party CA that issued it.
+        /// The third-party CA that issued the certificate.
         4 => pub ca_id: Option<Id>,
         /// True if an administrator asked for an extension.
         5 => pub is_extend_requested: bool,

@@ -9,7 +9,7 @@ use crate::{
 };
 
 choice! {
-    /// Entities that configs of a type are for; it never changes.
+    /// Entities that configs of a type are for. The target of a type never changes.
     pub enum ConfigTarget {
         /// Services.
         Service = 0 "service",
@@ -47,7 +47,7 @@ row! {
         1 => pub base: Base,
         /// Unique name.
         2 => pub name: Arc<str>,
-        /// Config type; it never changes.
+        /// Config type, which never changes.
         3 => pub config_type_id: Id,
         /// Data, valid by the schema of the type.
         4 => pub data: JsonMap,

@@ -9,7 +9,7 @@ use crate::{
 };
 
 choice! {
-    /// Result of an enrollment (docs/protocol/auth.md 5).
+    /// Method of an enrollment, by the credential that the enrollment gives (docs/protocol/auth.md 5).
     pub enum EnrollmentMethod {
         /// A certificate of the network, by one-time token.
         Ott = 0 "ott",
@@ -19,7 +19,7 @@ choice! {
         Updb = 2 "updb",
         /// Certificates of an edge router.
         Erott = 3 "erott",
-        /// Certificates of a transit router.
+        /// Certificates of a router of the fabric only.
         Trott = 4 "trott",
     }
 }
@@ -29,7 +29,7 @@ row! {
     pub struct Enrollment {
         /// Id, times and tags.
         1 => pub base: Base,
-        /// Enrollment method.
+        /// Method of the enrollment.
         2 => pub method: EnrollmentMethod,
         /// Unique secret, a UUID.
         3 => pub token: Arc<str>,

@@ -27,11 +27,11 @@ choice! {
 choice! {
     /// Order in which terminators are chosen: required, then default, then failed.
     pub enum Precedence {
-        /// Chosen when there is no required one.
+        /// Chosen when no required terminator can be dialed.
         Default = 0 "default",
         /// Chosen first.
         Required = 1 "required",
-        /// Chosen when there is no other.
+        /// Chosen when no other terminator can be dialed.
         Failed = 2 "failed",
     }
 }
@@ -91,7 +91,7 @@ row! {
         3 => pub identity_type: IdentityType,
         /// Unique name in another system.
         4 => pub external_id: Option<Arc<str>>,
-        /// Authentication policy of the identity.
+        /// Auth policy of the identity.
         5 => pub auth_policy_id: Id,
         /// True for an administrator, who may do everything.
         6 => pub is_admin: bool,
@@ -99,13 +99,13 @@ row! {
         7 => pub is_default_admin: bool,
         /// Role attributes, sorted, without repetitions; see [`crate::role::attributes`].
         8 => pub role_attributes: Vec<Arc<str>>,
-        /// Precedence of the terminators that it hosts.
+        /// Precedence of the terminators that the identity hosts.
         9 => pub default_hosting_precedence: Precedence,
-        /// Cost of the terminators that it hosts.
+        /// Cost of the terminators that the identity hosts.
         10 => pub default_hosting_cost: u16,
-        /// Precedence by service id.
+        /// Precedence of terminators by service id; other services have the default.
         11 => pub service_hosting_precedences: Rare<BTreeMap<Id, Precedence>>,
-        /// Cost by service id.
+        /// Cost of terminators by service id; other services have the default.
         12 => pub service_hosting_costs: Rare<BTreeMap<Id, u16>>,
         /// Data for applications.
         13 => pub app_data: JsonMap,
@@ -113,9 +113,10 @@ row! {
         14 => pub disabled_at: Option<Timestamp>,
         /// End of the time for which the identity is disabled; `None` if somebody has to enable it.
         15 => pub disabled_until: Option<Timestamp>,
-        /// Config overrides by service id.
+        /// Configs in place of the service's own, by service id.
         16 => pub service_configs: Rare<BTreeMap<Id, ServiceConfigs>>,
-        /// Permissions of an operator with some of an administrator's rights.
+        /// Names of permissions, for an identity that is no administrator
+        /// (docs/protocol/management-api.md 4).
         17 => pub permissions: Rare<Vec<Arc<str>>>,
     }
 }

@@ -29,7 +29,7 @@ row! {
         3 => pub issuer: Option<Arc<str>>,
         /// The `aud` of its tokens.
         4 => pub audience: Option<Arc<str>>,
-        /// Certificate of the signing key; otherwise there is a JWKS address.
+        /// Certificate of the signing key; `None` if `jwks_endpoint` is set.
         5 => pub cert_pem: Option<String>,
         /// Address of the key set.
         6 => pub jwks_endpoint: Option<String>,
@@ -65,7 +65,7 @@ row! {
         21 => pub enroll_attribute_claims_selector: String,
         /// The claim with the name of a new identity.
         22 => pub enroll_name_claims_selector: String,
-        /// The authentication policy of a new identity.
+        /// The auth policy of a new identity.
         23 => pub enroll_auth_policy_id: Option<Id>,
     }
 }

@@ -59,9 +59,9 @@ row! {
         2 => pub created_at: Timestamp,
         /// When the entity was last changed.
         3 => pub updated_at: Timestamp,
-        /// Values attached by users.
+        /// Labels that callers set.
         4 => pub tags: JsonMap,
-        /// True if the entity belongs to the system and users cannot change it.
+        /// True if the controller made the entity and callers cannot change it.
         5 => pub is_system: bool,
     }
 }
@@ -89,7 +89,7 @@ pub enum OnDelete {
 pub struct Link {
     /// Name of the field in the APIs.
     pub field: &'static str,
-    /// The kind that it refers to.
+    /// The kind of the entities that the reference names.
     pub to: Kind,
     /// The effect when the other entity is deleted.
     pub on_delete: OnDelete,
@@ -101,7 +101,8 @@ impl Link {
     }
 }
 
-/// What is the same for every kind; the table of [`crate::kind`] implements it.
+/// The functions of an entity that are the same for every kind; the table of [`crate::kind`]
+/// implements them.
 pub trait OfKind: Clone + Into<crate::Entity> + 'static {
     /// The kind.
     const KIND: Kind;
@@ -176,10 +177,12 @@ pub trait Record: crate::row::Row + OfKind {
     }
 
     /// Removes the fields that only the store holds, because they are long and rarely read, and
-    /// passes them to `take`. Their empty value in an entity means: unchanged in the store.
+    /// passes each to `take`. An empty value of such a field in an entity means: unchanged in the
+    /// store.
     fn take_cold(&mut self, _take: &mut dyn FnMut(ColdField, Bytes)) {}
 
-    /// For a policy: the role list of one side, which is that of the link with its number.
+    /// For a policy: the role list of one side. A side has the number of the link by which the policy
+    /// refers to the members that the list names by id.
     fn side(&self, _side: usize) -> Option<(&Roles, Semantic)> {
         None
     }

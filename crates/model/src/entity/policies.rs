@@ -26,7 +26,7 @@ row! {
         1 => pub base: Base,
         /// Unique name.
         2 => pub name: Arc<str>,
-        /// Permission that it grants.
+        /// Permission that the policy grants.
         3 => pub policy_type: PolicyType,
         /// How role attributes are combined.
         4 => pub semantic: Semantic,

@@ -100,7 +100,7 @@ row! {
         8 => pub mac_addresses: Vec<String>,
         /// `PROCESS` and `PROCESS_MULTI`: processes that must run.
         9 => pub processes: ProcessesCheck,
-        /// `MFA`: how recently a code must have been given.
+        /// `MFA`: the time for which a code is valid, and the events that need a new one.
         10 => pub mfa: MfaCheck,
     }
 }

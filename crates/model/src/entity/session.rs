@@ -16,7 +16,7 @@ row! {
         2 => pub fingerprint: Arc<str>,
         /// The certificate and its chain.
         3 => pub cert_pem: String,
-        /// Time at which it was issued or first seen.
+        /// Time at which the certificate was issued or first seen.
         4 => pub created_at: Timestamp,
         /// Beginning of the validity.
         5 => pub not_before: Timestamp,
@@ -32,7 +32,7 @@ row! {
     pub struct ApiSession {
         /// Id, times and tags.
         1 => pub base: Base,
-        /// The token in clear, as earlier releases stored it; empty since then.
+        /// The token in clear, in rows of earlier releases; now empty.
         2 => pub former_token: Arc<str>,
         /// Id of the identity.
         3 => pub identity_id: Id,
@@ -72,7 +72,7 @@ row! {
         19 => pub next_credential: Arc<str>,
         /// Unique: hash of the token.
         20 => pub token_hash: Arc<str>,
-        /// The token, sealed, if routers have to be told of it.
+        /// The token, sealed, for telling routers; empty for sessions of which routers are not told.
         21 => pub sealed_token: Bytes,
     }
 }
@@ -102,7 +102,7 @@ row! {
     pub struct ServiceSession {
         /// Id, times and tags.
         1 => pub base: Base,
-        /// The API session it belongs to.
+        /// Id of the API session.
         2 => pub api_session_id: Id,
         /// Id of the identity.
         3 => pub identity_id: Id,

@@ -30,11 +30,11 @@ row! {
         9 => pub precedence: Precedence,
         /// Precedence before the router was quiesced.
         10 => pub saved_precedence: Option<Precedence>,
-        /// Data that dialers are handed.
+        /// Peer data for dialers, by number.
         11 => pub peer_data: BTreeMap<u32, Bytes>,
         /// The identity that hosts; empty if none does.
         12 => pub host_id: Id,
-        /// Id of the controller that created it.
+        /// Id of the controller that created the terminator.
         13 => pub source_ctrl: Arc<str>,
     }
 }

@@ -65,7 +65,7 @@ impl Plan {
 }
 
 impl Access<'_> {
-    /// True if it describes exactly the matches, provided that every index answers.
+    /// True if the access describes exactly the matches, provided that every index answers.
     pub(super) fn is_exact(&self) -> bool {
         match self {
             Self::Scan => false,

@@ -19,7 +19,7 @@ impl PartialEq for Position {
 pub struct Name {
     /// The text, never empty.
     pub text: String,
-    /// Where it starts.
+    /// The position of the first character.
     pub at: Position,
 }
 
@@ -62,7 +62,7 @@ pub enum Expr {
     Constant(bool),
     /// A bare boolean symbol.
     Symbol(Name),
-    /// A left side and a check on it.
+    /// A test: a left side, and a check on its value.
     Test(Test),
     /// `isEmpty(...)`.
     Empty(SetExpr),
@@ -79,7 +79,7 @@ pub enum Expr {
 pub struct Test {
     /// The left side.
     pub left: Operand,
-    /// The check on it.
+    /// The check on the left side.
     pub check: Check,
     /// Position of the right side.
     pub at: Position,
@@ -117,20 +117,20 @@ pub enum Check {
         /// `!=`.
         negated: bool,
     },
-    /// `in [...]`: equal to one of the values, which are of one type and at least one.
+    /// `in [...]`: equal to one of the values, which are of one type.
     In {
         /// `not in`.
         negated: bool,
-        /// The list.
+        /// The values; at least one.
         values: Vec<Literal>,
     },
     /// `between low and high`: `low <= value < high`.
     Between {
         /// `not between`.
         negated: bool,
-        /// Smallest value inside.
+        /// The lower bound, which is in the range.
         low: Literal,
-        /// Smallest value above.
+        /// The upper bound, which is not in the range.
         high: Literal,
     },
     /// `contains`, or `icontains` when case does not count.

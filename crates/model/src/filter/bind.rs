@@ -15,7 +15,7 @@ use super::value::{Type, upper_case};
 /// Author of a filter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Audience {
-    /// A client, which may use public symbols only; others do not exist for it.
+    /// A client, which may use public symbols only; other symbols are reported to it as unknown.
     Caller,
     /// The server, which may use every symbol and link.
     Server,
@@ -53,7 +53,7 @@ struct Binder<'q> {
 struct Found<'s> {
     path: Path,
     ty: Type,
-    /// True if it is a set: the symbol is one, or a link on the way is.
+    /// True if the name stands for a set: the symbol, or a link that leads to it, is one.
     many: bool,
     /// The last symbol and its schema; `None` for a key of a map.
     last: Option<(&'s dyn Schema, Symbol)>,

@@ -16,21 +16,22 @@ use crate::{Id, Table, Timestamp};
 /// The rank of a value in an index; or, if the second argument is true, the rank behind it.
 type Rank<'a> = dyn Fn(&Literal, bool) -> Option<usize> + 'a;
 
-/// Number of candidates below which no further index is asked. Smaller in tests, so that their
-/// small tables are searched like large ones.
+/// Number of candidates below which no further index is asked. Smaller in tests, so that small
+/// tables are searched like large ones.
 const FEW: u64 = if cfg!(test) { 4 } else { 64 };
 /// A range that is this many times longer than the set of candidates is not read: testing the
 /// candidates costs less.
 const LONGER: u64 = 4;
-/// Range of the filters' calendar in milliseconds since 1970; times outside are null.
+/// Range of the filters' calendar, the years -9999 to 9999, in milliseconds since 1970; times outside
+/// are null.
 const YEARS: Range<i64> = -377_705_116_800_000..253_402_300_800_000;
 
 /// Entities that may match.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Candidates {
-    /// Their ordinals; `None`: every entity.
+    /// Ordinals of the candidates; `None`: every entity.
     pub(super) set: Option<RoaringBitmap>,
-    /// True if they are exactly the matches.
+    /// True if the candidates are exactly the matches.
     pub(super) exact: bool,
 }
 

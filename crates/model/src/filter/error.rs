@@ -24,7 +24,7 @@ impl Code {
     }
 }
 
-/// The problem, without its position.
+/// The problem in a filter or sort text, without the position.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Reason {
     /// The text does not follow the grammar.
@@ -36,7 +36,7 @@ pub enum Reason {
     },
     /// The text is longer than [`MAX_TEXT`].
     TooLong {
-        /// Its length in bytes.
+        /// The length of the text in bytes.
         length: usize,
     },
     /// More of something than the limit allows.
@@ -79,7 +79,7 @@ pub enum Reason {
     NotBoolean {
         /// The name as written.
         name: String,
-        /// Its type.
+        /// The type of the symbol.
         ty: Type,
     },
     /// `= null` on a set or a function.

@@ -5,7 +5,8 @@ use std::cmp::Ordering;
 use super::schema::{Index, Record, SymbolId};
 use super::value::Value;
 
-/// Records that are kept before surplus ones are dropped. Fewer in tests, whose lists are short.
+/// Number of records that [`Order::pick`] collects at least before it drops those that are not on the
+/// page. Fewer in tests, whose lists are short.
 const SOME: usize = if cfg!(test) { 4 } else { 1024 };
 
 /// One sort key.
@@ -57,8 +58,8 @@ impl Order {
             .unwrap_or_else(|| a.id().cmp(b.id()))
     }
 
-    /// The records at `start..end` of the sorted list, in order, out of records in any order. It
-    /// keeps few more records than `end`.
+    /// The records at `start..end` of the sorted list, in order, out of records in any order. At most
+    /// twice `end` records, or 1024 if that is more, are held meanwhile.
     pub fn pick<R: Record>(
         &self,
         records: impl Iterator<Item = R>,

@@ -34,7 +34,7 @@ pub enum Visibility {
 /// that the index holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Index {
-    /// No index: tests on it read every candidate.
+    /// No index: tests on the symbol read every candidate.
     None,
     /// The id.
     Id,
@@ -66,15 +66,15 @@ impl Index {
 /// A symbol, as binding needs it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Symbol {
-    /// Its id.
+    /// The id.
     pub id: SymbolId,
-    /// Type of its values; for a set, of its elements.
+    /// Type of the values; for a set, of the elements.
     pub ty: Type,
     /// Number of values.
     pub shape: Shape,
-    /// Authors that may use it.
+    /// Authors that may use the symbol.
     pub visibility: Visibility,
-    /// The index that serves it.
+    /// The index that serves the symbol.
     pub index: Index,
 }
 
@@ -121,7 +121,7 @@ pub trait Record {
         count
     }
 
-    /// Passes the entities that a link leads to to a visitor until it breaks off.
+    /// Passes the entities at the other end of a link to a visitor, until the visitor breaks off.
     fn follow(
         &self,
         symbol: SymbolId,

@@ -1,7 +1,7 @@
 //! Lists of a table's entities, by its indexes where they help.
 //!
 //! ```text
-//! condition -- indexes --> candidates -- test those that have to be --> matches
+//! condition -- indexes --> candidates -- test, unless exact -----------> matches
 //! matches   -- walk the index of the order, or sort them -------------> page
 //! ```
 //!
@@ -30,7 +30,8 @@ pub struct Source<'t, F> {
     pub table: &'t Table,
     /// Ordinals to search among; `None`: all.
     pub within: Option<RoaringBitmap>,
-    /// True if every one of these entities has a row. Otherwise each has to be asked.
+    /// True if `row` gives a row for every one of these entities. Otherwise `row` is called for each
+    /// entity that is counted.
     pub all_have_rows: bool,
     /// The row of an entity; `None` if the list must not show it.
     pub row: F,

@@ -55,7 +55,7 @@ pub enum Get<C, R> {
 
 /// The link of a column.
 pub struct Link<C, R> {
-    /// The kind that it links to.
+    /// The kind that the column links to.
     pub schema: &'static dyn Schema,
     /// Passes the linked records, as rows of that kind, to the visitor until it breaks off.
     pub follow: fn(&C, &R, RecordVisitor<'_>) -> ControlFlow<()>,
@@ -65,15 +65,15 @@ pub struct Link<C, R> {
 pub struct Column<C, R> {
     /// Name in filters, possibly dotted.
     pub name: &'static str,
-    /// The type of its values.
+    /// The type of the values.
     pub ty: Type,
-    /// Authors that may use it.
+    /// Authors that may use the symbol.
     pub visibility: Visibility,
-    /// The index that serves it.
+    /// The index that serves the symbol.
     pub index: Index,
     /// Getter.
     pub get: Get<C, R>,
-    /// Link, if it is one.
+    /// The link, if the symbol is one.
     pub link: Option<Link<C, R>>,
 }
 
@@ -152,7 +152,8 @@ pub struct Symbols<C: 'static, R: 'static> {
     pub id: fn(&R) -> &str,
     /// Symbols that other kinds have too.
     pub shared: &'static [Column<C, R>],
-    /// Its own symbols. The id of a symbol is its position here, behind those that are shared.
+    /// Symbols of this kind alone. The id of a symbol is its position in the list of the shared symbols
+    /// followed by these.
     pub columns: &'static [Column<C, R>],
 }
 

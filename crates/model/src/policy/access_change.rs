@@ -278,7 +278,7 @@ mod tests {
             second in prop::collection::vec(step(), 1..12),
         ) {
             let empty = Snapshot::empty(Timeline("t".into()));
-            // In real networks identities refer to an authentication policy; here none does.
+            // In real networks identities refer to an auth policy; here none does.
             let before = first.iter().fold(empty, |snapshot, step| run(&snapshot, step).0);
             let mut touched = BTreeSet::new();
             let mut after = before.clone();

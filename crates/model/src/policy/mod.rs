@@ -25,7 +25,7 @@ use crate::{
     table::{Delta, Table},
 };
 
-/// Most sides of a kind of policy.
+/// The largest number of sides that a kind of policy has.
 const SIDES: usize = 3;
 
 /// An entry of a role list.

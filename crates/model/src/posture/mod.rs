@@ -1,8 +1,8 @@
 //! Posture: what a client reports of its device, and whether a posture check passes.
 //!
 //! A [`Check`] borrows its lists, so that the same code evaluates the controller's entities and a
-//! router's copy of the data model without copying. `now` is an argument; a check that passes says
-//! until when.
+//! router's copy of the data model without copying. `now` is an argument; a check that passes names
+//! the time until which it passes.
 
 mod version;
 
@@ -13,7 +13,7 @@ use crate::{
     entity::{PostureCheck, PostureCheckType},
 };
 
-/// Time for a client to give a new code after the device woke or was unlocked
+/// Time for a client to give a new code after the device woke or was unlocked: 5 minutes
 /// (docs/protocol/edge-control-plane.md 12.3).
 pub const GRACE: Duration = Duration::from_secs(300);
 
@@ -166,7 +166,8 @@ pub enum CheckFailure {
 }
 
 impl<'a> Check<'a> {
-    /// Evaluates the check. A pass says until when it holds without a new report.
+    /// Evaluates the check. If it passes, the value is the time until which it passes without a new
+    /// report; `None`: for ever.
     pub fn evaluate(
         &self,
         data: &PostureData,
@@ -261,8 +262,8 @@ pub fn is_version_range(text: &str) -> bool {
 }
 
 impl PostureCheck {
-    /// Time for which a code is valid; 0 and -1 mean for ever (docs/protocol/management-api.md
-    /// 7.6).
+    /// Time for which a code is valid; `None`, for 0 and negative numbers, means for ever
+    /// (docs/protocol/management-api.md 7.6).
     pub fn mfa_timeout(&self) -> Option<Duration> {
         u64::try_from(self.mfa.timeout_seconds)
             .ok()

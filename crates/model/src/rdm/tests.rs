@@ -1,5 +1,5 @@
-//! A naive receiver that knows only the rules of routers must end with the state of the snapshot,
-//! and every event must make sense to it.
+//! A naive receiver that knows only the rules of routers must end with the state of the snapshot. An
+//! event may name only entities that the receiver knows.
 
 use std::collections::{BTreeMap, BTreeSet};
 

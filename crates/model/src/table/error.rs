@@ -14,7 +14,7 @@ pub enum ApplyError {
         kind: Kind,
         /// The name.
         name: Arc<str>,
-        /// Id of the entity that has it.
+        /// Id of the other entity.
         holder: Id,
     },
     /// Another entity of the kind has the same value in a unique field.
@@ -26,7 +26,7 @@ pub enum ApplyError {
         field: &'static str,
         /// The value.
         value: Arc<str>,
-        /// Id of the entity that has it.
+        /// Id of the other entity.
         holder: Id,
     },
     /// An entity refers to an entity that does not exist.
@@ -50,9 +50,9 @@ pub enum ApplyError {
         kind: Kind,
         /// Id of the deleted entity.
         id: Id,
-        /// Kind of the entity that refers to it.
+        /// Kind of the entity that still refers.
         by: Kind,
-        /// Id of the entity that refers to it.
+        /// Id of the entity that still refers.
         referrer: Id,
         /// The field.
         field: &'static str,

@@ -1,4 +1,4 @@
-//! The entities that refer to one entity: nearly always one, sometimes very many.
+//! The entities that refer to one entity: nearly always one, in some networks many thousands.
 
 use std::sync::Arc;
 

@@ -1,4 +1,5 @@
-//! Circuits of this controller (docs/protocol/operations.md 1.2, 1.3). They live in memory.
+//! Circuits of this controller (docs/protocol/operations.md 1.2, 1.3), which it keeps in memory
+//! only.
 
 use super::statuses::{DELETE, DETAIL, LIST};
 use crate::body::{Body, body};
@@ -24,7 +25,7 @@ pub const OPERATIONS: &[Operation] = &[
         .statuses(DELETE),
 ];
 
-/// How people name it.
+/// The kind in the words of commands.
 pub const KIND: Kind = Kind {
     name: "circuit",
     plural: COLLECTION,

@@ -1,5 +1,5 @@
-//! Links between routers, as this controller knows them (docs/protocol/operations.md 1.2, 1.3).
-//! They live in memory: routers make them and report them.
+//! Links between routers, as this controller knows them (docs/protocol/operations.md 1.2, 1.3). The
+//! controller keeps links in memory only: routers make them and report them.
 
 use super::statuses::{DETAIL, LIST};
 use crate::body::body;
@@ -24,7 +24,7 @@ pub const OPERATIONS: &[Operation] = &[
     patch::<LinkBody>("patchLink", "/links/{id}", access(Action::Update)),
 ];
 
-/// How people name it.
+/// The kind in the words of commands.
 pub const KIND: Kind = Kind {
     name: "link",
     plural: COLLECTION,
@@ -66,7 +66,8 @@ body! {
     pub struct LinkBody {
         /// Whether to take the link out of use, so that no path leads over it.
         Optional down: bool,
-        /// The part of the link's cost that does not depend on measurements.
+        /// The part of the link's cost that does not depend on measurements, 1 for a new link; from
+        /// -2147483648 to 2147483647.
         Optional static_cost: i64,
     }
 }
@@ -76,7 +77,7 @@ detail! {
     pub struct LinkDetail {
         /// The connections that the link is made of.
         pub connections: Vec<LinkConnection>,
-        /// The cost of the link: its static cost and both latencies in milliseconds.
+        /// The cost of the link: its static cost and both latencies in milliseconds, at least 0.
         pub cost: u64,
         /// The router that was dialed.
         pub dest_router: EntityRef,

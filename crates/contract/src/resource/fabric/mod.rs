@@ -1,8 +1,9 @@
 //! The fabric API: the mesh itself, for its operators (docs/protocol/operations.md 1).
 //!
-//! It shows every router, service and terminator of the network, also those hidden from the edge,
-//! and records that exist only while the network runs: links and circuits. Everything here is for
-//! administrators; links and circuits also for operators.
+//! The API shows every router, service and terminator of the network, also those hidden from the
+//! edge, and records that exist only while the network runs: links and circuits. Every operation is
+//! for administrators; those on links, circuits and inspections are also for callers with the
+//! permission `ops`.
 
 pub mod circuit;
 pub mod cluster;

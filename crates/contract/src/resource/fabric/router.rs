@@ -1,5 +1,5 @@
-//! Routers, as the fabric sees them: all of them (docs/protocol/operations.md 1.2, 1.3). A router
-//! that is made here has its own certificate instead of an enrollment.
+//! Routers in the fabric API, which has routers of every kind (docs/protocol/operations.md 1.2, 1.3).
+//! A router that this API makes has its own certificate instead of an enrollment.
 
 use std::collections::BTreeMap;
 
@@ -33,7 +33,7 @@ pub const OPERATIONS: &[Operation] = &[
     .statuses(NESTED),
 ];
 
-/// The row that the generic operations read.
+/// The kind for the generic operations; commands do not offer it.
 pub const KIND: Kind = Kind {
     name: "router",
     plural: COLLECTION,
@@ -67,7 +67,8 @@ members! {
     Shown connected: bool;
     /// The cost that the router adds to a path.
     Both cost: u16, shown;
-    /// The listeners of the router's control channel: their groups, by address.
+    /// The addresses at which controllers can reach the router, such as `tls:host:port`, each with
+    /// the names of its groups; without names the group is `default`.
     Optional ctrl_chan_listeners: BTreeMap<String, Vec<String>>, shown;
     /// Whether the router is forbidden to connect.
     Optional disabled: bool, shown;

@@ -1,6 +1,6 @@
-//! Services, as the fabric sees them (docs/protocol/operations.md 1.2, 1.3). A service that is made
-//! here is unknown to the edge. Of a service of the edge, only members of the fabric can be changed
-//! here.
+//! Services in the fabric API (docs/protocol/operations.md 1.2, 1.3). The management and the client
+//! API do not know a service that this API makes. Of their services this API changes the members of
+//! its own body only.
 
 use super::statuses::{DELETE, DETAIL, LIST, NESTED};
 use crate::body::{Body, FieldType};
@@ -30,7 +30,7 @@ pub const OPERATIONS: &[Operation] = &[
     .statuses(NESTED),
 ];
 
-/// The row that the generic operations read.
+/// The kind for the generic operations; commands do not offer it.
 pub const KIND: Kind = Kind {
     name: "service",
     plural: COLLECTION,

@@ -1,4 +1,4 @@
-//! Terminators, as the fabric sees them (docs/protocol/operations.md 1.2, 1.3).
+//! Terminators in the fabric API (docs/protocol/operations.md 1.2, 1.3).
 
 use super::statuses::{DELETE, DETAIL, NESTED};
 use crate::body::Body;
@@ -23,7 +23,7 @@ pub const OPERATIONS: &[Operation] = &[
     delete("deleteTerminator", "/terminators/{id}", Access::Admin).statuses(DELETE),
 ];
 
-/// The row that the generic operations read.
+/// The kind for the generic operations; commands do not offer it.
 pub const KIND: Kind = Kind {
     name: "terminator",
     plural: COLLECTION,

@@ -1,4 +1,4 @@
-//! Syntax: every production, and every way to get it wrong.
+//! Syntax: every production, and the errors in each.
 
 use time::macros::datetime;
 
