@@ -34,7 +34,8 @@ pub const NOTES: Space = Space(24);
 pub const FORMER: usize = 8;
 /// Names of keys that routers are told to forget; above that the oldest are dropped.
 pub const FORGOTTEN: usize = 64;
-/// A token signed just before an exchange may belong to a session that is made just after it.
+/// Time for which a former key of sessions is kept in any case after an exchange: a token signed just
+/// before the exchange may belong to a service session that is made just after it.
 const OVERLAP: Duration = Duration::from_secs(60);
 
 /// The use of a certificate.
@@ -66,7 +67,8 @@ pub(crate) struct Known {
     pub(crate) certificate: Certificate,
     /// The end of its use; none while it is in use.
     pub(crate) until: Option<Timestamp>,
-    /// Whether it counts no more, and only its name is kept for routers to forget it.
+    /// Whether the certificate counts no more. Only its name is kept, so that routers are told to
+    /// forget it.
     pub(crate) is_forgotten: bool,
 }
 

@@ -1,6 +1,6 @@
-//! The connected routers with the facts that they told, and the identities connected to them. It is
-//! kept in memory only: written by the network, read by the APIs, and rebuilt from the routers
-//! after a restart.
+//! The connected routers with the facts that they reported, and the identities connected to them.
+//! The table is kept in memory only: the control plane writes it, the APIs read it, and after a restart
+//! routers report everything again.
 //!
 //! A router may connect again before its former connection has ended. Only facts from its current
 //! connection count, and only the end of that connection.
@@ -19,10 +19,10 @@ use weft_model::{Id, Timestamp};
 /// (docs/protocol/management-api.md 7.1).
 const TOLD: Duration = Duration::from_secs(300);
 
-/// Facts about a connected router, as it told them.
+/// Facts about a connected router, as the router reported them.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RouterFacts {
-    /// The time of its connection.
+    /// The time since which the router is connected.
     pub since: Timestamp,
     /// The address at which it listens for SDKs.
     pub hostname: String,
@@ -30,7 +30,7 @@ pub struct RouterFacts {
     pub protocols: BTreeMap<String, String>,
     /// The state of its copy of the data model; one of [`sync_status`].
     pub sync_status: String,
-    /// Its program.
+    /// The program that the router runs.
     pub version: RouterVersion,
     /// Its capability bits.
     pub capabilities: u64,
@@ -106,7 +106,7 @@ struct Tables {
 struct Connection {
     number: u64,
     facts: Arc<RouterFacts>,
-    /// The identities that it reported as connected.
+    /// The identities that the router reported as connected.
     identities: HashSet<Id>,
 }
 

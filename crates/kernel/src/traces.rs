@@ -40,7 +40,7 @@ impl Channel {
 /// The trace of one identity.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Trace {
-    /// Its name in the log.
+    /// The name of the trace in the log.
     pub id: String,
     /// When it ends.
     pub until: Timestamp,

@@ -227,7 +227,7 @@ impl Line {
         is_used(&self.known_queue) || is_used(&self.strangers)
     }
 
-    /// Whether the line holds nothing worth keeping.
+    /// Whether a new line could take the place of this one.
     pub(super) fn is_like_new(&mut self, now: Instant) -> bool {
         let is_full =
             self.known_queue.left.is_like_new(now) && self.strangers.left.is_like_new(now);

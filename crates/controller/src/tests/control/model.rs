@@ -157,7 +157,7 @@ async fn a_model_taken_anew_is_sent_anew_at_the_same_index() {
     let again = DataState::from_message(&peer.expect(is::DATA_STATE).await).unwrap();
     assert_eq!(again.end_index, net.plane.model_index());
 
-    // A router that connects again is not believed the index that it had before the restart.
+    // The index that a router had before the restart counts no more: it gets everything.
     let claim = subscribe(state.end_index.max(again.end_index), &state.timeline_id, "s2");
     peer.send(claim.to_message()).await;
     let message = peer.expect(is::DATA_STATE).await;
@@ -180,7 +180,7 @@ fn keys(events: &[weft_wire::edge_ctrl::data_model::Event]) -> (Vec<String>, Vec
     (made, gone)
 }
 
-/// Waits for keys that hold one and lack or forget another.
+/// Waits for a change set with the key `made` that tells the router to forget the key `gone`.
 async fn told(peer: &mut Peer, made: &str, gone: Option<&str>) {
     loop {
         let message = peer.expect(is::DATA_STATE_CHANGE_SET).await;
