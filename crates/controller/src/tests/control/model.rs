@@ -203,7 +203,7 @@ async fn routers_hear_of_other_keys_and_forget_those_of_before() {
     let other = net.exchange_keys();
     let new = other.session.leaf().fingerprint().to_owned();
     told(&mut peer, &new, None).await;
-    // The old full state is not sent any more.
+    // A router that connects now gets a full state that has the new key.
     let mut second = net.connect(&late).await;
     let (made, gone) = keys(&full(&mut second, "s2").await.events);
     assert!(made.contains(&new) && made.contains(&old) && gone.is_empty(), "{made:?}");

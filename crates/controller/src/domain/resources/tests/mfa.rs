@@ -48,8 +48,8 @@ pub(super) async fn with_header(
     Ok(bed.controller.call(who.clone(), call).await?.data())
 }
 
-/// Another session of the administrator. Nothing distinguishes it from the first one until it runs
-/// an operation.
+/// Logs the administrator in with name and password. Returns the caller of the new session, and the
+/// data of the reply.
 pub(super) async fn login(bed: &Bed) -> (Caller, Value) {
     let call = to(Api::Client, "authenticate", &[])
         .with_query("method", "password")
