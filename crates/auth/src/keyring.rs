@@ -42,15 +42,15 @@ const OVERLAP: Duration = Duration::from_secs(60);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) enum Use {
-    /// Its key signs tokens of service sessions, unless there is a key for these alone.
+    /// The key signs tokens of service sessions, unless there is a key for these alone.
     Session,
-    /// Its key signs tokens of service sessions only.
+    /// The key signs tokens of service sessions only.
     Token,
-    /// Its key signs enrollment tickets.
+    /// The key signs enrollment tickets.
     Enrollment,
-    /// It issues certificates.
+    /// The certificate is the signer's, which issues certificates.
     Authority,
-    /// It is a root of the bundle.
+    /// The certificate is a root of the bundle.
     Root,
 }
 

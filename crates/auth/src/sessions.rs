@@ -108,7 +108,7 @@ impl ClientDescription {
 /// The part of an identity's detail about its sessions.
 #[derive(Debug, Default)]
 pub struct About {
-    /// Whether it has a session.
+    /// Whether the identity has an API session.
     pub logged_in: bool,
     /// The SDK of its last login.
     pub sdk_info: SdkInfo,

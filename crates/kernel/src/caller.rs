@@ -82,7 +82,7 @@ pub enum Via {
         api: Api,
         /// The operation.
         operation: &'static str,
-        /// Its method.
+        /// The HTTP method of the operation.
         method: Method,
     },
     /// A message of a router.

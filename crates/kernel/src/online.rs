@@ -26,15 +26,15 @@ pub struct RouterFacts {
     pub since: Timestamp,
     /// The address at which it listens for SDKs.
     pub hostname: String,
-    /// Its addresses for SDKs, by protocol: `tls` to `tls://host:port`.
+    /// The addresses of the router for SDKs, by protocol: `tls` to `tls://host:port`.
     pub protocols: BTreeMap<String, String>,
     /// The state of its copy of the data model; one of [`sync_status`].
     pub sync_status: String,
     /// The program that the router runs.
     pub version: RouterVersion,
-    /// Its capability bits.
+    /// The capability bits of the router.
     pub capabilities: u64,
-    /// Its network interfaces.
+    /// The network interfaces of the router.
     pub interfaces: Vec<Interface>,
 }
 
@@ -60,11 +60,11 @@ pub struct RouterVersion {
     pub version: String,
     /// Revision of its source.
     pub revision: String,
-    /// When it was built.
+    /// When the program was built.
     pub build_date: String,
-    /// Its operating system.
+    /// The operating system of the program.
     pub os: String,
-    /// Its processor.
+    /// The processor architecture of the program.
     pub arch: String,
 }
 

@@ -42,7 +42,7 @@ impl Channel {
 pub struct Trace {
     /// The name of the trace in the log.
     pub id: String,
-    /// When it ends.
+    /// When the trace ends.
     pub until: Timestamp,
     /// The channels to log.
     pub channels: Vec<Channel>,

@@ -66,7 +66,7 @@ impl Default for Deadlines {
 /// An operation that is durable and visible.
 #[derive(Debug, Clone)]
 pub struct Done {
-    /// Its revision; if it changed nothing, the revision on which it was decided.
+    /// The revision of the operation; if nothing changed, the revision on which the operation was decided.
     pub revision: Revision,
     /// A snapshot that contains it.
     pub snapshot: Arc<Snapshot>,

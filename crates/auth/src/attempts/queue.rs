@@ -37,9 +37,9 @@ const CONFIRMED_WITHIN: Duration = Duration::from_secs(120);
 /// The state of a waiting code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Step {
-    /// It may be checked now.
+    /// The code may be checked now.
     Go,
-    /// It may be checked at this time, unless the queue changes.
+    /// The code may be checked at this time, unless the queue changes.
     At(Instant),
     /// Other codes come first.
     Behind,

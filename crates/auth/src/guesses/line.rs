@@ -41,7 +41,7 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// Whether it comes before another one. Passwords of one source have the same draw.
+    /// Whether this password comes before another one. Passwords of one source have the same draw.
     pub(super) fn is_before(&self, other: &Self) -> bool {
         self.draw.total_cmp(&other.draw).then(self.ticket.cmp(&other.ticket)).is_lt()
     }
