@@ -56,9 +56,9 @@ impl Default for RouterFacts {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub struct RouterVersion {
-    /// The name of its version.
+    /// The version of the program, such as `v1.6.5`.
     pub version: String,
-    /// Revision of its source.
+    /// The revision of the source of the program.
     pub revision: String,
     /// When the program was built.
     pub build_date: String,
