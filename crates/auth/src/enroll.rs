@@ -2,8 +2,8 @@
 //! (docs/protocol/auth.md 5; docs/protocol/edge-control-plane.md 17.1).
 //!
 //! Certificates are issued and passwords hashed before the operation is decided. The decision
-//! checks that the ticket still exists and deletes it in the same change set, so that it works
-//! once.
+//! checks that the enrollment still exists and deletes it in the same change set, so that a ticket
+//! works once.
 
 mod external;
 pub mod issue;

@@ -1,7 +1,7 @@
 //! Tokens of external signers (docs/protocol/auth.md 13.2, 13.4).
 //!
-//! A signer with a certificate has one key. Key sets are not fetched, so that tokens of other
-//! signers are refused.
+//! A signer with a certificate has one key. Key sets are not fetched, so that tokens of signers without
+//! a certificate are refused.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,10 +1,10 @@
 //! Limits the addresses from which key sets of external signers may be fetched
 //! (docs/protocol/auth.md 13.3).
 //!
-//! The author of a signer chooses an address that the controller connects to. Link-local addresses,
-//! where clouds serve credentials of machines, are always refused; others if the configuration says
-//! so. The URL is checked when a signer is made, and each address of its host again at the
-//! connection.
+//! The author of a signer chooses the URL of its key set. Link-local addresses, where clouds serve
+//! credentials of machines, are always refused; others if the configuration says so. The URL is
+//! checked when a body sets it. Key sets are not fetched yet, so that the addresses behind a host name
+//! are not checked.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 

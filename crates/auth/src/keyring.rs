@@ -34,22 +34,23 @@ pub const NOTES: Space = Space(24);
 pub const FORMER: usize = 8;
 /// Names of keys that routers are told to forget; above that the oldest are dropped.
 pub const FORGOTTEN: usize = 64;
-/// A token signed just before an exchange may belong to a session that is made just after it.
+/// Time for which a former key of sessions is kept in any case after an exchange: a token signed just
+/// before the exchange may belong to a service session that is made just after it.
 const OVERLAP: Duration = Duration::from_secs(60);
 
 /// The use of a certificate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) enum Use {
-    /// Its key signs tokens of service sessions, unless there is a key for these alone.
+    /// The key signs tokens of service sessions, unless there is a key for these alone.
     Session,
-    /// Its key signs tokens of service sessions only.
+    /// The key signs tokens of service sessions only.
     Token,
-    /// Its key signs enrollment tickets.
+    /// The key signs enrollment tickets.
     Enrollment,
-    /// It issues certificates.
+    /// The certificate is the signer's, which issues certificates.
     Authority,
-    /// It is a root of the bundle.
+    /// The certificate is a root of the bundle.
     Root,
 }
 
@@ -66,7 +67,8 @@ pub(crate) struct Known {
     pub(crate) certificate: Certificate,
     /// The end of its use; none while it is in use.
     pub(crate) until: Option<Timestamp>,
-    /// Whether it counts no more, and only its name is kept for routers to forget it.
+    /// Whether the certificate counts no more. Only its name is kept, so that routers are told to
+    /// forget it.
     pub(crate) is_forgotten: bool,
 }
 

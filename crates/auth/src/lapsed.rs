@@ -1,6 +1,6 @@
 //! Enables identities whose time of being disabled, by an administrator or by a lockout, is over
-//! (docs/protocol/auth.md 7.4). The controller compares times itself; routers only follow changes,
-//! so that the end needs a change.
+//! (docs/protocol/auth.md 7.4). Routers follow changes of identities and compare no times: they need
+//! a change to enable an identity.
 //!
 //! ```text
 //! changes of identities --> when each one's time is over --tick--> enabled, in one change each batch

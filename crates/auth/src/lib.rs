@@ -26,8 +26,8 @@
 //!   code, and limits on guessing;
 //! - `posture`: posture data of clients, and its effects;
 //! - `ending`: the times at which sessions are judged again;
-//! - `revocations`: deletes those that cover nothing any more; `lapsed`: enables identities that
-//!   were disabled for a time;
+//! - `revocations`: deletes expired revocations; `lapsed`: enables identities that were disabled
+//!   for a time;
 //! - `external_id`, `fetch_policy`: rules for third-party CAs and external signers;
 //! - [`handle`]: the state that all modules share; [`housekeeping`]: background work.
 //!

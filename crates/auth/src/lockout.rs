@@ -11,7 +11,7 @@ use weft_model::{Id, Snapshot, Timestamp};
 
 use crate::handle::Auth;
 
-/// The policy of an identity.
+/// The auth policy of an identity; the default of the type if the policy is missing.
 pub(crate) fn policy_of(snapshot: &Snapshot, identity: &Identity) -> AuthPolicy {
     let policy = snapshot.get::<AuthPolicy>(&identity.auth_policy_id);
     policy.map(|policy| (**policy).clone()).unwrap_or_default()

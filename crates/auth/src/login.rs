@@ -66,7 +66,7 @@ fn authenticate(auth: Auth, caller: Caller, call: Call) -> Answer {
                 let place = enter()?;
                 (by_certificate(&auth, &caller).await?, place)
             }
-            // No signer has keys that could verify a token.
+            // This release has no logins with tokens of external signers: such tokens only enroll.
             Some(method::EXT_JWT) => return Err(ErrorCode::InvalidAuth.into()),
             Some(_) => return Err(ErrorCode::InvalidAuthMethod.into()),
             None => return Err(Failure::field("method", "method in query is required", "")),

@@ -8,7 +8,7 @@ use crate::handle::Auth;
 /// A public key of the data model.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PublicKey {
-    /// Its name: lowercase hex SHA-1 of `data`.
+    /// The name of the key: lowercase hex SHA-1 of `data`.
     pub kid: String,
     /// The certificate in DER.
     pub data: Vec<u8>,

@@ -8,7 +8,7 @@ use weft_model::{Id, Timestamp};
 
 use crate::handle::WeakAuth;
 
-/// The interval at which they are looked for.
+/// The interval at which expired revocations are deleted.
 const EVERY: Duration = Duration::from_secs(60);
 /// Revocations deleted in one change set.
 pub const BATCH: usize = 500;

@@ -46,7 +46,7 @@ impl Issued {
         Some(Self { leaf, pem })
     }
 
-    /// Whether it serves as well as another one issued now.
+    /// Whether the certificate serves as well as another one issued now.
     fn is_as_good_as(&self, other: &Self, now: Timestamp) -> bool {
         let age = system_time(now).duration_since(self.leaf.not_before());
         let public = |it: &Self| it.leaf.public_key().ok().cloned();

@@ -1,6 +1,6 @@
 //! The time when the services of each identity last changed (docs/protocol/auth.md 17.3). SDKs poll
-//! it and read their services again when it changes. It may therefore change too often, and never
-//! too rarely.
+//! this time and read their services again when it changes. A change without cause costs one read; a
+//! missing one would leave an SDK with old services.
 
 use std::sync::Arc;
 

@@ -60,7 +60,7 @@ const PER_IDENTITY: usize = 256;
 /// Certificates of a session; above that the oldest one is dropped.
 pub const CERTIFICATES: usize = 16;
 
-/// How long the login of a session waits for the disk.
+/// Longest wait of a login for the disk.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// The sessions of this controller. Clones share them.
@@ -92,9 +92,9 @@ struct Tables {
 /// The description that a client gave of itself at a login.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ClientDescription {
-    /// Its SDK.
+    /// The SDK of the client.
     pub sdk: SdkInfo,
-    /// Its machine.
+    /// The machine of the client.
     pub env: EnvInfo,
 }
 
@@ -108,7 +108,7 @@ impl ClientDescription {
 /// The part of an identity's detail about its sessions.
 #[derive(Debug, Default)]
 pub struct About {
-    /// Whether it has a session.
+    /// Whether the identity has an API session.
     pub logged_in: bool,
     /// The SDK of its last login.
     pub sdk_info: SdkInfo,
@@ -193,7 +193,7 @@ impl Sessions {
         self.0.notices.tell(notice);
     }
 
-    /// Opens a session. `is_complete` says that it lacks no factor.
+    /// Opens a session. `is_complete` says that the session has every factor.
     pub fn open(&self, mut session: ApiSession, token: &str, is_complete: bool) -> Arc<ApiSession> {
         lock_in(&mut session, &self.0.key, token);
         let session = Arc::new(session);
@@ -225,9 +225,8 @@ impl Sessions {
         self.0.store.live().put(entity);
     }
 
-    /// Waits until all sessions opened so far are on the disk, but not for a disk that fails or
-    /// hangs: the sessions are then written later. A crash before that ends a session too early,
-    /// never too late.
+    /// Waits until all sessions opened so far are on the disk, for 1 s at most: if the disk fails or
+    /// hangs, they are written later. A crash before that ends these sessions.
     pub async fn begun(&self) {
         match tokio::time::timeout(PATIENCE, self.0.store.live().flush()).await {
             Ok(Ok(())) => {}

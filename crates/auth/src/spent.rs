@@ -26,7 +26,7 @@ struct Code {
     code: String,
     session: Id,
     at: Timestamp,
-    /// Whether it completed an enrollment and has not authenticated since.
+    /// Whether the code completed an enrollment and has not authenticated since.
     authenticates: bool,
 }
 

@@ -27,7 +27,7 @@ pub(crate) struct Core {
     pub(crate) integrity: Integrity,
 }
 
-/// A controller can be used as the sessions and the kernel that its parts stand on.
+/// A controller can be used as its [`Auth`], and through that as its kernel.
 impl Deref for Controller {
     type Target = Auth;
 

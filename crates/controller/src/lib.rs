@@ -56,7 +56,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-// `domain::members` reads the table of a kind facet by facet.
+// The macro of `domain::fields` reads the table of a kind facet by facet, by recursion.
 #![recursion_limit = "512"]
 
 mod controller;

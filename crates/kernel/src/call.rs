@@ -15,11 +15,11 @@ pub struct Call {
     pub api: weft_contract::Api,
     /// The operation.
     pub row: &'static Operation,
-    /// The ids of its path, unescaped, in order.
+    /// The ids in the path of the request, unescaped, in order.
     pub path: Vec<String>,
-    /// Its query parameters.
+    /// The query parameters of the request.
     pub query: Query,
-    /// Its body; empty if there is none.
+    /// The body of the request; empty if there is none.
     pub body: Bytes,
     /// The media type of the body, without parameters.
     pub media: Option<String>,
@@ -130,9 +130,9 @@ pub enum Content {
     },
     /// A body without envelope.
     Raw {
-        /// Its media type.
+        /// The media type of the body.
         media: &'static str,
-        /// Its bytes.
+        /// The bytes of the body.
         body: Bytes,
     },
 }
@@ -198,7 +198,7 @@ impl Reply {
         Self { status: 200, content, headers: Vec::new() }
     }
 
-    /// Sets another status.
+    /// Replaces the HTTP status.
     #[must_use]
     pub fn with_status(mut self, status: u16) -> Self {
         self.status = status;
@@ -229,7 +229,7 @@ impl Reply {
     }
 }
 
-/// A running operation. Its caller was found and judged before.
+/// A running operation, whose caller has passed the gate.
 pub type Answer = futures::future::BoxFuture<'static, Result<Reply, Failure>>;
 
 /// The handler of an operation; `C` is the part of the controller that it needs.

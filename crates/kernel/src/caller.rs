@@ -34,15 +34,15 @@ pub enum Who {
 pub struct Login {
     /// Id of the identity.
     pub identity: String,
-    /// Its name.
+    /// Name of the identity.
     pub name: String,
-    /// Whether it is an administrator.
+    /// Whether the identity is an administrator.
     pub is_admin: bool,
-    /// The permissions that it was granted.
+    /// The permissions that the identity was granted.
     pub permissions: Vec<Permission>,
-    /// Whether it has shown every factor that it needs.
+    /// Whether the login has shown every factor that the identity needs.
     pub complete: bool,
-    /// The session it uses.
+    /// The session of the request.
     pub session: SessionRef,
 }
 
@@ -64,7 +64,7 @@ pub struct Origin {
     pub remote: Option<SocketAddr>,
     /// The certificates of the TLS connection, leaf first. Only the leaf proves the peer.
     pub certificates: Vec<Certificate>,
-    /// The trace id it sent.
+    /// The trace id that the peer sent.
     pub trace_id: Option<String>,
     /// The means of the request, for the log of changes.
     pub via: Via,
@@ -82,7 +82,7 @@ pub enum Via {
         api: Api,
         /// The operation.
         operation: &'static str,
-        /// Its method.
+        /// The HTTP method of the operation.
         method: Method,
     },
     /// A message of a router.
@@ -131,7 +131,7 @@ impl Caller {
         self.login().map(|login| login.identity.as_str())
     }
 
-    /// Whether it may do everything.
+    /// Whether the caller may run every operation: an administrator with every factor, or the controller.
     pub fn is_admin(&self) -> bool {
         match &self.who {
             Who::Nobody(_) => false,
@@ -140,7 +140,7 @@ impl Caller {
         }
     }
 
-    /// Whether it is an administrator or holds a permission that allows this.
+    /// Whether the caller is an administrator or holds a permission that allows the action.
     pub fn may(&self, subject: Subject, action: Action) -> bool {
         let granted = |login: &Login| {
             login.complete && login.permissions.iter().any(|own| own.allows(subject, action))
@@ -148,8 +148,8 @@ impl Caller {
         self.is_admin() || self.login().is_some_and(granted)
     }
 
-    /// Whether it is an administrator or was granted this by name. The permission to read
-    /// everything does not count.
+    /// Whether the caller is an administrator or holds a permission for this subject. The permission
+    /// to read everything does not count.
     pub fn is_granted(&self, subject: Subject, action: Action) -> bool {
         let granted = |login: &Login| {
             let mut named =
@@ -159,7 +159,7 @@ impl Caller {
         self.is_admin() || self.login().is_some_and(granted)
     }
 
-    /// Whether it may read everything.
+    /// Whether the caller may read every kind of entity.
     pub fn reads_all(&self) -> bool {
         let granted = |login: &Login| {
             login.complete && login.permissions.contains(&Permission::AdminReadOnly)
@@ -167,7 +167,7 @@ impl Caller {
         self.is_admin() || self.login().is_some_and(granted)
     }
 
-    /// Whether it may create, change or delete any kind of entity.
+    /// Whether the caller may create, change or delete entities of at least one kind.
     pub fn may_change_networks(&self) -> bool {
         let changes = |own: &Permission| match *own {
             Permission::AdminReadOnly => false,
@@ -180,12 +180,12 @@ impl Caller {
         self.is_admin() || self.login().is_some_and(granted)
     }
 
-    /// The leaf certificate of its connection.
+    /// The leaf certificate of the caller's connection.
     pub fn leaf(&self) -> Option<&Certificate> {
         self.origin.certificates.first()
     }
 
-    /// Its name for records: the id of the identity, or a word.
+    /// The caller's name in the log of changes: the id of the identity, `controller` or `nobody`.
     pub fn author(&self) -> &str {
         match &self.who {
             Who::Nobody(_) => "nobody",

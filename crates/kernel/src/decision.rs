@@ -25,7 +25,7 @@ use crate::settings::Durations;
 /// Longest name of an entity, in bytes.
 const MAX_NAME: usize = 1024;
 
-/// The changes of an operation, being collected.
+/// Collects the changes of one operation.
 #[derive(Debug)]
 pub struct Decision<'a> {
     tip: &'a Snapshot,

@@ -49,9 +49,9 @@ pub enum LinkChange {
     Known,
     /// The router at the other end is not connected.
     DisconnectedDestination,
-    /// Its connections changed.
+    /// The connections of the link changed.
     Connections,
-    /// It broke.
+    /// The link broke.
     Fault,
     /// The link was closed in favour of another one.
     Duplicate,
@@ -64,9 +64,9 @@ pub struct LinkEvent {
     pub at: Timestamp,
     /// The link.
     pub link: String,
-    /// The router that dialed it.
+    /// The router that dialed the link.
     pub source: Id,
-    /// The router at its other end.
+    /// The router at the other end of the link.
     pub destination: Id,
     /// The change.
     pub change: LinkChange,
@@ -75,9 +75,9 @@ pub struct LinkEvent {
 /// The changes of a circuit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CircuitChange {
-    /// It is up.
+    /// The circuit was made.
     Created,
-    /// It takes another path.
+    /// The circuit takes another path.
     PathUpdated,
     /// The circuit has ended.
     Deleted,
@@ -112,9 +112,9 @@ pub struct CircuitEvent {
     pub path_cost: u32,
     /// How long it took to make the circuit, or how long the circuit lasted.
     pub duration: Duration,
-    /// Why it failed (docs/protocol/operations.md 4.3, `failure_cause`).
+    /// Why the attempt failed (docs/protocol/operations.md 4.3, `failure_cause`).
     pub failure: Option<&'static str>,
-    /// Its tags.
+    /// The tags of the circuit.
     pub tags: StringMap,
 }
 

@@ -1,5 +1,5 @@
 //! The gate: decides from the caller and the operation whether the operation may run
-//! (docs/protocol/management-api.md 4). Rules of the operation are checked after it.
+//! (docs/protocol/management-api.md 4). The operation's handler checks its own rules afterwards.
 
 use weft_contract::{Access, Operation};
 

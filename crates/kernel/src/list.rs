@@ -78,7 +78,8 @@ pub fn role_filter(query: &Query) -> Result<Option<(Roles, Semantic)>, Failure> 
     Ok(asked.then_some((roles, semantic)))
 }
 
-/// Runs work where it does not hold up others: small work on this task.
+/// Runs work on this task if it concerns at most 4096 candidates. Larger work waits for its caller's
+/// turn and runs on a thread for blocking work.
 pub async fn run<T: Send + 'static>(
     turns: Asking,
     candidates: usize,

@@ -1,6 +1,6 @@
-//! The connected routers with the facts that they told, and the identities connected to them. It is
-//! kept in memory only: written by the network, read by the APIs, and rebuilt from the routers
-//! after a restart.
+//! The connected routers with the facts that they reported, and the identities connected to them.
+//! The table is kept in memory only: the control plane writes it, the APIs read it, and after a restart
+//! routers report everything again.
 //!
 //! A router may connect again before its former connection has ended. Only facts from its current
 //! connection count, and only the end of that connection.
@@ -19,22 +19,22 @@ use weft_model::{Id, Timestamp};
 /// (docs/protocol/management-api.md 7.1).
 const TOLD: Duration = Duration::from_secs(300);
 
-/// Facts about a connected router, as it told them.
+/// Facts about a connected router, as the router reported them.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RouterFacts {
-    /// The time of its connection.
+    /// The time since which the router is connected.
     pub since: Timestamp,
     /// The address at which it listens for SDKs.
     pub hostname: String,
-    /// Its addresses for SDKs, by protocol: `tls` to `tls://host:port`.
+    /// The addresses of the router for SDKs, by protocol: `tls` to `tls://host:port`.
     pub protocols: BTreeMap<String, String>,
     /// The state of its copy of the data model; one of [`sync_status`].
     pub sync_status: String,
-    /// Its program.
+    /// The program that the router runs.
     pub version: RouterVersion,
-    /// Its capability bits.
+    /// The capability bits of the router.
     pub capabilities: u64,
-    /// Its network interfaces.
+    /// The network interfaces of the router.
     pub interfaces: Vec<Interface>,
 }
 
@@ -56,15 +56,15 @@ impl Default for RouterFacts {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub struct RouterVersion {
-    /// The name of its version.
+    /// The version of the program, such as `v1.6.5`.
     pub version: String,
-    /// Revision of its source.
+    /// The revision of the source of the program.
     pub revision: String,
-    /// When it was built.
+    /// When the program was built.
     pub build_date: String,
-    /// Its operating system.
+    /// The operating system of the program.
     pub os: String,
-    /// Its processor.
+    /// The processor architecture of the program.
     pub arch: String,
 }
 
@@ -106,7 +106,7 @@ struct Tables {
 struct Connection {
     number: u64,
     facts: Arc<RouterFacts>,
-    /// The identities that it reported as connected.
+    /// The identities that the router reported as connected.
     identities: HashSet<Id>,
 }
 

@@ -134,7 +134,7 @@ impl Rule<'_> {
             Kind::Revocation => {
                 sides.filter_map(Entity::get::<Revocation>).try_for_each(|it| self.revocation(it))
             }
-            // Only administrators have operations for it.
+            // Only administrators may run the operations on controller settings.
             Kind::ControllerSetting => {
                 Err(Failure::unauthorized("controller settings are for administrators"))
             }

@@ -40,9 +40,9 @@ impl Channel {
 /// The trace of one identity.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Trace {
-    /// Its name in the log.
+    /// The name of the trace in the log.
     pub id: String,
-    /// When it ends.
+    /// When the trace ends.
     pub until: Timestamp,
     /// The channels to log.
     pub channels: Vec<Channel>,

@@ -17,7 +17,7 @@ use crate::failure::Failure;
 
 /// Most waiting requests of one caller.
 const WAITING: usize = 256;
-/// Longest wait for a turn; after it the caller's request has ended.
+/// Longest wait for a turn; after it the request is refused with 429.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The turns. Clones share them.

@@ -58,7 +58,7 @@ pub struct Deadlines {
 impl Default for Deadlines {
     fn default() -> Self {
         let seconds = Duration::from_secs;
-        // The APIs answer after 10 s in any case, with less information.
+        // Shorter than the 10 s after which the APIs answer with a timeout, which names no cause.
         Self { answer: seconds(8), commit: seconds(30), settle: seconds(5) }
     }
 }
@@ -66,7 +66,7 @@ impl Default for Deadlines {
 /// An operation that is durable and visible.
 #[derive(Debug, Clone)]
 pub struct Done {
-    /// Its revision; if it changed nothing, the revision on which it was decided.
+    /// The revision of the operation; if nothing changed, the revision on which the operation was decided.
     pub revision: Revision,
     /// A snapshot that contains it.
     pub snapshot: Arc<Snapshot>,

@@ -34,8 +34,8 @@ pub enum Fault {
     LosesCommit,
     /// The commit happens and is never answered.
     HangsAfter,
-    /// The commit happens, its answer is [`CommitError::Unknown`], and the store is dark from then
-    /// on.
+    /// The commit happens, and its answer is [`CommitError::Unknown`]. From then on the store is
+    /// dark ([`Faulty::set_dark`]).
     GoesDark,
     /// The commit is never answered, and happens when [`Faulty::let_land`] is called.
     LandsLate,

@@ -27,8 +27,8 @@ const WAITING: usize = 4;
 const PARTIES: usize = 64;
 /// Wrong codes that do not count against a session that has sent a right one before.
 const CREDIT: u32 = 3;
-/// Wrong codes after which a single right code is not accepted, and the rate at which they are
-/// forgotten.
+/// Wrong codes after which a single right code is not accepted, and the time after which one of them
+/// is forgotten.
 const DOUBTED_AFTER: u32 = 30;
 const FORGIVEN_EVERY: Duration = Duration::from_secs(3600);
 /// Longest time between two right codes that confirm each other.
@@ -37,9 +37,9 @@ const CONFIRMED_WITHIN: Duration = Duration::from_secs(120);
 /// The state of a waiting code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Step {
-    /// It may be checked now.
+    /// The code may be checked now.
     Go,
-    /// It may be checked at this time, unless the queue changes.
+    /// The code may be checked at this time, unless the queue changes.
     At(Instant),
     /// Other codes come first.
     Behind,
@@ -114,12 +114,12 @@ impl Queue {
         }
     }
 
-    /// Wakes all waiting codes.
+    /// The notification that wakes all waiting codes.
     pub(super) fn changed(&self) -> Arc<Notify> {
         Arc::clone(&self.changed)
     }
 
-    /// Whether the queue holds nothing worth keeping.
+    /// Whether a new queue could take the place of this one.
     pub(super) fn is_like_new(&mut self, now: Instant) -> bool {
         let is_quiet = self.in_a_row == 0 || now >= self.last_wrong + REMEMBERED;
         !self.is_used() && is_quiet && self.trust.is_full(now.into_std())

@@ -41,7 +41,7 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// Whether it comes before another one. Passwords of one source have the same draw.
+    /// Whether this password comes before another one. Passwords of one source have the same draw.
     pub(super) fn is_before(&self, other: &Self) -> bool {
         self.draw.total_cmp(&other.draw).then(self.ticket.cmp(&other.ticket)).is_lt()
     }
@@ -227,7 +227,7 @@ impl Line {
         is_used(&self.known_queue) || is_used(&self.strangers)
     }
 
-    /// Whether the line holds nothing worth keeping.
+    /// Whether a new line could take the place of this one.
     pub(super) fn is_like_new(&mut self, now: Instant) -> bool {
         let is_full =
             self.known_queue.left.is_like_new(now) && self.strangers.left.is_like_new(now);

@@ -35,9 +35,9 @@ const LOOK_AGAIN: Duration = Duration::from_millis(20);
 /// The state of a waiting password.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Step {
-    /// It may be checked now, with a token of this lane.
+    /// The password may be checked now, with a token of this lane.
     Go(Lane),
-    /// It may be checked at this time, unless the table changes.
+    /// The password may be checked at this time, unless the table changes.
     At(Instant),
     /// Other passwords come first.
     Behind,
@@ -48,7 +48,7 @@ pub(super) enum Step {
 /// Why a sender has to come back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Again {
-    /// Its turn comes after the longest time that a password may wait ([`PATIENCE`]).
+    /// The sender's turn comes after the longest time that a password may wait ([`PATIENCE`]).
     Later,
     /// Passwords with better draws have all places for the next turn.
     Lost,

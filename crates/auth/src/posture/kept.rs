@@ -142,7 +142,7 @@ mod tests {
         }
         assert!((800..1200).contains(&kept), "{kept}");
         assert!(devices.budget.used() <= BYTES_OF_ALL);
-        // A device with a short report is heard although the shared amount is used up.
+        // A short report of another device is kept although the shared amount is used up.
         let (honest, domain) = (Id::new("honest"), Report::Domain("corp.example".into()));
         assert!(devices.put(&honest, "check".into(), domain, at));
         assert!(!devices.put(&honest, "check".into(), macs(128), at));

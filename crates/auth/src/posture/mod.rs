@@ -52,19 +52,19 @@ pub struct ReportedValue<T> {
 /// A report of a client.
 #[derive(Debug, Clone)]
 pub enum Report {
-    /// Its operating system.
+    /// The operating system of the device.
     Os(OsReport),
-    /// Its hardware addresses.
+    /// The hardware addresses of the device.
     Mac(Vec<String>),
-    /// Its domain.
+    /// The domain of the device.
     Domain(String),
     /// A process, by its path.
     Process(String, ProcessReport),
     /// Whether the device woke, or was unlocked.
     EndpointState {
-        /// Whether it woke.
+        /// Whether the device woke.
         woken: bool,
-        /// Whether it was unlocked.
+        /// Whether the device was unlocked.
         unlocked: bool,
     },
 }
@@ -72,22 +72,22 @@ pub enum Report {
 /// The posture data of an identity.
 #[derive(Debug, Clone, Default)]
 pub struct Device {
-    /// Its operating system.
+    /// The operating system of the device.
     pub os: Option<ReportedValue<OsReport>>,
-    /// Its hardware addresses.
+    /// The hardware addresses of the device.
     pub mac: Option<ReportedValue<Vec<String>>>,
-    /// Its domain.
+    /// The domain of the device.
     pub domain: Option<ReportedValue<String>>,
-    /// Its processes, by path.
+    /// The processes of the device, by path.
     pub processes: BTreeMap<String, ReportedValue<ProcessReport>>,
 }
 
 /// When the device of an API session last woke and was unlocked.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct EndpointState {
-    /// When it woke.
+    /// When the device woke.
     pub woken_at: Option<Timestamp>,
-    /// When it was unlocked.
+    /// When the device was unlocked.
     pub unlocked_at: Option<Timestamp>,
 }
 

@@ -12,7 +12,7 @@ use crate::resolve::is_complete;
 /// A session in the form for routers (docs/protocol/edge-control-plane.md 10.1).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LegacySession {
-    /// Its id; ids sort by time of creation.
+    /// Id of the session; ids sort by time of creation.
     pub id: Id,
     /// The opaque token.
     pub token: Arc<str>,

@@ -114,8 +114,8 @@ pub trait Resource: Readable {
         Ok(())
     }
 
-    /// Refuses a delete, or adds deletes of dependent entities to the decision (references are
-    /// followed without it).
+    /// Refuses a delete, or adds deletes of dependent entities to the decision. The rules of
+    /// references to the record apply in any case.
     fn on_delete(_decision: &mut Decision<'_>, _record: &Self::Record) -> Result<(), Failure> {
         Ok(())
     }

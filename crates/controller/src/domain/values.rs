@@ -2,7 +2,7 @@
 //! both sides choose the conversion.
 //!
 //! A member that needs another conversion names a function in the table of its kind
-//! ([`super::members`]).
+//! ([`super::fields`]).
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;

@@ -63,12 +63,12 @@ fn session(bed: &Bed, login: &str, id: &str) -> ServiceSession {
     }
 }
 
-/// A login that outlives a restart.
+/// Id of an API session, which is stored and loaded at a restart.
 async fn login(bed: &Bed) -> String {
     bed.admin().await.login().unwrap().session.id.clone()
 }
 
-/// A token of a service session that is there.
+/// The token of a new service session.
 fn token(bed: &Bed, login: &str, id: &str) -> String {
     let session = session(bed, login, id);
     bed.controller.sessions().plant_service(session.clone());
@@ -92,7 +92,7 @@ async fn tokens_of_before_an_exchange_are_good_until_their_sessions_end() {
     assert!(is_good(&bed, &before) && is_good(&bed, &after));
     assert_eq!(published(&bed)[..2], [kid(&new), old.clone()]);
 
-    // Former keys end neither by time nor by a restart.
+    // A former key counts after any time, and after a restart.
     bed.clock.advance(Duration::from_secs(20 * 60));
     bed.controller.sweep_keys();
     assert!(is_good(&bed, &before));
@@ -100,7 +100,7 @@ async fn tokens_of_before_an_exchange_are_good_until_their_sessions_end() {
     assert!(is_good(&bed, &before) && is_good(&bed, &after));
     bed.controller.sessions().plant_service(session(&bed, &login, "young"));
 
-    // They end with the last session of their time.
+    // A former key is forgotten when the last service session from before the exchange has ended.
     let changes = bed.controller.key_changes();
     bed.controller.sessions().remove_services(&[Id::new("before"), Id::new("after")]);
     bed.controller.sweep_keys();

@@ -277,7 +277,8 @@ async fn followers_see_every_revision_in_order_or_start_over() {
     let _: &Timeline = snapshot.timeline();
 }
 
-// The clock moves only once nobody has anything to do: whoever could write has tried until then.
+// The paused clock moves only when every task waits: during the sleep below, every task that could
+// write has tried.
 #[tokio::test(start_paused = true)]
 async fn work_alone_runs_between_batches_and_everybody_starts_over() {
     let store = store();

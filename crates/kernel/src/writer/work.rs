@@ -17,7 +17,7 @@ use super::{Alone, Deadlines, Done, Health, Submission, Wanted, Writer, unavaila
 use crate::failure::Failure;
 use crate::subscription::{Published, Subscribers};
 
-/// Most operations, and most bytes, in one batch.
+/// A batch is full when it has this many operations, or at least this many bytes (1 MiB).
 pub(super) const BATCH_OPERATIONS: usize = 100;
 const BATCH_BYTES: usize = 1024 * 1024;
 /// Waits between questions to the store about the outcome of a batch: the first, and the longest.

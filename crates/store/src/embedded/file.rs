@@ -263,8 +263,7 @@ pub(super) fn write_head(
     Ok(())
 }
 
-/// Opens a file again that this process has checked and held since, so that no other process has
-/// changed it.
+/// Writes the head and empty tables into a new file.
 fn initialise(database: &Database, head: &Head) -> Result<(), Failure> {
     let transaction = begin(database)?;
     fill(&transaction, head, |_| Ok(()))?;

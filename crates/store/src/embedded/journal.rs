@@ -66,21 +66,22 @@ const MAGIC: &[u8; 8] = b"weftlive";
 /// Length of the prefix of a record in bytes, and the prefix that ends the records.
 const PREFIX: usize = 8;
 const END: [u8; PREFIX] = [0; PREFIX];
-/// Longest body, and the length of the file from which its values are brought into the database.
+/// Longest body of a record, and the length of all records from which a fold does not wait, in bytes
+/// (8 MiB).
 const LONGEST: usize = 8 << 20;
-/// Bytes by which the file grows, and is allowed to stay longer than its records. Appending within
-/// the file needs no change of its length, which the disk would have to take as well.
+/// The file grows in steps of this many bytes (1 MiB). Appending within the file needs no change of
+/// its length, which the disk would have to write as well.
 const STEP: u64 = 1 << 20;
-/// Length to which a longer file is cut when its records have been folded.
+/// Length in bytes to which a longer file is cut when its records have been folded (8 MiB).
 const KEPT: u64 = 8 * STEP;
 const REMOVED: u32 = u32::MAX;
 
 /// A fault of a journal, found at a start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum JournalFault {
-    /// It is new or belongs to another database.
+    /// The journal is new or belongs to another timeline.
     NotThere,
-    /// Its last record is not whole.
+    /// The last record is not whole.
     Cut,
 }
 

@@ -85,7 +85,7 @@ async fn what_was_flushed_is_there_after_a_kill() {
         assert_eq!(sessions(&again), expected);
         let last = again.live().note(NOTES, "last").unwrap().unwrap();
         assert_eq!(last, format!("{number}"));
-        // It is written to, killed and opened once more.
+        // The store is written to, killed and opened once more.
         again.live().put(session(9000 + number));
         again.live().flush().await.unwrap();
         let third = folder.path().join("c");

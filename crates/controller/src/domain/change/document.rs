@@ -27,13 +27,13 @@ pub(super) struct Document {
 
 /// An entity of a document.
 pub(super) struct Entry {
-    /// Its section, by the place in the table.
+    /// The section of the entity, by the place in the table.
     pub(super) section: usize,
-    /// Its place in the document's section.
+    /// The place of the entity in the document's section.
     pub(super) index: usize,
-    /// Its name.
+    /// The name of the entity.
     pub(super) name: String,
-    /// Its members, the name included.
+    /// The members of the entity, the name included.
     pub(super) members: Map<String, Value>,
 }
 

@@ -15,19 +15,19 @@ pub(crate) struct Integrity(Arc<Mutex<Run>>);
 /// The state of a check.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Run {
-    /// Whether it is running.
+    /// Whether the check is running.
     pub(crate) in_progress: bool,
-    /// Whether it mends the faults that it finds.
+    /// Whether the check mends the faults that it finds.
     pub(crate) fixing: bool,
-    /// When it began; none if there was no check since the start of the controller.
+    /// When the check began; none if there was no check since the start of the controller.
     pub(crate) started: Option<Timestamp>,
-    /// When it ended.
+    /// When the check ended.
     pub(crate) ended: Option<Timestamp>,
-    /// The error that stopped it before its end.
+    /// The error that stopped the check before its end.
     pub(crate) error: Option<String>,
-    /// The faults that it found.
+    /// The first [`MAX_RESULTS`] faults that the check found.
     pub(crate) results: Vec<Found>,
-    /// Whether it found more faults than are kept.
+    /// Whether the check found more faults than are kept.
     pub(crate) too_many: bool,
 }
 

@@ -36,7 +36,8 @@ enum Mend {
 }
 
 impl Controller {
-    /// Entities that others may refer to are mended first.
+    /// Checks the entities that every network has. They are mended before references are checked,
+    /// because other entities may refer to them.
     pub(super) async fn examine_seeds(&self, fix: bool, report: &Report) {
         let mut wrong = Vec::new();
         seeds_of_every_network(&self.snapshot(), self.now(), &mut wrong);

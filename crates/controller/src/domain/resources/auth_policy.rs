@@ -1,5 +1,5 @@
 //! Authentication policies (docs/protocol/auth.md 8; docs/protocol/management-api.md 7.7). Every
-//! network has the default policy, which can be changed and not deleted.
+//! network has the default policy, which can be changed but not deleted.
 
 use weft_contract::resource::auth_policy as contract;
 use weft_contract::resource::auth_policy::{

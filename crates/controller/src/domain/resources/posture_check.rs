@@ -149,7 +149,7 @@ impl Resource for PostureChecks {
     }
 }
 
-/// Sets the type at a create; later bodies may repeat it and not change it.
+/// Sets the type at a create; later bodies may repeat the type but not change it.
 fn set_type(record: &mut PostureCheck, body: &PostureCheckBody, verb: Verb) -> Result<(), Failure> {
     let Some(word) = &body.type_id else { return Ok(()) };
     let wanted = word.parse().and_then(|word| PostureCheckType::parse(word.as_str()));

@@ -198,7 +198,7 @@ fn detail_of(context: &Context, session: &ServiceSession) -> Result<SessionDetai
     Ok(shown(context, session, token))
 }
 
-/// A service session of the caller's own login.
+/// A service session of the caller's identity, in any of its logins.
 fn own(controller: &Controller, caller: &Caller, id: &str) -> Result<Arc<ServiceSession>, Failure> {
     let login = session_of(controller, caller)?;
     let found = controller.sessions().service(id);

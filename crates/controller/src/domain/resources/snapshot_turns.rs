@@ -1,4 +1,4 @@
-//! Limits snapshots of the database: one at a time, and [`PAUSE`] between two.
+//! Limits snapshots of the database: one at a time, and [`PAUSE`] from the start of one to the next.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,10 +8,10 @@ use weft_contract::ErrorCode;
 use weft_kernel::Failure;
 use weft_model::Timestamp;
 
-/// Time between two snapshots.
+/// Shortest time from the start of a snapshot that was written to the start of the next one.
 pub(crate) const PAUSE: Duration = Duration::from_secs(60);
 
-/// Whether a snapshot is being written, and when one was.
+/// Whether a snapshot is being written, and when the last one was begun.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Snapshots(Arc<Mutex<State>>);
 
@@ -26,7 +26,7 @@ pub(crate) struct Turn(Snapshots);
 
 impl Snapshots {
     /// Takes the right to write a snapshot; fails while another one is written, and for [`PAUSE`]
-    /// after it.
+    /// after the start of the last one.
     pub(crate) fn turn(&self, now: Timestamp) -> Result<Turn, Failure> {
         let mut state = self.0.lock();
         if state.writing {

@@ -276,7 +276,8 @@ async fn no_router_renews_to_a_name_that_is_not_its_own() {
     assert!(!peer.has(content_type::ENROLLMENT_CERTS_RESPONSE));
 }
 
-/// Nothing would close its channel any more, so that the router would take the stopped controller for a live one.
+/// Nothing else would close the router's channel, so that the router would take the stopped
+/// controller for a live one.
 #[tokio::test]
 async fn a_router_that_comes_while_the_controller_stops_is_sent_away() {
     let net = Net::new().await;

@@ -132,7 +132,8 @@ fn dial_routers(net: &Net) {
 
 #[tokio::test]
 async fn who_is_connected_is_not_dialed_and_who_was_dialed_keeps_the_channel() {
-    // A router that connects again would replace the channel, if the controller had not dialed it.
+    // A router that dialed the controller replaces its channel when it dials again. A router that the
+    // controller dialed keeps the channel.
     let net = Net::new().await;
     let mut own = Waiting::new(&net, "comes by itself", "default").await;
     let mut other = Waiting::new(&net, "waits", "default").await;

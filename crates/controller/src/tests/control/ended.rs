@@ -175,7 +175,7 @@ async fn questions_about_sessions_are_answered_whole() {
     let mut session_tokens = gone.clone();
     session_tokens.insert(77, dial.to_owned());
     session_tokens.push(bind.to_owned());
-    // A router that asks for everything again is told as well.
+    // A router that asks for everything again is told of the end as well.
     peer.send(RequestClientReSync { reason: "test".into() }.to_message()).await;
     peer.send(ValidateSessionsRequest { session_tokens }.to_message()).await;
     let mut ended = Vec::new();

@@ -1,4 +1,4 @@
-//! Routers that lose the right to be connected, before and after they are.
+//! Routers that lose the right to be connected: while they connect, and once they are connected.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Routers that report what is not theirs, or too much.
+//! Routers that report too many listeners, or report entities of other routers.
 
 use serde_json::json;
 use weft_model::Id;

@@ -157,7 +157,7 @@ async fn a_model_taken_anew_is_sent_anew_at_the_same_index() {
     let again = DataState::from_message(&peer.expect(is::DATA_STATE).await).unwrap();
     assert_eq!(again.end_index, net.plane.model_index());
 
-    // A router that connects again is not believed the index that it had before the restart.
+    // The index that a router had before the restart counts no more: it gets everything.
     let claim = subscribe(state.end_index.max(again.end_index), &state.timeline_id, "s2");
     peer.send(claim.to_message()).await;
     let message = peer.expect(is::DATA_STATE).await;
@@ -180,7 +180,7 @@ fn keys(events: &[weft_wire::edge_ctrl::data_model::Event]) -> (Vec<String>, Vec
     (made, gone)
 }
 
-/// Waits for keys that hold one and lack or forget another.
+/// Waits for a change set with the key `made` that tells the router to forget the key `gone`.
 async fn told(peer: &mut Peer, made: &str, gone: Option<&str>) {
     loop {
         let message = peer.expect(is::DATA_STATE_CHANGE_SET).await;
@@ -203,7 +203,7 @@ async fn routers_hear_of_other_keys_and_forget_those_of_before() {
     let other = net.exchange_keys();
     let new = other.session.leaf().fingerprint().to_owned();
     told(&mut peer, &new, None).await;
-    // The old full state is not sent any more.
+    // A router that connects now gets a full state that has the new key.
     let mut second = net.connect(&late).await;
     let (made, gone) = keys(&full(&mut second, "s2").await.events);
     assert!(made.contains(&new) && made.contains(&old) && gone.is_empty(), "{made:?}");

@@ -31,7 +31,7 @@ async fn a_router_that_a_circuit_comes_back_to_is_not_told_that_it_left() {
     mesh.set_cost("to2", 1);
     mesh.set_cost("direct", 100_000);
     until(|| !mesh.two.routes(&circuit).is_empty()).await;
-    // Longer than routers keep routes of circuits that have left.
+    // Longer than a router keeps the routes of a circuit that goes over it no more.
     let long = Duration::from_millis(2_500);
     later(long).await;
     mesh.two.is(Mood::Obeys);
@@ -76,7 +76,8 @@ async fn the_second_try_goes_around_the_router_of_the_first() {
     }
 }
 
-/// A router that has no room refuses dials. It refused no move, and yet later dials go around it.
+/// A router without room refuses the routes of eight dials. The next path avoids the router, although
+/// it has refused no move.
 #[tokio::test]
 async fn a_router_that_refuses_dials_is_gone_around() {
     let mesh = Square::new(quick()).await;
@@ -109,7 +110,7 @@ async fn the_second_try_goes_around_a_router_that_is_gone() {
     mesh.has_path(&circuit, &["to3", "from3"]).await;
 }
 
-/// Only the host can confirm these circuits: no other path helps them.
+/// Every path of these circuits ends at the host: only its answer completes their moves.
 #[tokio::test]
 async fn circuits_wait_for_a_host_that_answers_late() {
     let options = NetworkOptions { route_timeout: Duration::from_secs(2), ..quick() };
@@ -139,7 +140,7 @@ async fn circuits_wait_for_a_host_that_answers_late() {
     }
 }
 
-/// The host has the whole time limit, however long the routers of the first step took.
+/// The host has the whole time limit for its answer, however long the routers before it took.
 #[tokio::test]
 async fn each_step_of_a_move_has_the_whole_time() {
     let time = Duration::from_secs(20);
@@ -224,7 +225,7 @@ async fn a_router_between_that_starts_again_hears_the_route_again() {
     mesh.net.network.links().fault("to3", 0);
     mesh.dialer.send(Fault::link("direct", 1).to_message()).await;
     mesh.has_path(&circuit, &["to2", "from2"]).await;
-    // Its circuits have no other path, and it is back before they are given up.
+    // Circuits over the second router have no other path. The router is back before they are given up.
     mesh.two_starts_again().await;
     mesh.two.carries(true).await;
     assert!(mesh.path(&circuit).is_some(), "there may be a path");
@@ -241,7 +242,7 @@ async fn a_router_between_that_starts_again_hears_the_route_again() {
     mesh.has_path(&circuit, &["to2", "from2"]).await;
 }
 
-/// The router may have restarted, and has not reported that yet.
+/// A router that connects again may have restarted, and has not reported its circuits yet.
 #[tokio::test]
 async fn a_router_that_connected_since_hears_also_what_it_should_know() {
     let mut mesh = Square::new(quick()).await;
@@ -252,7 +253,7 @@ async fn a_router_that_connected_since_hears_also_what_it_should_know() {
     mesh.two.links(vec![link("between", &mesh.three.router)]).await;
     mesh.dialer.send(Fault::link("direct", 1).to_message()).await;
     mesh.has_path(&circuit, &["to2", "between", "from3"]).await;
-    // The router keeps its links, and its circuit changes its path behind it.
+    // The router keeps its links, and the path of its circuit changes beyond the router.
     mesh.two_starts_again().await;
     mesh.net.network.links().fault("from3", 0);
     mesh.three.links(vec![link("other", &mesh.host.router)]).await;

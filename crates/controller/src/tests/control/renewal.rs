@@ -178,7 +178,7 @@ async fn a_connection_with_a_certificate_of_before_renews_nothing() {
     let print = kept.chain.leaf().fingerprint().to_owned();
     let _peer = net.connect(&kept).await;
     until(|| entity(&net, &router).fingerprint.as_deref() == Some(&*print)).await;
-    // A thief of the old key gets nothing for it.
+    // A thief of the old key gets no certificate with it.
     assert!(net.bed.controller.call(shown, call()).await.is_err());
     let thief = Renewing::of(&router);
     let _ = old.channel.send(thief.request(false).to_message()).await;

@@ -1,4 +1,5 @@
-//! Measured values that routers report: whose they are, and how much is read.
+//! Measured values that routers report: the circuit and the service that each counts for, and the
+//! limits on a report.
 
 use serde_json::json;
 use weft_model::Id;

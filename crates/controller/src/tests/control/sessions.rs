@@ -272,7 +272,7 @@ async fn a_change_of_policies_makes_sessions_known_and_withdraws_them() {
     come(&mut peer).await;
     let second = policy(&net, &["#all"], &["#all"]).await;
     net.manage("deleteEdgeRouterPolicy", &[&named], Value::Null).await;
-    // One of the two was enough.
+    // One of the two policies was enough.
     let (later, _) = login(&net, &chain).await;
     heard(&mut peer, &later).await;
     net.manage("deleteEdgeRouterPolicy", &[&second], Value::Null).await;

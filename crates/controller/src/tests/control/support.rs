@@ -47,7 +47,8 @@ pub(super) async fn until(mut done: impl FnMut() -> bool) {
     .await;
 }
 
-/// Moves the clock: whatever would have become due in this time is due now. After that it goes on as usual.
+/// Moves the clock forward: waits that would have ended in this time end now. After that the clock
+/// goes on as usual.
 pub(super) async fn later(time: Duration) {
     tokio::time::pause();
     tokio::time::advance(time).await;

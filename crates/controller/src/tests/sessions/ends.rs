@@ -55,7 +55,7 @@ fn is_up(bed: &Bed, token: &str) -> bool {
     bed.with_token(token).login().is_some()
 }
 
-/// The number of sessions that an identity has left.
+/// Waits until an identity has this many sessions left.
 async fn left(bed: &Bed, identity: &str, count: usize) {
     let of = || bed.controller.sessions().of_identity(&Id::new(identity)).len();
     until("the others end", || of() == count).await;
@@ -76,7 +76,7 @@ async fn another_password_ends_the_sessions_of_the_old_one() {
     assert!(is_up(&bed, &certificate), "what rests on something else does, too");
     left(&bed, &identity, 2).await;
 
-    // Another user name is not another password.
+    // A change of the user name ends no session.
     let body = json!({"username": "anna", "tags": {"a": "b"}});
     bed.manage(&admin, "patchAuthenticator", &[&updb], body).await.unwrap();
     assert!(is_up(&bed, &own));

@@ -31,7 +31,8 @@ pub(super) struct Found {
     pub(super) fault: Option<JournalFault>,
 }
 
-/// Opens the journal of a database. Without it the store works, if more slowly.
+/// Opens the journal of a database. Without a journal the store works, but a caller waits longer for
+/// the disk.
 pub(super) fn open_journal(shared: &Shared) -> Result<Found, OpenError> {
     let read = shared.read(|database| {
         let transaction = database.begin_read()?;

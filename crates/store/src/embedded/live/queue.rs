@@ -165,7 +165,7 @@ impl Queue {
             if pending.close {
                 break Step::Close;
             }
-            // Values that are not here any more are on the disk: another caller has waited, too.
+            // Without values here, all are on the disk: they were written for another caller that waited.
             pending.hurry &= !is_empty;
             let pause = times.pause.filter(|until| now < *until);
             if pending.hurry && can_append {
@@ -200,7 +200,7 @@ impl Queue {
         (step, pending.put, values)
     }
 
-    /// Appends values to the journal, and is true if they are on the disk.
+    /// Appends values to the journal. True if the values are on the disk.
     fn append(&self, journal: &mut Journal, put: u64, values: &Batch) -> bool {
         if let Err(error) = journal.append(values) {
             tracing::warn!(%error, "the journal of sessions cannot be written");

@@ -88,7 +88,7 @@ fn a_whole_commit_counts_again() {
         let (_folder, path, mut bytes) = file(is_closed);
         bytes[FLAGS] ^= SECOND_COUNTS;
         fs::write(&path, &bytes).unwrap();
-        // Without this rule the commit is lost: a fact of the engine.
+        // Opened by redb alone, without `settle`, a file in use has lost the commit.
         let copy = path.with_extension("copy");
         fs::write(&copy, &bytes).unwrap();
         assert!(last(&copy) < 9 || is_closed);

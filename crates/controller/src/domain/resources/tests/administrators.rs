@@ -156,7 +156,7 @@ impl Scene {
                 calls.push(manage("raise or lower", "patchIdentity", &[id], body));
             }
         }
-        // Changes of an administrator that do not concern its being one.
+        // Changes of an administrator that leave it an administrator.
         for body in [
             json!({"name": "boss"}),
             json!({"roleAttributes": ["x"]}),

@@ -162,7 +162,7 @@ async fn a_ca_is_verified_by_a_certificate_of_the_first_version_too() {
     verify(&bed, &admin, &id, &proof).await.unwrap();
     assert_eq!(read().await["isVerified"], true);
 
-    // It verifies the CA, and is no certificate for logins.
+    // The certificate of version 1 verifies the CA, and is refused at logins.
     let chain = Certificate::from_pem(proof.as_bytes()).unwrap();
     let failure = bed.login_with(&chain).await.unwrap_err();
     assert_eq!(failure.code(), ErrorCode::InvalidAuth);

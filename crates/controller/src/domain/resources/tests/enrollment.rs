@@ -327,7 +327,7 @@ async fn the_key_of_tickets_is_published_and_proved() {
         let failure = ask(body.clone()).await.unwrap_err();
         assert_eq!((failure.status(), failure.field_name()), (400, Some(field)), "{body}");
     }
-    // An enrollment costs as much as a login, and waits at the same gate.
+    // An enrollment costs as much as a login, and takes one of the places for logins.
     let enter = || bed.controller.admission().enter(|| false).ok();
     let held: Vec<_> = std::iter::from_fn(enter).collect();
     assert_eq!(ask(json!({"keyId": kid, "nonce": nonce})).await.unwrap_err().status(), 429);

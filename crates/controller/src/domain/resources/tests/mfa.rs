@@ -10,12 +10,12 @@ use super::NONE;
 use crate::testing::{Bed, PASSWORD, USERNAME, to};
 use crate::{Caller, Content, Failure};
 
-/// An authenticator app that was set up with a provisioning address.
+/// The code of an authenticator app that was set up with a provisioning address.
 pub(super) fn app(bed: &Bed, url: &str) -> String {
     app_at(bed, url, 0)
 }
 
-/// The code of an authenticator app whose clock is `ahead` seconds fast.
+/// The code of such an app whose clock is `ahead` seconds fast.
 pub(super) fn app_at(bed: &Bed, url: &str, ahead: i64) -> String {
     let secret = url.split_once("secret=").unwrap().1;
     let totp = Builder::new()
@@ -48,8 +48,8 @@ pub(super) async fn with_header(
     Ok(bed.controller.call(who.clone(), call).await?.data())
 }
 
-/// Another session of the administrator. Nothing distinguishes it from the first one until it runs
-/// an operation.
+/// Logs the administrator in with name and password. Returns the caller of the new session, and the
+/// data of the reply.
 pub(super) async fn login(bed: &Bed) -> (Caller, Value) {
     let call = to(Api::Client, "authenticate", &[])
         .with_query("method", "password")

@@ -38,11 +38,11 @@ pub(super) enum Told {
 pub(super) struct State {
     pub(super) mood: Mood,
     pub(super) told: Vec<Told>,
-    /// Routes that were not answered.
+    /// Routes that the router has not answered.
     pub(super) open: Vec<Message>,
 }
 
-/// Routes that it has not answered.
+/// A router that answers routes by itself, as its mood says.
 pub(super) struct Auto {
     pub(super) router: TestRouter,
     pub(super) channel: ChannelHandle,
@@ -98,7 +98,7 @@ impl Auto {
         self.settled().await;
     }
 
-    /// A router that answers routes by itself.
+    /// The routes of a circuit that the router has received.
     pub(super) fn routes(&self, circuit: &str) -> Vec<Route> {
         let state = self.state.lock();
         let routes = state.told.iter().filter_map(|told| match told {
@@ -117,7 +117,7 @@ impl Auto {
         self.state.lock().told.clear();
     }
 
-    /// Answers all open routes, as if it had only been slow.
+    /// Answers all open routes with success, late.
     pub(super) async fn catch_up(&self) {
         self.answer_open(Mood::Obeys).await;
     }
