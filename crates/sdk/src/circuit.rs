@@ -68,6 +68,9 @@ pub(crate) struct Circuit {
 struct State {
     transport: Transport,
     writing: Writing,
+    /// True once the application was told of room, until it has written: it may have taken data from elsewhere
+    /// meanwhile.
+    promised: bool,
     /// The payload to be sent before all others: the header of the encrypted stream.
     preface: Option<Bytes>,
     /// Requests for hops of the route, and answers to those of the other end.
@@ -108,6 +111,7 @@ impl Circuit {
             inner: Mutex::new(Driver::new(State {
                 transport,
                 writing: Writing::new(Outward::Plain),
+                promised: false,
                 preface: None,
                 traces: Traces::default(),
                 told: false,
@@ -336,10 +340,12 @@ impl State {
 
     /// Ready once the application can write, or never can again.
     fn writable(&self) -> Poll<Result<(), WriteError>> {
-        match (self.can_write(), self.transport.is_sending_over()) {
-            (true, _) => Poll::Ready(Ok(())),
-            (false, true) => Poll::Ready(Err(WriteError::Ended)),
-            (false, false) => Poll::Pending,
+        if self.transport.is_sending_over() {
+            Poll::Ready(Err(WriteError::Ended))
+        } else if self.can_write() || self.promised {
+            Poll::Ready(Ok(()))
+        } else {
+            Poll::Pending
         }
     }
 

@@ -278,7 +278,8 @@ impl WriteHalf {
         async move { circuit.done().await }
     }
 
-    /// Waits until there is room for a write, so that the caller need not hold data meanwhile.
+    /// Waits until there is room for a write, so that the caller need not hold data meanwhile. The next
+    /// write is taken then, whatever happens to the room meanwhile.
     ///
     /// # Errors
     /// When this direction has ended.

@@ -92,9 +92,11 @@ async fn send(
                 };
                 if count > 0 {
                     let data = buffer.get(..count).unwrap_or_default();
-                    // Fails if the direction has ended since there was room. Fails, too, if the room
-                    // is gone: then the data that was read is lost.
-                    let _ = network.try_write_message(data);
+                    match network.try_write_message(data) {
+                        // The direction has ended meanwhile: the peer wants no more data.
+                        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
+                        result => result.map_err(Broken::Network)?,
+                    }
                 }
                 Ok(Some(count))
             })?;

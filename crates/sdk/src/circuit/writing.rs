@@ -125,10 +125,12 @@ impl Circuit {
         });
     }
 
-    /// Waits until data can be taken; an error once this direction has ended.
+    /// Waits until data can be taken; an error once this direction has ended. The room is promised: the next
+    /// write is taken, although the window may shrink and other circuits may use the memory up meanwhile.
     pub(crate) fn poll_writable(&self, cx: &mut Context<'_>) -> Poll<Result<(), WriteError>> {
         let mut inner = self.inner.lock();
         let ready = inner.machine.writable();
+        inner.machine.promised = matches!(ready, Poll::Ready(Ok(())));
         if ready.is_pending() {
             inner.wake_to_write(cx);
         }
@@ -151,6 +153,7 @@ impl Circuit {
             Poll::Ready(Ok(())) => {}
         }
         let state = &mut inner.machine;
+        state.promised = false;
         let waits = state.transport.has_waiting();
         if let Some(taken) = state.writing.gather(data, waits) {
             // A payload waits, so that the outlet knows the circuit already.
@@ -162,14 +165,17 @@ impl Circuit {
         Poll::Ready(self.make(pen, data, true).map(|()| data.len()))
     }
 
-    /// Takes all of `data` as one message, if there is room.
+    /// Takes all of `data` as one message, if there is room or some was promised.
     pub(crate) fn write_message(&self, data: &[u8]) -> Result<(), Unwritten> {
         let pen = {
             let mut inner = self.inner.lock();
             match inner.machine.writable() {
                 Poll::Pending => return Err(Unwritten::Full),
                 Poll::Ready(Err(_)) => return Err(Unwritten::Ended),
-                Poll::Ready(Ok(())) => inner.machine.writing.take().ok_or(Unwritten::Full)?,
+                Poll::Ready(Ok(())) => {
+                    inner.machine.promised = false;
+                    inner.machine.writing.take().ok_or(Unwritten::Full)?
+                }
             }
         };
         self.make(pen, data, false)

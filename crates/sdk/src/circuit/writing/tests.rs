@@ -5,8 +5,9 @@ use proptest::prelude::*;
 use weft_channel::UnderlayWaker;
 use weft_circuit::now;
 use weft_e2e::KeyPair;
+use weft_limits::Budget;
 use weft_wire::edge::{Data, content_type, data_flags};
-use weft_xgress::{Class, Role};
+use weft_xgress::{Class, End, Options, Role};
 
 use super::*;
 use crate::circuit::{Home, Timers};
@@ -27,6 +28,16 @@ fn circuit() -> Arc<Circuit> {
     let (timers, _armed) = Timers::observed();
     let home: Weak<dyn Home> = Weak::<Nobody>::new();
     let transport = Transport::Routed(Routed::new(7));
+    Circuit::new(home, outlet, timers, 7, Role::Initiator, "".into(), transport)
+}
+
+/// A circuit whose flow control is here, with memory from a budget.
+fn own_circuit(budget: &Budget) -> Arc<Circuit> {
+    let (outlet, _outbox) = RouterOutlet::new(UnderlayWaker::default());
+    let (timers, _armed) = Timers::observed();
+    let home: Weak<dyn Home> = Weak::<Nobody>::new();
+    let end = End::new(Role::Initiator, &Options::default(), budget, now());
+    let transport = Transport::Own(Box::new(end));
     Circuit::new(home, outlet, timers, 7, Role::Initiator, "".into(), transport)
 }
 
@@ -146,6 +157,23 @@ async fn a_full_circuit_takes_one_gathered_payload_at_most() {
     assert_eq!(sent, taken);
     assert!(taken < (256 + 32 + 32) * 1024, "{taken}");
     assert!(matches!(write(&circuit, b"more"), Poll::Ready(Ok(4))));
+}
+
+#[tokio::test]
+async fn room_that_was_promised_stays_when_other_circuits_use_up_the_memory() {
+    let budget = Budget::new(1 << 20);
+    let circuit = own_circuit(&budget);
+    let writable = || circuit.poll_writable(&mut Context::from_waker(Waker::noop()));
+    assert!(matches!(writable(), Poll::Ready(Ok(()))));
+    circuit.write_message(b"one").unwrap();
+    assert!(matches!(writable(), Poll::Ready(Ok(()))));
+    let others = budget.take_anyway(2 << 20);
+    circuit.write_message(b"read from a socket meanwhile").unwrap();
+    // One write was promised, and no more.
+    assert!(matches!(circuit.write_message(b"more"), Err(Unwritten::Full)));
+    assert!(matches!(writable(), Poll::Pending));
+    drop(others);
+    assert!(matches!(writable(), Poll::Ready(Ok(()))));
 }
 
 /// What the application does, and how many payloads the channel takes after that.
