@@ -1,9 +1,12 @@
 //! Tunnelers over a whole network: an identity's over the SDK, and the router's own.
 
-use std::{net::SocketAddr, sync::Arc, time::Duration};
+use std::{net::SocketAddr, pin::pin, sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use futures::{FutureExt as _, future::BoxFuture};
+use futures::{
+    FutureExt as _,
+    future::{BoxFuture, Either, select},
+};
 use serde_json::{Value, json};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
@@ -181,6 +184,67 @@ async fn streams_pass_two_tunnelers_with_half_close() {
     }
     client.stop().await;
     host.stop().await;
+}
+
+/// Ends a TCP connection by a reset.
+fn reset(stream: TcpStream) {
+    stream.set_zero_linger().unwrap();
+    drop(stream);
+}
+
+/// Reads until the connection ends; true if that is a reset, false if it is the regular end.
+async fn ends_with_a_reset(mut stream: TcpStream) -> bool {
+    let ended = soon(stream.read_to_end(&mut Vec::new())).await;
+    ended.is_err_and(|error| error.kind() == std::io::ErrorKind::ConnectionReset)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn resets_and_lost_circuits_are_no_regular_ends() {
+    let mut network = Network::start().await;
+    let application = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = application.local_addr().unwrap().port();
+    for (name, encrypted) in [("secret", true), ("plain", false)] {
+        service(&network, name, encrypted, &[(HOST_V1, at("tcp", port))]).await;
+    }
+    let host = Running::host(&network).await;
+    let client =
+        Running::proxy(&network, &[("secret", Protocol::Tcp), ("plain", Protocol::Tcp)]).await;
+    // Both sides of a connection over which a byte has gone in each direction.
+    let opened = async |at: SocketAddr| {
+        let talked = async || {
+            let mut dialed = TcpStream::connect(at).await.ok()?;
+            dialed.write_all(b"a").await.ok()?;
+            let accepted = async {
+                let (mut accepted, _) = application.accept().await.unwrap();
+                accepted.write_all(b"b").await.ok()?;
+                (accepted.read_u8().await.ok()? == b'a').then_some(accepted)
+            };
+            // Routers hear of terminators after the controller: a dial that is refused ends.
+            let answer = dialed.read_u8();
+            let accepted = match select(pin!(accepted), pin!(answer)).await {
+                Either::Left((accepted, answer)) => answer.await.ok().and(accepted)?,
+                Either::Right((answer, accepted)) => {
+                    answer.ok()?;
+                    accepted.await?
+                }
+            };
+            Some((dialed, accepted))
+        };
+        until_some(talked).await
+    };
+    for name in ["secret", "plain"] {
+        host.hosts(name).await;
+        let at = client.port(name).await;
+        let (dialed, accepted) = opened(at).await;
+        reset(dialed);
+        assert!(ends_with_a_reset(accepted).await, "{name}: the client was reset");
+        let (dialed, accepted) = opened(at).await;
+        reset(accepted);
+        assert!(ends_with_a_reset(dialed).await, "{name}: the application was reset");
+    }
+    let (dialed, accepted) = opened(client.port("plain").await).await;
+    network.stop_router().await;
+    assert!(ends_with_a_reset(dialed).await && ends_with_a_reset(accepted).await, "no router");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -228,6 +228,9 @@ impl ReadHalf {
 fn ended_by(reason: CloseReason) -> Reading {
     match reason {
         CloseReason::Finished | CloseReason::PeerClosed => Reading::Ended,
+        CloseReason::PeerGaveUp => {
+            Reading::Failed("the other side gave the connection up before its data had ended")
+        }
         CloseReason::NotStarted => Reading::Failed("the dialer did not begin in time"),
         CloseReason::Unacknowledged => Reading::Failed("the peer stopped acknowledging"),
         CloseReason::Unrouted => Reading::Failed("the circuit was ended, or its router is gone"),
@@ -276,6 +279,12 @@ impl WriteHalf {
     pub fn over(&self) -> impl Future<Output = ()> + Send + use<> {
         let circuit = Arc::clone(&self.shared.circuit);
         async move { circuit.done().await }
+    }
+
+    /// Gives the connection up in both directions: data that is on its way is dropped, and the other application
+    /// reads an error instead of the end. For a relay whose own side was reset.
+    pub fn reset(&mut self) {
+        self.shared.circuit.abort();
     }
 
     /// Waits until there is room for a write, so that the caller need not hold data meanwhile. The next

@@ -58,13 +58,13 @@ impl AppData {
         Bytes::from(Value::Object(members.collect()).to_string())
     }
 
-    /// An optional text.
+    /// An optional text. `null` is no text: the native tunneler sends a member without a value so.
     ///
     /// # Errors
-    /// When the value exists and is no text.
+    /// When there is a value that is no text.
     pub fn text(&self, key: &str) -> Result<Option<&str>, Refusal> {
         match self.0.get(key) {
-            None => Ok(None),
+            None | Some(Value::Null) => Ok(None),
             Some(Value::String(text)) => Ok(Some(text)),
             Some(_) => Err(Refusal::other(format!("{key} in the application data is no text"))),
         }
@@ -104,6 +104,14 @@ mod tests {
         let read = AppData::parse(&data).unwrap();
         assert_eq!(read.required("dst_port"), Ok("443"));
         assert_eq!(read.text("connType"), Ok(None));
+    }
+
+    #[test]
+    fn a_member_without_a_value_is_absent() {
+        let data = AppData::parse(br#"{"connType":null,"dst_protocol":"tcp"}"#).unwrap();
+        assert_eq!(data.text("connType"), Ok(None));
+        assert_eq!(data.required("dst_protocol"), Ok("tcp"));
+        assert!(data.required("connType").is_err());
     }
 
     #[test]

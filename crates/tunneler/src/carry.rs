@@ -7,7 +7,7 @@
 use std::{
     cell::RefCell,
     io,
-    sync::atomic::{AtomicU64, Ordering},
+    sync::atomic::{AtomicBool, AtomicU64, Ordering},
     time::Duration,
 };
 
@@ -31,10 +31,12 @@ thread_local! {
 
 /// Carries a stream until both directions are over, or one has failed.
 pub async fn tcp(connection: Connection, stream: TcpStream, traffic: &Traffic) {
-    let (mut from_network, to_network) = connection.into_split();
+    let (mut from_network, mut to_network) = connection.into_split();
     let (reader, mut writer) = stream.into_split();
+    let is_whole = AtomicBool::new(false);
     let sending = async {
-        let sent = send(&reader, to_network, traffic).await;
+        let sent = send(&reader, &mut to_network, traffic).await;
+        is_whole.store(sent.is_ok(), Ordering::Relaxed);
         if let Err(problem) = &sent {
             tracing::debug!(%problem, "the direction of a connection into the network has failed");
         }
@@ -49,10 +51,21 @@ pub async fn tcp(connection: Connection, stream: TcpStream, traffic: &Traffic) {
     };
     // If one side fails, the other one ends, too.
     let ended = tokio::try_join!(sending, receiving);
-    if let Err(Broken::Network(problem)) = ended {
-        tracing::debug!(%problem, "a connection failed; both of its sides are closed");
-        // The TCP connection is reset, so that the program at the socket knows that data is missing.
-        let _ = writer.as_ref().set_zero_linger();
+    match ended {
+        Ok(_) => {}
+        Err(Broken::Network(problem)) => {
+            tracing::debug!(%problem, "a connection failed; both of its sides are closed");
+            // The TCP connection is reset, so that the program at the socket knows that data is missing.
+            let _ = writer.as_ref().set_zero_linger();
+            // Without this call, the drop of the half would send the regular end of the stream first.
+            writer.forget();
+        }
+        // The program at the socket had ended its data before: the data is still sent.
+        Err(Broken::Socket(_)) if is_whole.load(Ordering::Relaxed) => {}
+        Err(Broken::Socket(problem)) => {
+            tracing::debug!(%problem, "a socket failed; its connection is given up");
+            to_network.reset();
+        }
     }
 }
 
@@ -76,7 +89,7 @@ impl std::fmt::Display for Broken {
 /// then, and the reader of the network reports data that is missing.
 async fn send(
     reader: &OwnedReadHalf,
-    mut network: WriteHalf,
+    network: &mut WriteHalf,
     traffic: &Traffic,
 ) -> Result<(), Broken> {
     let over = network.over();

@@ -77,9 +77,10 @@ impl End {
                 }
             };
         }
-        let over = Flags::EOF | Flags::CIRCUIT_END;
-        let ends = flags.without(over) != flags;
         let fin = has_fin(&headers);
+        let over = Flags::EOF | Flags::CIRCUIT_END;
+        // The end of a circuit that was given up is no end of the peer's data.
+        let ends = flags.without(over) != flags && (fin || !gives_up(flags));
         let control = flags.without(Flags::CIRCUIT_START | Flags::WRITE_FAILED) != flags;
         let before = headers.len();
         headers.retain(|(key, _)| *key != payload_header::CAPABILITIES);
@@ -113,7 +114,8 @@ impl End {
         let again = std::mem::replace(&mut self.receiving, Receiving::Done) == Receiving::Done;
         let meant = again || flags.has(Flags::WRITE_FAILED);
         if end_of_circuit && meant && self.closed.is_none() {
-            self.end(CloseReason::PeerClosed);
+            let is_whole = again || self.fin_read || !gives_up(flags);
+            self.end(if is_whole { CloseReason::PeerClosed } else { CloseReason::PeerGaveUp });
             self.goodbye = false;
         }
         self.settle();
@@ -123,6 +125,11 @@ impl End {
     pub(super) fn is_receiving_over(&self) -> bool {
         self.receiving != Receiving::Open || self.fin_read
     }
+}
+
+/// True if the peer has given the circuit up.
+fn gives_up(flags: Flags) -> bool {
+    flags.has(Flags::CIRCUIT_END) && flags.has(Flags::WRITE_FAILED)
 }
 
 /// True if a payload has nothing for the application: no data, no headers but capabilities.

@@ -10,6 +10,8 @@ pub enum CloseReason {
     Finished,
     /// The peer closed the circuit.
     PeerClosed,
+    /// The peer gave the circuit up before its direction had ended: data may be missing. Only weft's ends say so.
+    PeerGaveUp,
     /// The circuit's first payload did not come in time.
     NotStarted,
     /// The peer did not acknowledge the last payloads in time.

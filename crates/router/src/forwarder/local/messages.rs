@@ -29,6 +29,7 @@ fn data_message(conn_id: u32, headers: &[(u8, Bytes)], data: Bytes, more_flags: 
 fn close_text(reason: CloseReason) -> &'static str {
     match reason {
         CloseReason::Finished | CloseReason::PeerClosed => "close called",
+        CloseReason::PeerGaveUp => "the peer gave the circuit up",
         CloseReason::NotStarted => "the circuit was not started in time",
         CloseReason::Unacknowledged => "the peer stopped acknowledging",
         CloseReason::Unrouted => "xgress unrouted",
