@@ -33,6 +33,12 @@ pub trait Handler: Send {
         let _ = channel;
     }
 
+    /// True if received bytes are to be acknowledged at once, and not up to 40 ms later: for a peer whose
+    /// system sends a small message only when the one before is acknowledged (Nagle's algorithm).
+    fn acknowledges_at_once(&self) -> bool {
+        false
+    }
+
     /// The connection was resumed after [`Reading::Pause`].
     fn on_resume(&mut self, channel: &ChannelHandle) -> Reading {
         let _ = channel;

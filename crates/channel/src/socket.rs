@@ -89,6 +89,17 @@ pub(crate) fn set_peer_timeout(stream: &TcpStream, timeout: Option<Duration>) ->
     Ok(())
 }
 
+/// Acknowledges what was received now, on systems that can. It holds until the system delays
+/// acknowledgements again by itself.
+pub(crate) fn acknowledge(stream: &TcpStream) {
+    #[cfg(target_os = "linux")]
+    if let Err(error) = SockRef::from(stream).set_tcp_quickack(true) {
+        tracing::debug!(%error, "cannot acknowledge at once");
+    }
+    #[cfg(not(target_os = "linux"))]
+    let _ = stream;
+}
+
 /// Limits the unsent bytes in the kernel, on systems that can.
 pub(crate) fn set_unsent_low_water(stream: &TcpStream, bytes: u32) {
     #[cfg(target_os = "linux")]

@@ -1,5 +1,7 @@
 //! Channels over real TLS on the loopback.
 
+#[cfg(target_os = "linux")]
+mod acknowledged;
 mod data;
 mod datagrams;
 mod exchange;

@@ -51,6 +51,8 @@ pub(crate) struct Underlay {
     info: UnderlayInfo,
     waker: UnderlayWaker,
     paused: bool,
+    /// True if bytes were read since the last wait.
+    has_read: bool,
     /// The answer to a latency probe. Only one waits; probes that come meanwhile are dropped.
     probe_answer: Option<Message>,
     /// The time since which the socket takes no bytes although some are to be written.
@@ -131,6 +133,7 @@ impl Underlay {
             info,
             waker,
             paused: false,
+            has_read: false,
             probe_answer: None,
             blocked_since: None,
             next_check: shared.heartbeat.check_interval().map(|every| Instant::now() + every),
@@ -201,6 +204,7 @@ impl Underlay {
             if more {
                 tokio::task::yield_now().await;
             } else {
+                self.acknowledge();
                 self.wait().await?;
             }
         }
@@ -241,11 +245,22 @@ impl Underlay {
             match self.pump.receive()? {
                 Received::Bytes(bytes) => {
                     taken += bytes;
+                    self.has_read = true;
                     self.note_carried(bytes);
                 }
                 Received::Blocked => return Ok(Turn::Empty),
                 Received::End => return Ok(Turn::End),
             }
+        }
+    }
+
+    /// Acknowledges the bytes that were read since the last wait, if the peer needs that at once.
+    fn acknowledge(&mut self) {
+        if std::mem::take(&mut self.has_read)
+            && self.handler.acknowledges_at_once()
+            && let Some(Ok(socket)) = self.pump.stream()
+        {
+            crate::socket::acknowledge(socket);
         }
     }
 

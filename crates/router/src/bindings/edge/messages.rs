@@ -292,6 +292,11 @@ impl Handler for EdgeHandler {
         connection.pause.flow(&self.waker)
     }
 
+    // Native SDKs mean to turn Nagle's algorithm off, and do so before they have a socket.
+    fn acknowledges_at_once(&self) -> bool {
+        self.connection.nudge.is_some()
+    }
+
     fn on_resume(&mut self, _: &ChannelHandle) -> Reading {
         self.connection.pause.flow(&self.waker)
     }
