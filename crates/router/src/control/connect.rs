@@ -6,6 +6,7 @@ use std::{
 };
 
 use rustls_pki_types::CertificateDer;
+use tokio::time::Instant;
 use weft_channel::{
     ChannelOptions, DialError, DialOptions, Established, GroupPolicy, RedialPolicy, Threads,
     TypePolicy, dial,
@@ -66,10 +67,11 @@ async fn keep(core: &Arc<Core>, target: &Arc<Target>) {
         turn = turn.wrapping_add(1);
         match connect_once(core, target, &address).await {
             Ok((established, controller)) => {
-                backoff.succeeded();
                 turn = turn.wrapping_sub(1);
                 let registered = Registered::new(core, &controller);
+                let since = Instant::now();
                 run(core.clone(), established, controller, registered).await;
+                backoff.ended_after(since.elapsed());
             }
             Err(ConnectError::Duplicate(id)) => {
                 if let Some(other) = core.cluster.target_of(&id, target) {
