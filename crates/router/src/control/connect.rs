@@ -18,8 +18,7 @@ use weft_wire::{
 };
 
 use super::{
-    announce, backoff::Backoff, dispatch::FromController, links, routes, shared::Core,
-    targets::Target,
+    announce, backoff::Backoff, dispatch::FromController, routes, shared::Core, targets::Target,
 };
 use crate::{controllers::Controller, link::interfaces, seam::ControllerId};
 
@@ -235,7 +234,6 @@ pub(super) async fn run(
 
 /// The controller is connected; its channel is about to run.
 fn connected(core: &Arc<Core>, controller: &Arc<Controller>, chain: &[CertificateDer<'static>]) {
-    routes::on_connected(core, controller);
     // The listeners may have changed since this router's hello, while the controller was not among the
     // connected ones yet.
     let listeners = core.link_listeners.lock();
@@ -243,9 +241,8 @@ fn connected(core: &Arc<Core>, controller: &Arc<Controller>, chain: &[Certificat
         announce::of_listeners(controller, &listeners.0);
     }
     drop(listeners);
-    if let Err(problem) = controller.channel.try_send(links::all(core)) {
-        tracing::debug!(controller = %controller.id, %problem, "links not reported");
-    }
+    // After the listeners, because the circuits may fill the lane.
+    routes::on_connected(core, controller);
     if core.drains.load(Ordering::Acquire) {
         announce::of_the_end(controller);
     }

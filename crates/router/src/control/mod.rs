@@ -13,10 +13,11 @@
 //! Below them all lies [`shared`] with the state of each: the [`targets`] of `cluster`, the tables of
 //! [`routes`] and [`terminators`], and the identities that are [`online`].
 //!
-//! A controller that connects is sent, in this order: the circuits that this router carries for it (see
-//! [`routes`]), the links, and the connected identities. `access` then subscribes to the data model, and
-//! terminators that were made at this controller wait to be asked about. A channel that closes fails the
-//! requests under way; requests for terminators are sent again.
+//! A controller that connects is sent, in this order: the listeners for links if they have changed, the
+//! circuits that this router carries for it (see [`routes`]), and the links. The connected identities
+//! follow, `access` subscribes to the data model, and terminators that were made at this controller wait
+//! to be asked about. A channel that closes fails the requests under way; requests for terminators are
+//! sent again.
 
 mod accept;
 mod announce;
