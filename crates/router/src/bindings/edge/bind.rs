@@ -54,7 +54,7 @@ impl SdkConnection {
         };
         let Some(session) = self.judged_session().await else { return };
         let judged = match &taken {
-            Ok(_) => self.judge(conn_id, &session, &bind.token, Use::Bind),
+            Ok(reserved) => self.judge(conn_id, reserved, &session, &bind.token, Use::Bind),
             // The connection id is in use.
             Err(_) => self.binding.access.judge(&session, &bind.token, Use::Bind),
         };
