@@ -94,7 +94,8 @@ use crate::{
 const SIDE_TASKS: usize = 64;
 /// Most lists of controllers that wait to be applied.
 const CLUSTER_QUEUE: usize = 64;
-/// The interval at which routes are removed whose circuits the data half no longer has.
+/// The interval at which routes are removed whose circuits the data half no longer has, and reports
+/// for controllers that do not belong to the network any more.
 const HOUSEKEEPING: Duration = Duration::from_secs(60);
 /// The interval at which identity files are checked for changes.
 const LOOK: Duration = Duration::from_secs(1);
@@ -244,6 +245,9 @@ async fn housekeeping(core: Arc<Core>) {
         if let Some(data) = core.data.get() {
             core.routes.prune(&**data);
         }
+        let known = core.cluster.ids();
+        // Without a known controller, each of the network may dial this router.
+        core.routes.retain_reports(|owner| known.is_empty() || known.contains(owner));
     }
 }
 
