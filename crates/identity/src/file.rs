@@ -3,7 +3,7 @@
 use std::{
     fs::{self, File, OpenOptions},
     io::{Read as _, Write as _},
-    path::Path,
+    path::{Path, PathBuf},
 };
 
 use crate::error::{Error, Result};
@@ -31,24 +31,63 @@ pub(crate) fn read(path: &Path) -> Result<Vec<u8>> {
 /// # Errors
 /// When the directory cannot be written to.
 pub fn write_private(path: &Path, contents: &[u8]) -> Result<()> {
-    let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-    let failed = |source| Error::File { action: "write", path: path.to_owned(), source };
-    let name = target
-        .file_name()
-        .ok_or_else(|| failed(std::io::Error::other("the path does not name a file")))?;
-    let mut beside = std::ffi::OsString::from(".");
-    beside.push(name);
-    beside.push(format!(".{}.new", std::process::id()));
-    let beside = target.with_file_name(beside);
-    let written = write_new(&beside, contents).and_then(|()| fs::rename(&beside, &target));
-    // The new name is made durable too: once this returns, a crash must not bring the former
-    // contents back.
-    let written = written.and_then(|()| sync_folder_of(&target));
-    written.map_err(|source| {
-        // The new file is useless now; failing to remove it does no harm.
-        let _ = fs::remove_file(&beside);
-        failed(source)
-    })
+    Beside::write(path, contents)?.put()
+}
+
+/// A new file, written beside the file that it is to replace; removed when dropped.
+#[derive(Debug)]
+pub(crate) struct Beside {
+    path: PathBuf,
+    target: PathBuf,
+    new: PathBuf,
+    is_put: bool,
+}
+
+impl Beside {
+    /// Writes the contents to the disk; the file at `path` stays as it is.
+    pub(crate) fn write(path: &Path, contents: &[u8]) -> Result<Self> {
+        let target = target(path);
+        let failed = |source| Error::File { action: "write", path: path.to_owned(), source };
+        let name = target
+            .file_name()
+            .ok_or_else(|| failed(std::io::Error::other("the path does not name a file")))?;
+        let mut new = std::ffi::OsString::from(".");
+        new.push(name);
+        new.push(format!(".{}.new", std::process::id()));
+        let new = target.with_file_name(new);
+        let beside = Self { path: path.to_owned(), target, new, is_put: false };
+        write_new(&beside.new, contents).map_err(failed)?;
+        Ok(beside)
+    }
+
+    /// Puts the new file in the place of the former one.
+    pub(crate) fn put(mut self) -> Result<()> {
+        let put = fs::rename(&self.new, &self.target);
+        self.is_put = put.is_ok();
+        // The new name is made durable too: once this returns, a crash must not bring the former
+        // contents back.
+        let put = put.and_then(|()| sync_folder_of(&self.target));
+        put.map_err(|source| Error::File { action: "write", path: self.path.clone(), source })
+    }
+
+    /// True if this file is to replace the file at `path`.
+    pub(crate) fn is_for(&self, path: &Path) -> bool {
+        self.target == target(path)
+    }
+}
+
+impl Drop for Beside {
+    fn drop(&mut self) {
+        if !self.is_put {
+            // The new file is useless now; failing to remove it does no harm.
+            let _ = fs::remove_file(&self.new);
+        }
+    }
+}
+
+/// The file behind symbolic links.
+fn target(path: &Path) -> PathBuf {
+    fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())
 }
 
 #[cfg(unix)]

@@ -59,7 +59,7 @@ pub use identity::{AltServerCert, Identity, IdentitySection, KeyedChain};
 pub use identity_file::{IdentityFile, IdentityMaterial};
 pub use key::PrivateKey;
 pub use key_set::{KeySet, MAX_KEY_SET_BYTES, MAX_KEYS};
-pub use live::{Changed, LiveIdentity};
+pub use live::{Changed, LiveIdentity, PreparedCertificates};
 pub use location::Location;
 pub use name::Subject;
 pub use pem::encode as encode_pem;

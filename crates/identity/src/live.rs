@@ -11,7 +11,7 @@ use aws_lc_rs::digest;
 
 use crate::{
     error::{Error, Result},
-    file,
+    file::Beside,
     identity::{Identity, IdentitySection},
     location::Location,
 };
@@ -29,6 +29,12 @@ struct Loaded {
     /// Digest of the contents of all files.
     contents: Vec<u8>,
 }
+
+/// New certificates on the disk, beside the files that they are to replace. When dropped, they are
+/// removed.
+#[derive(Debug)]
+#[must_use]
+pub struct PreparedCertificates(Vec<(&'static str, Beside)>);
 
 /// New material of a live identity, loaded and not yet used.
 #[derive(Debug)]
@@ -115,12 +121,26 @@ impl LiveIdentity {
     }
 
     /// Writes new client and server chains (PEM) to the files that the present ones were read from,
-    /// and loads them, as renewal does (docs/protocol/edge-control-plane.md 17.3,
-    /// docs/protocol/config.md 2.4).
+    /// and loads them.
     ///
     /// # Errors
     /// When a certificate is not in a file, or a file cannot be written.
     pub fn save_certificates(&self, client: Option<&str>, server: Option<&str>) -> Result<()> {
+        self.use_certificates(self.prepare_certificates(client, server)?)
+    }
+
+    /// Writes new client and server chains (PEM) beside the files that the present ones were read
+    /// from. A renewal is confirmed when they are on the disk, and before they are used
+    /// (docs/protocol/edge-control-plane.md 17.3, docs/protocol/config.md 2.4).
+    ///
+    /// # Errors
+    /// When a certificate is not in a file, or a file cannot be written.
+    pub fn prepare_certificates(
+        &self,
+        client: Option<&str>,
+        server: Option<&str>,
+    ) -> Result<PreparedCertificates> {
+        let mut files: Vec<(&'static str, Beside)> = Vec::new();
         for (key, value, text) in [
             ("cert", &self.section.cert, client),
             ("server_cert", &self.section.server_cert, server),
@@ -128,13 +148,29 @@ impl LiveIdentity {
             let Some(text) = text else { continue };
             let at = |error: Error| error.at(self.section.section(), key);
             match Location::parse(value).map_err(at)? {
-                Location::File(path) => file::write_private(&path, text.as_bytes()).map_err(at)?,
+                Location::File(path) => {
+                    // The keys may name one file, which gets the server's chain.
+                    files.retain(|(_, file)| !file.is_for(&path));
+                    files.push((key, Beside::write(&path, text.as_bytes()).map_err(at)?));
+                }
                 Location::Inline(_) => {
                     return Err(at(Error::Scheme(
                         "pem, which cannot be written to: use a file".into(),
                     )));
                 }
             }
+        }
+        Ok(PreparedCertificates(files))
+    }
+
+    /// Puts the new chains that [`LiveIdentity::prepare_certificates`] of this identity has written in
+    /// the place of the present ones, and loads them.
+    ///
+    /// # Errors
+    /// When a file cannot be renamed, or the new files cannot be loaded.
+    pub fn use_certificates(&self, prepared: PreparedCertificates) -> Result<()> {
+        for (key, file) in prepared.0 {
+            file.put().map_err(|error| error.at(self.section.section(), key))?;
         }
         self.reload_if_changed().map(|_| ())
     }

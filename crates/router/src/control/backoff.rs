@@ -15,6 +15,8 @@ const FACTOR: f64 = 1.5;
 const MAX_SOON: Duration = Duration::from_millis(900);
 /// See [`MAX_SOON`].
 const SOON: Duration = Duration::from_secs(120);
+/// A connection that ends sooner counts as a failure: the controller may close each one at once.
+const LASTING: Duration = Duration::from_secs(5);
 /// Longest wait.
 const MAX: Duration = Duration::from_secs(60);
 
@@ -22,7 +24,7 @@ const MAX: Duration = Duration::from_secs(60);
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Backoff {
     failures: u32,
-    /// Sum of all waits since the last success.
+    /// Sum of all waits since the last connection that lasted.
     away: Duration,
 }
 
@@ -38,9 +40,11 @@ impl Backoff {
         wait
     }
 
-    /// Notes that the controller was reached.
-    pub(crate) fn succeeded(&mut self) {
-        *self = Self::default();
+    /// Notes that a connection to the controller ended after this time.
+    pub(crate) fn ended_after(&mut self, time: Duration) {
+        if time >= LASTING {
+            *self = Self::default();
+        }
     }
 
     /// The number of failures in a row.
@@ -62,7 +66,18 @@ mod tests {
             assert!(backoff.after_failure(1.0) <= MAX_SOON);
         }
         assert_eq!(backoff.after_failure(0.5), MAX);
-        backoff.succeeded();
+        backoff.ended_after(LASTING);
         assert_eq!(backoff.after_failure(0.0), Duration::from_millis(25));
+    }
+
+    #[test]
+    fn connections_that_end_at_once_make_the_waits_longer() {
+        let mut backoff = Backoff::default();
+        let mut wait = Duration::ZERO;
+        for _ in 0..1000 {
+            wait = backoff.after_failure(0.5);
+            backoff.ended_after(Duration::from_millis(1));
+        }
+        assert_eq!(wait, MAX);
     }
 }

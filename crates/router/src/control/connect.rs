@@ -6,6 +6,7 @@ use std::{
 };
 
 use rustls_pki_types::CertificateDer;
+use tokio::time::Instant;
 use weft_channel::{
     ChannelOptions, DialError, DialOptions, Established, GroupPolicy, RedialPolicy, Threads,
     TypePolicy, dial,
@@ -17,8 +18,7 @@ use weft_wire::{
 };
 
 use super::{
-    announce, backoff::Backoff, dispatch::FromController, links, routes, shared::Core,
-    targets::Target,
+    announce, backoff::Backoff, dispatch::FromController, routes, shared::Core, targets::Target,
 };
 use crate::{controllers::Controller, link::interfaces, seam::ControllerId};
 
@@ -66,10 +66,11 @@ async fn keep(core: &Arc<Core>, target: &Arc<Target>) {
         turn = turn.wrapping_add(1);
         match connect_once(core, target, &address).await {
             Ok((established, controller)) => {
-                backoff.succeeded();
                 turn = turn.wrapping_sub(1);
                 let registered = Registered::new(core, &controller);
+                let since = Instant::now();
                 run(core.clone(), established, controller, registered).await;
+                backoff.ended_after(since.elapsed());
             }
             Err(ConnectError::Duplicate(id)) => {
                 if let Some(other) = core.cluster.target_of(&id, target) {
@@ -233,7 +234,6 @@ pub(super) async fn run(
 
 /// The controller is connected; its channel is about to run.
 fn connected(core: &Arc<Core>, controller: &Arc<Controller>, chain: &[CertificateDer<'static>]) {
-    routes::on_connected(core, controller);
     // The listeners may have changed since this router's hello, while the controller was not among the
     // connected ones yet.
     let listeners = core.link_listeners.lock();
@@ -241,9 +241,8 @@ fn connected(core: &Arc<Core>, controller: &Arc<Controller>, chain: &[Certificat
         announce::of_listeners(controller, &listeners.0);
     }
     drop(listeners);
-    if let Err(problem) = controller.channel.try_send(links::all(core)) {
-        tracing::debug!(controller = %controller.id, %problem, "links not reported");
-    }
+    // After the listeners, because the circuits may fill the lane.
+    routes::on_connected(core, controller);
     if core.drains.load(Ordering::Acquire) {
         announce::of_the_end(controller);
     }

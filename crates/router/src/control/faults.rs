@@ -5,7 +5,8 @@
 //!  an end is gone -> queue of its controller -> one task per connection -> controller
 //! ```
 //!
-//! The queue outlives connections: reports wait for a controller that is away. The task first sends
+//! The queue outlives connections: reports wait for a controller that is away, as long as the
+//! controller belongs to the network. The task first sends
 //! the report of carried circuits, so that a controller never adopts a circuit after the report that
 //! it has ended.
 //!
@@ -64,7 +65,7 @@ impl Faults {
         }
     }
 
-    /// Sends `report` to a controller, and then the queue as it fills, until the channel closes.
+    /// Sends `report` to a controller, in order, and then the queue as it fills, until the channel closes.
     pub(super) async fn tell(&self, controller: &Controller, report: Vec<Message>) {
         let (queue, channel) = (self.queue(&controller.id), &controller.channel);
         for part in report {
@@ -78,6 +79,13 @@ impl Faults {
                 _ = channel.closed() => return,
             }
         }
+    }
+
+    /// Drops the reports for controllers that `stays` does not name. Reports for a connected controller
+    /// are kept in any case.
+    pub(super) fn retain(&self, stays: impl Fn(&ControllerId) -> bool) {
+        // The task of a connection shares its queue.
+        self.queues.lock().retain(|owner, queue| Arc::strong_count(queue) > 1 || stays(owner));
     }
 
     fn queue(&self, owner: &ControllerId) -> Arc<Queue> {
@@ -199,5 +207,21 @@ mod tests {
         let faults = Faults::default();
         (0..MAX_FAULTS + 10).for_each(|_| end(&faults));
         assert_eq!(faults.queue(&"one".into()).waiting.lock().len(), MAX_FAULTS);
+    }
+
+    #[test]
+    fn a_removed_controller_leaves_no_reports_behind() {
+        let faults = Faults::default();
+        for owner in ["stays", "removed", "connected"] {
+            faults.push(&owner.into(), Message::new(1004, "end"));
+        }
+        let connected = faults.queue(&"connected".into());
+        faults.retain(|owner| **owner == *"stays");
+        let mut left: Vec<_> = faults.queues.lock().keys().map(ToString::to_string).collect();
+        left.sort();
+        assert_eq!(left, ["connected", "stays"]);
+        drop(connected);
+        faults.retain(|owner| **owner == *"stays");
+        assert_eq!(faults.queues.lock().len(), 1);
     }
 }

@@ -13,10 +13,11 @@
 //! Below them all lies [`shared`] with the state of each: the [`targets`] of `cluster`, the tables of
 //! [`routes`] and [`terminators`], and the identities that are [`online`].
 //!
-//! A controller that connects is sent, in this order: the circuits that this router carries for it (see
-//! [`routes`]), the links, and the connected identities. `access` then subscribes to the data model, and
-//! terminators that were made at this controller wait to be asked about. A channel that closes fails the
-//! requests under way; requests for terminators are sent again.
+//! A controller that connects is sent, in this order: the listeners for links if they have changed, the
+//! circuits that this router carries for it (see [`routes`]), and the links. The connected identities
+//! follow, `access` subscribes to the data model, and terminators that were made at this controller wait
+//! to be asked about. A channel that closes fails the requests under way; requests for terminators are
+//! sent again.
 
 mod accept;
 mod announce;
@@ -93,7 +94,8 @@ use crate::{
 const SIDE_TASKS: usize = 64;
 /// Most lists of controllers that wait to be applied.
 const CLUSTER_QUEUE: usize = 64;
-/// The interval at which routes are removed whose circuits the data half no longer has.
+/// The interval at which routes are removed whose circuits the data half no longer has, and reports
+/// for controllers that do not belong to the network any more.
 const HOUSEKEEPING: Duration = Duration::from_secs(60);
 /// The interval at which identity files are checked for changes.
 const LOOK: Duration = Duration::from_secs(1);
@@ -243,6 +245,9 @@ async fn housekeeping(core: Arc<Core>) {
         if let Some(data) = core.data.get() {
             core.routes.prune(&**data);
         }
+        let known = core.cluster.ids();
+        // Without a known controller, each of the network may dial this router.
+        core.routes.retain_reports(|owner| known.is_empty() || known.contains(owner));
     }
 }
 

@@ -7,24 +7,29 @@
 //!   |--------------------------------------->|
 //!   |                EnrollmentCertsResponse |   (not a reply)
 //!   |<---------------------------------------|
+//!   (writes the new certificates beside the present ones)
 //!   | EnrollmentExtendRouterVerifyRequest    |
 //!   |--------------------------------------->|
 //!   |                     ExtendVerifyResult |
 //!   |<---------------------------------------|
+//!   (renames the new files)
 //! ```
 //!
-//! The files are written and the identity is loaded again after that. The keys stay the same.
+//! The router asks for the confirmation only when the new certificates are on its disk: after the
+//! confirmation a controller may refuse the former ones. The identity is loaded again in the end. The keys
+//! stay the same.
 
 pub(super) mod pending;
 
 use std::{
+    future::Future,
     sync::Arc,
     time::{Duration, SystemTime},
 };
 
 use tokio::sync::oneshot;
 use weft_channel::clock::time_of_day;
-use weft_identity::{Certificate, CertificateRequest, KeyedChain, Location};
+use weft_identity::{Certificate, CertificateRequest, KeyedChain, LiveIdentity, Location};
 use weft_wire::{
     ProtoBody,
     edge_ctrl::{
@@ -36,7 +41,9 @@ use weft_wire::{
 use super::shared::Core;
 use crate::controllers::Controller;
 
-/// How long before they expire certificates are renewed.
+/// Certificates are renewed when this part of their time is left, e.g. 8 hours of a day.
+const PART_LEFT: u32 = 3;
+/// Longest time before their end at which certificates are renewed.
 const BEFORE_END: Duration = Duration::from_secs(7 * 24 * 3600);
 /// The interval at which the time of expiry is checked: clocks jump, and files are replaced.
 const LOOK: Duration = Duration::from_secs(3600);
@@ -44,8 +51,9 @@ const LOOK: Duration = Duration::from_secs(3600);
 const ISSUE_TIMEOUT: Duration = Duration::from_secs(35);
 /// How long the controller may take to confirm.
 const CONFIRM_TIMEOUT: Duration = Duration::from_secs(30);
-/// Wait after a failure.
-const RETRY: Duration = Duration::from_secs(300);
+/// Wait after each renewal, whether it succeeded or not: a controller may issue certificates that are due
+/// at once.
+const PAUSE: Duration = Duration::from_secs(300);
 
 #[derive(Debug, thiserror::Error)]
 enum RenewalError {
@@ -78,20 +86,26 @@ pub(crate) async fn run(core: Arc<Core>) {
         );
         return;
     }
+    keep_renewed(|| due(&core), || renew(&core)).await;
+}
+
+/// Renews whenever it is due.
+async fn keep_renewed<F>(due: impl Fn() -> Option<SystemTime>, renew: impl Fn() -> F)
+where
+    F: Future<Output = Result<(), RenewalError>>,
+{
     loop {
         let now = time_of_day();
-        let due = due(&core).map_or(LOOK, |due| due.duration_since(now).unwrap_or_default());
+        let due = due().map_or(LOOK, |due| due.duration_since(now).unwrap_or_default());
         if !due.is_zero() {
             tokio::time::sleep(due.min(LOOK)).await;
             continue;
         }
-        match renew(&core).await {
+        match renew().await {
             Ok(()) => tracing::info!("certificates renewed"),
-            Err(problem) => {
-                tracing::error!(%problem, "certificates not renewed");
-                tokio::time::sleep(RETRY).await;
-            }
+            Err(problem) => tracing::error!(%problem, "certificates not renewed"),
         }
+        tokio::time::sleep(PAUSE).await;
     }
 }
 
@@ -105,9 +119,14 @@ fn in_files(core: &Core) -> bool {
 /// The time at which the first of the two certificates has to be renewed.
 fn due(core: &Core) -> Option<SystemTime> {
     let identity = core.identity.current();
-    let ends = identity.client().into_iter().chain(identity.servers().first());
-    let end = ends.map(|chain| chain.leaf().not_after()).min()?;
-    end.checked_sub(BEFORE_END)
+    let both = identity.client().into_iter().chain(identity.servers().first());
+    both.filter_map(|chain| due_of(chain.leaf().not_before(), chain.leaf().not_after())).min()
+}
+
+/// The time at which a certificate has to be renewed.
+fn due_of(begin: SystemTime, end: SystemTime) -> Option<SystemTime> {
+    let valid = end.duration_since(begin).unwrap_or_default();
+    end.checked_sub(BEFORE_END.min(valid / PART_LEFT))
 }
 
 async fn renew(core: &Core) -> Result<(), RenewalError> {
@@ -129,9 +148,19 @@ async fn renew(core: &Core) -> Result<(), RenewalError> {
     for (pem, former) in [(&certs.client_cert_pem, client), (&certs.server_cert_pem, server)] {
         KeyedChain::new(Certificate::from_pem(pem.as_bytes())?, former.key().clone())?;
     }
-    confirm(&controller, &certs).await?;
-    core.identity.save_certificates(Some(&certs.client_cert_pem), Some(&certs.server_cert_pem))?;
-    Ok(())
+    take(&core.identity, &certs, confirm(&controller, &certs)).await
+}
+
+/// Writes new certificates, has them confirmed, and uses them.
+async fn take(
+    identity: &LiveIdentity,
+    certs: &EnrollmentCertsResponse,
+    confirmed: impl Future<Output = Result<(), RenewalError>>,
+) -> Result<(), RenewalError> {
+    let (client, server) = (certs.client_cert_pem.as_str(), certs.server_cert_pem.as_str());
+    let prepared = identity.prepare_certificates(Some(client), Some(server))?;
+    confirmed.await?;
+    Ok(identity.use_certificates(prepared)?)
 }
 
 /// The controller to ask, once one is connected.
@@ -175,4 +204,106 @@ async fn confirm(
         return Ok(());
     }
     Err(RenewalError::NotConfirmed(format!("{} ({})", result.message, result.code)))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use weft_identity::{
+        Authority, AuthoritySpec, IdentitySection, KeyAlgorithm, Leaf, PrivateKey, Purpose, Subject,
+    };
+
+    use super::*;
+
+    const HOUR: Duration = Duration::from_secs(3600);
+    const DAY: Duration = Duration::from_secs(24 * 3600);
+
+    /// The number of renewals in a time, if a controller issues certificates that are valid for `valid`
+    /// from 5 minutes ago.
+    async fn renewals(valid: Duration, time: Duration) -> u32 {
+        let begin = || time_of_day() - PAUSE;
+        let (count, issued) = (Cell::new(0), Cell::new(begin()));
+        let due = || due_of(issued.get(), issued.get() + valid);
+        let renew = || {
+            count.set(count.get() + 1);
+            issued.set(begin());
+            async { Ok(()) }
+        };
+        let renewing = keep_renewed(due, renew);
+        assert!(tokio::time::timeout(time, renewing).await.is_err());
+        count.get()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn certificates_of_every_length_are_renewed_in_their_last_third() {
+        assert_eq!(renewals(DAY, 160 * HOUR).await, 10);
+        assert_eq!(renewals(3 * DAY, 30 * DAY).await, 15);
+        assert_eq!(renewals(7 * DAY, 4 * DAY).await, 0);
+        assert_eq!(renewals(365 * DAY, 357 * DAY).await, 0);
+        assert_eq!(renewals(365 * DAY, 359 * DAY).await, 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn certificates_that_are_due_at_once_are_renewed_after_a_pause() {
+        assert_eq!(renewals(Duration::ZERO, PAUSE * 10 - HOUR / 60).await, 10);
+    }
+
+    #[tokio::test]
+    async fn only_certificates_on_the_disk_are_confirmed() {
+        let home = tempfile::tempdir().unwrap();
+        let root = Authority::make_root(&AuthoritySpec::new("root"), time_of_day()).unwrap();
+        let key = PrivateKey::generate(KeyAlgorithm::EcP256).unwrap();
+        let issue = || {
+            let subject = Subject::common_name("r1");
+            let now = time_of_day();
+            let leaf = Leaf::for_key(key.public(), &subject, Vec::new(), Purpose::Both, now);
+            root.issue(&leaf.unwrap()).unwrap().to_pem()
+        };
+        let path = |name: &str| home.path().join(name);
+        let names = ["client.pem", "server.pem"];
+        let present = names.map(|name| {
+            std::fs::write(path(name), issue()).unwrap();
+            std::fs::read_to_string(path(name)).unwrap()
+        });
+        key.write(&path("key.pem")).unwrap();
+        std::fs::write(path("ca.pem"), root.certificate().to_pem()).unwrap();
+        let text = |name: &str| path(name).display().to_string();
+        let section = IdentitySection {
+            cert: text(names[0]),
+            server_cert: text(names[1]),
+            key: text("key.pem"),
+            ca: text("ca.pem"),
+            ..IdentitySection::default()
+        };
+        let identity = LiveIdentity::load(section).unwrap();
+        let certs = EnrollmentCertsResponse {
+            client_cert_pem: issue(),
+            server_cert_pem: issue(),
+            ca_certs_pem: String::new(),
+        };
+        let files = || names.map(|name| std::fs::read_to_string(path(name)).unwrap());
+
+        // A folder in the way of the second file stands for a full disk.
+        let in_the_way = path(&format!(".server.pem.{}.new", std::process::id()));
+        std::fs::create_dir(&in_the_way).unwrap();
+        let asked = Cell::new(false);
+        let confirmed = async {
+            asked.set(true);
+            Ok(())
+        };
+        assert!(take(&identity, &certs, confirmed).await.is_err());
+        assert!(!asked.get() && files() == present);
+        std::fs::remove_dir(&in_the_way).unwrap();
+
+        let refused = async { Err(RenewalError::NotConfirmed("no".to_owned())) };
+        assert!(take(&identity, &certs, refused).await.is_err());
+        assert!(files() == present);
+        assert_eq!(std::fs::read_dir(home.path()).unwrap().count(), 4, "new files are removed");
+
+        take(&identity, &certs, async { Ok(()) }).await.unwrap();
+        assert!(files() == [certs.client_cert_pem.clone(), certs.server_cert_pem.clone()]);
+        let used = identity.current();
+        assert_eq!(used.client().unwrap().leaf().to_pem(), certs.client_cert_pem);
+    }
 }

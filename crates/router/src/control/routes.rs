@@ -31,7 +31,7 @@ use weft_xgress::Role;
 
 use table::Routes;
 
-use super::shared::Core;
+use super::{links, shared::Core};
 use crate::{
     controllers::Controller,
     seam::{self, ControllerId, Egress, Forward, ForwardKind, PeerData, RouteCommand},
@@ -214,7 +214,8 @@ fn result(route: &Route, done: Result<PeerData, RouteError>) -> Message {
         .to_message()
 }
 
-/// A controller has connected: reports the circuits that it owns, and then those that have ended.
+/// A controller has connected: reports the circuits that it owns, then all links, and then the circuits
+/// that have ended.
 pub(crate) fn on_connected(core: &Arc<Core>, controller: &Arc<Controller>) {
     let mut report = VecDeque::new();
     if controller.capabilities.has(controller_capability::ADOPTS_CIRCUITS) {
@@ -224,7 +225,9 @@ pub(crate) fn on_connected(core: &Arc<Core>, controller: &Arc<Controller>) {
         let routes = core.routes.of(&controller.id);
         report.extend(parts(routes).iter().map(CarriedCircuits::to_message));
     }
-    // These parts are sent before any other message about circuits, as far as there is room.
+    report.push_back(links::all(core));
+    // As far as there is room, these messages are sent before all that this router says later. The task
+    // waits for room for the others.
     while let Some(part) = report.pop_front() {
         if controller.channel.try_send(part.clone()).is_err() {
             report.push_front(part);

@@ -6,7 +6,7 @@ use weft_wire::{
     Message, ProtoBody, TRACE_PARENT, TraceContext, controller_capability,
     ctrl::{
         self, CarriedCircuits, CircuitConfirmation, DestType, Fault, FaultSubject, InspectRequest,
-        InspectResponse, Route, RouteErrorCode, RouteResult, Unroute, route,
+        InspectResponse, Route, RouteErrorCode, RouteResult, RouterLinks, Unroute, route,
     },
     edge_ctrl::{
         CircuitForm, CreateCircuitV2, CreateTunnelCircuitV2Request, CreateTunnelCircuitV2Response,
@@ -224,6 +224,25 @@ async fn a_restarted_controller_hears_what_is_carried_if_it_adopts() {
     let egress = route.egress.as_ref().unwrap();
     assert_eq!(egress.destination, "tcp:localhost:80");
     assert!(egress.peer_data.is_empty());
+    network.router.control.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn links_are_reported_also_after_circuits_that_fill_the_lane() {
+    let mut network = Network::new().await;
+    // Together these routes take more than the 8 MiB that may wait on a lane.
+    for number in 0..20 {
+        let mut route = Route::from_message(&route_to(&format!("c{number}"), 0)).unwrap();
+        route.tags.insert("serviceId".into(), "x".repeat(450 * 1024));
+        network.peer.send(route.to_message()).await;
+        network.peer.expect(ctrl::content_type::ROUTE_RESULT).await;
+    }
+    let adopting = capable().with(controller_capability::ADOPTS_CIRCUITS);
+    network.restart_controller(adopting).await;
+    let links: RouterLinks = network.peer.get().await;
+    assert!(links.full_refresh);
+    let carried: CarriedCircuits = network.peer.get().await;
+    assert!(carried.last && carried.routes.len() == 20);
     network.router.control.shutdown().await;
 }
 

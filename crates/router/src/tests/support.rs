@@ -85,7 +85,7 @@ impl Pki {
         issue(&self.root, name, sans, purpose)
     }
 
-    /// A certificate for a key that is there, valid from now on for this long.
+    /// A certificate for a key that is there, valid since long ago, and for this long from now on.
     pub(crate) fn leaf_for(
         &self,
         key: &PrivateKey,
@@ -96,7 +96,8 @@ impl Pki {
     ) -> KeyedChain {
         let (subject, now) = (Subject::common_name(name), SystemTime::now());
         let leaf = Leaf::for_key(key.public(), &subject, sans.to_vec(), purpose, now).unwrap();
-        let leaf = Leaf { not_after: now + valid, ..leaf };
+        let not_before = now - Duration::from_secs(30 * 24 * 3600);
+        let leaf = Leaf { not_before, not_after: now + valid, ..leaf };
         KeyedChain::new(vec![self.issue(&leaf)], key.clone()).unwrap()
     }
 

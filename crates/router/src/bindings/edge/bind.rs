@@ -54,7 +54,7 @@ impl SdkConnection {
         };
         let Some(session) = self.judged_session().await else { return };
         let judged = match &taken {
-            Ok(_) => self.judge(conn_id, &session, &bind.token, Use::Bind),
+            Ok(reserved) => self.judge(conn_id, reserved, &session, &bind.token, Use::Bind),
             // The connection id is in use.
             Err(_) => self.binding.access.judge(&session, &bind.token, Use::Bind),
         };
@@ -266,7 +266,14 @@ impl EdgeBinding {
 
     /// Ends a listener: dials that wait for it fail, and its terminator is removed.
     pub(super) fn withdraw(&self, hosted: &Arc<Hosted>) {
-        if self.forget(hosted) {
+        hosted.over.cancel();
+        if hosted.is_replaced() {
+            return;
+        }
+        // Held until the removal is queued: a newer listener may be taking the terminator over, is
+        // entered under this lock, and asks for the terminator after that.
+        let mut hosts = self.hosts.lock();
+        if hosts.forget(hosted) {
             self.control.remove_terminators(vec![hosted.terminator.clone()]);
         }
     }
@@ -277,10 +284,12 @@ impl EdgeBinding {
         self.withdraw(hosted);
     }
 
-    /// Ends a listener. True if the terminator still belonged to it.
-    fn forget(&self, hosted: &Arc<Hosted>) -> bool {
+    /// Ends a listener whose terminator was refused.
+    fn forget(&self, hosted: &Arc<Hosted>) {
         hosted.over.cancel();
-        !hosted.is_replaced() && self.hosts.lock().forget(hosted)
+        if !hosted.is_replaced() {
+            self.hosts.lock().forget(hosted);
+        }
     }
 
     /// Tells the SDK of an older listener that a newer one takes over its terminator. The

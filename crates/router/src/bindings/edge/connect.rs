@@ -73,7 +73,7 @@ impl SdkConnection {
         span: &mut Span,
     ) -> Result<(), Refusal> {
         let binding = &self.binding;
-        let grant = self.judge(conn_id, &session, &connect.token, Use::Dial)?;
+        let grant = self.judge(conn_id, cancel, &session, &connect.token, Use::Dial)?;
         span.event("session looked up");
         span.set(attribute::SERVICE_ID, &grant.service);
         let mut peer_data = connect.peer_data();

@@ -46,6 +46,14 @@ pub(super) struct Entry {
     pub(super) grant: Option<Grant>,
 }
 
+impl Entry {
+    /// True if this is the entry of this reservation; a later reservation of the same id has another
+    /// token.
+    fn is_reserved_by(&self, reserved: &CancellationToken) -> bool {
+        matches!(&self.what, Conn::Pending(cancel) if cancel == reserved)
+    }
+}
+
 impl Conns {
     /// The end at the SDK behind a connection id.
     pub(super) fn sdk_circuit(&self, id: u32) -> Option<Arc<SdkCircuit>> {
@@ -119,10 +127,10 @@ impl Ids {
         Ok(cancel)
     }
 
-    /// Notes the grant of a reserved connection id.
-    pub(super) fn note_grant(&self, id: u32, grant: &Grant) {
+    /// Notes the grant of a reserved connection id, unless the id was released meanwhile.
+    pub(super) fn note_grant(&self, id: u32, reserved: &CancellationToken, grant: &Grant) {
         if let Some(entry) = self.conns.lock().by_id.get_mut(&id)
-            && matches!(entry.what, Conn::Pending(_))
+            && entry.is_reserved_by(reserved)
         {
             entry.grant = Some(grant.clone());
         }
@@ -170,7 +178,8 @@ impl Ids {
     ) -> bool {
         let mut conns = self.conns.lock();
         // A released id may be in use again.
-        if conns.closed || reserved.is_cancelled() || !conns.by_id.contains_key(&id) {
+        let own = conns.by_id.get(&id).is_some_and(|entry| entry.is_reserved_by(reserved));
+        if conns.closed || reserved.is_cancelled() || !own {
             return false;
         }
         if let Conn::Sdk(circuit) = &what {
@@ -185,12 +194,7 @@ impl Ids {
     /// again.
     pub(super) fn release_reserved(&self, id: u32, reserved: &CancellationToken) -> bool {
         let mut conns = self.conns.lock();
-        let own = conns.by_id.get(&id).is_some_and(|entry| match &entry.what {
-            // If only one of the two tokens is cancelled, the SDK has closed this reservation, and the
-            // entry is a later one.
-            Conn::Pending(cancel) => cancel.is_cancelled() == reserved.is_cancelled(),
-            _ => false,
-        });
+        let own = conns.by_id.get(&id).is_some_and(|entry| entry.is_reserved_by(reserved));
         if own {
             conns.by_id.remove(&id);
         }
@@ -270,5 +274,35 @@ impl Conn {
             Self::Sdk(circuit) => circuit.discard(),
             Self::Host(_) => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn grant(service: &str) -> Grant {
+        Grant {
+            token: service.to_owned(),
+            service_session: service.to_owned(),
+            service: service.to_owned(),
+            purpose: Use::Dial,
+        }
+    }
+
+    #[test]
+    fn a_reservation_acts_on_its_own_entry_only() {
+        let ids = Ids::default();
+        let first = ids.reserve(7).unwrap();
+        // The SDK closes the connection and uses its id for another one, which then loses its right.
+        ids.release(7).unwrap().discard();
+        let second = ids.reserve(7).unwrap();
+        ids.note_grant(7, &second, &grant("second"));
+        ids.note_grant(7, &first, &grant("first"));
+        assert!(ids.still(7, &grant("second")).is_some());
+        assert!(first.is_cancelled() && second.is_cancelled());
+        assert!(!ids.release_reserved(7, &first));
+        assert!(ids.release_reserved(7, &second));
+        assert!(!ids.release_reserved(7, &second));
     }
 }

@@ -5,6 +5,7 @@
 
 use std::collections::{HashMap, HashSet};
 
+use tokio_util::sync::CancellationToken;
 use weft_wire::edge::ErrorCode;
 
 use super::{
@@ -19,6 +20,7 @@ impl SdkConnection {
     pub(super) fn judge(
         &self,
         id: u32,
+        reserved: &CancellationToken,
         session: &ApiSession,
         token: &[u8],
         purpose: Use,
@@ -29,7 +31,7 @@ impl SdkConnection {
         let access = &self.binding.access;
         let heard = self.binding.heard();
         let grant = access.judge(session, token, purpose)?;
-        self.ids.note_grant(id, &grant);
+        self.ids.note_grant(id, reserved, &grant);
         if heard != self.binding.heard() {
             // Rights changed meanwhile. A revocation closes noted grants only, and may have missed
             // this one.

@@ -170,6 +170,11 @@ impl Routes {
         self.faults.push_urgent(controller, news);
     }
 
+    /// Drops the reports for controllers that are not connected and that `stays` does not name.
+    pub(in crate::control) fn retain_reports(&self, stays: impl Fn(&ControllerId) -> bool) {
+        self.faults.retain(stays);
+    }
+
     pub(super) fn forget(&self, circuit: &str) {
         self.carried.lock().remove(circuit);
     }

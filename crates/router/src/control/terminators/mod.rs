@@ -62,8 +62,11 @@ pub(crate) fn create(
         stop: CancellationToken::new(),
         untold: Mutex::default(),
     });
-    core.terminators.removals.forget(&id);
-    let former = core.terminators.entries.lock().insert(id, entry.clone());
+    let former = {
+        let mut entries = core.terminators.entries.lock();
+        core.terminators.removals.forget(&id);
+        entries.insert(id, entry.clone())
+    };
     if let Some(former) = former {
         // Another host takes over the terminator: it stays at the controller.
         former.stop.cancel();
@@ -95,10 +98,8 @@ struct Unfinished {
 
 impl Drop for Unfinished {
     fn drop(&mut self) {
-        if !self.done && self.core.terminators.forget(&self.entry) {
-            self.entry.stop.cancel();
-            let id = self.entry.state.lock().request.id.clone();
-            self.core.terminators.remove([id]);
+        if !self.done {
+            self.core.terminators.remove_entry(&self.entry);
         }
     }
 }

@@ -17,6 +17,8 @@ use crate::seam::{ControllerId, Host, TerminatorPrecedence, TerminatorRequest};
 
 /// The terminators of this router.
 pub(crate) struct Terminators {
+    /// Held while a terminator is queued for removal or taken off the queue, so that both follow the
+    /// order of the changes here.
     pub(super) entries: Mutex<HashMap<String, Arc<Entry>>>,
     window: Mutex<AdaptiveWindow>,
     /// Places of requests under way (`forwarder.rateLimitedWorkerCount`).
@@ -169,13 +171,23 @@ impl Terminators {
     /// Queues terminators for removal at a controller.
     pub(crate) fn remove(&self, ids: impl IntoIterator<Item = String>) {
         let ids: Vec<String> = ids.into_iter().collect();
-        for id in &ids {
-            let entry = self.entries.lock().remove(id);
-            if let Some(entry) = entry {
-                entry.stop.cancel();
-            }
-        }
+        let mut entries = self.entries.lock();
+        let known: Vec<Arc<Entry>> = ids.iter().filter_map(|id| entries.remove(id)).collect();
         self.removals.add(ids);
+        drop(entries);
+        known.iter().for_each(|entry| entry.stop.cancel());
+    }
+
+    /// Queues the terminator of an entry for removal, unless another entry took its place.
+    pub(super) fn remove_entry(&self, entry: &Arc<Entry>) {
+        let id = entry.state.lock().request.id.clone();
+        let mut entries = self.entries.lock();
+        if entries.get(&id).is_some_and(|known| Arc::ptr_eq(known, entry)) {
+            entries.remove(&id);
+            self.removals.add([id]);
+            drop(entries);
+            entry.stop.cancel();
+        }
     }
 
     pub(super) fn entry(&self, id: &str) -> Option<Arc<Entry>> {

@@ -18,6 +18,8 @@ pub(super) struct Table {
     pub(super) next: AtomicU32,
     /// Work that runs while a circuit is made.
     pub(super) meanwhile: Mutex<Option<BoxFuture<'static, ()>>>,
+    /// Work that runs when terminators are about to be removed.
+    pub(super) before_removal: Mutex<Option<Box<dyn FnOnce() + Send>>>,
     /// Circuits are taken down again before their dialer hears of them.
     pub(super) short_lived: AtomicBool,
 }
@@ -115,6 +117,10 @@ impl Control for FakeControl {
     }
 
     fn remove_terminators(&self, ids: Vec<String>) {
+        let before = self.0.before_removal.lock().take();
+        if let Some(before) = before {
+            before();
+        }
         self.0.terminators.lock().retain(|_, known| !ids.contains(&known.id));
         self.0.removed.lock().extend(ids);
     }

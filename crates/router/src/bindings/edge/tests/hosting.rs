@@ -120,3 +120,41 @@ async fn of_two_changes_the_later_counts() {
         assert_eq!(router.table.terminators.lock().get("echo").unwrap().cost, 20);
     }
 }
+
+#[tokio::test]
+async fn a_listener_that_takes_over_a_terminator_keeps_it_while_the_older_one_ends() {
+    let router = router().await;
+    let mut host = router.sdk("host").await;
+    host.bind(Bind { listener_id: Some("listener".into()), ..Bind::default() }).await;
+    let older = router.hosted();
+    let newer = Arc::new(Hosted {
+        terminator: older.terminator.clone(),
+        conn_id: 2,
+        channel: older.channel,
+        bind: Bind { conn_id: 2, ..older.bind.clone() },
+        session: Arc::clone(&older.session),
+        grant: older.grant.clone(),
+        over: CancellationToken::new(),
+        why: OnceLock::new(),
+        established: AtomicBool::new(false),
+        answered: CancellationToken::new(),
+    });
+    // The newer listener found the older one before the older one ended. The newer one is entered as soon
+    // as the table of listeners is free.
+    let edge = Arc::clone(router.data.edge());
+    let takes_over = move || {
+        let Some(mut hosts) = edge.hosts.try_lock() else { return false };
+        hosts.enter(&newer);
+        drop(hosts);
+        drop(edge.control.create_terminator(newer.terminator_request()));
+        true
+    };
+    let meanwhile = takes_over.clone();
+    *router.table.before_removal.lock() = Some(Box::new(move || _ = meanwhile()));
+    router.data.edge().withdraw(&older);
+    if router.data.edge().host_of(&older.terminator).is_none() {
+        assert!(takes_over());
+    }
+    assert!(router.table.terminators.lock().contains_key("echo"), "the terminator is gone");
+    assert_eq!(router.hosted().conn_id, 2);
+}
