@@ -2,16 +2,17 @@
 
 use std::time::Duration;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use weft_config::web::WebOptions;
 use weft_config::{BindPoint, HostPort, RouterConfig, WebApi, WebServer};
 use weft_contract::{Api, resource};
 use weft_metrics::names;
+use weft_sdk::Context;
 
 use crate::{
     mesh::{Talk, at, links, network, talk},
-    network::{Network, Peer, free_port, until_some},
+    network::{Network, Peer, free_port, soon, until_some},
     sdk::{dial, echo, round_trip},
 };
 
@@ -309,4 +310,40 @@ async fn a_router_that_drains_keeps_its_circuits_and_takes_no_others() {
     let host = at(&network, &two, "elsewhere").await;
     echo(host.bind("echo").await.unwrap());
     round_trip(dial(&dialer, "echo").await, 100_000).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn clients_of_a_router_that_drains_dial_over_another_router() {
+    let network = network().await;
+    let mut routers = Vec::new();
+    for name in ["r1", "r2", "r3"] {
+        routers.push(network.another_router(name).await);
+    }
+    for router in &routers {
+        links(router, 2).await;
+    }
+    let [one, two, three] = &routers[..] else { panic!("three routers") };
+    network.service("echo", true).await;
+    let host = at(&network, one, "host").await;
+    echo(host.bind("echo").await.unwrap());
+    let file = network.identity_file_of("dialer", &["dialer"]).await;
+    for router in [two, three] {
+        let policy = json!({"name": format!("dialer at {}", router.id), "semantic": "AnyOf",
+            "identityRoles": ["#dialer"], "edgeRouterRoles": [format!("@{}", router.id)]});
+        network.create(&resource::edge_router_policy::KIND, &policy).await;
+    }
+    let dialer = soon(Context::from_identity(file)).await.unwrap();
+    let connection = dial(&dialer, "echo").await;
+    let circuits = network.circuits().circuits().all();
+    let drains = if circuits[0].path.has_node(&two.id) { two } else { three };
+    let draining = drains.router().drain(Duration::from_secs(60));
+    let dialing = async {
+        for _ in 0..3 {
+            // The client may not be connected to the other router yet.
+            let again = until_some(async || dialer.dial("echo").await.ok()).await;
+            round_trip(again, 1000).await;
+        }
+        drop(connection);
+    };
+    soon(async { tokio::join!(draining, dialing) }).await;
 }

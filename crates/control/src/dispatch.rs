@@ -64,7 +64,10 @@ fn fabric(session: &Arc<RouterSession>, message: &Message) -> Result<(), WireErr
         is::CARRIED_CIRCUITS => {
             network.on_carried(router, CarriedCircuits::from_message(message)?);
         }
-        is::ROUTER_DRAINS => network.on_drains(router),
+        is::ROUTER_DRAINS => {
+            session.change_facts(|facts| facts.drains = true);
+            network.on_drains(router);
+        }
         is::METRICS
             if !router.may_report(message.body.len())
                 || !weft_wire::metrics::is_within_limit(&message.body) =>

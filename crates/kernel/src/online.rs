@@ -36,6 +36,8 @@ pub struct RouterFacts {
     pub capabilities: u64,
     /// The network interfaces of the router.
     pub interfaces: Vec<Interface>,
+    /// True once the router has said that it drains: it takes no new circuits.
+    pub drains: bool,
 }
 
 impl Default for RouterFacts {
@@ -48,6 +50,7 @@ impl Default for RouterFacts {
             version: RouterVersion::default(),
             capabilities: 0,
             interfaces: Vec::new(),
+            drains: false,
         }
     }
 }

@@ -51,11 +51,12 @@ impl Inner {
     }
 
     /// The channel to the connected router with the shortest round trip, or else to the first one
-    /// that connects.
+    /// that connects. `refused` is chosen only if no other router is connected.
     pub(crate) async fn pick(
         self: &Arc<Self>,
         service: &str,
         routers: &[SessionEdgeRouter],
+        refused: Option<&Arc<RouterChannel>>,
         deadline: Instant,
     ) -> Result<Arc<RouterChannel>> {
         let slots = self.want(routers);
@@ -63,10 +64,13 @@ impl Inner {
         if slots.is_empty() {
             return none("the controller names none; check its edge router policies".to_owned());
         }
+        let has_refused = |channel: &Arc<RouterChannel>| {
+            refused.is_some_and(|refused| Arc::ptr_eq(refused, channel))
+        };
         let nearest = slots
             .iter()
             .filter_map(|slot| Some((slot.rtt(), slot.channel()?)))
-            .min_by_key(|(rtt, _)| *rtt);
+            .min_by_key(|(rtt, channel)| (has_refused(channel), *rtt));
         if let Some((_, channel)) = nearest {
             return Ok(channel);
         }

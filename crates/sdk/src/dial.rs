@@ -73,7 +73,7 @@ async fn dial_by(
     span: &mut Span,
 ) -> Result<Connection> {
     let inner = &guard.inner;
-    let mut attempts = 0u32;
+    let (mut attempts, mut refused) = (0u32, None);
     loop {
         attempts += 1;
         span.set(attribute::ATTEMPTS, attempts);
@@ -81,7 +81,8 @@ async fn dial_by(
         let session = inner.account.session(&service, DialBind::Dial).await?;
         span.set(attribute::SERVICE_ID, &service.base.id);
         span.event("session known");
-        let (session, channel) = route(inner, &service, session, deadline).await?;
+        let (session, channel) =
+            route(inner, &service, session, refused.as_ref(), deadline).await?;
         span.event("router connected");
         let trace = span.context();
         let failure = match connect(guard, &service, &session, &channel, options, trace).await? {
@@ -99,6 +100,8 @@ async fn dial_by(
         if let Failure::Refused(_) = failure {
             inner.account.forget_session(&service.base.id, DialBind::Dial);
             inner.account.check_session().await?;
+            // A router that drains refuses sessions, too.
+            refused = Some(channel);
         }
     }
 }
@@ -108,15 +111,16 @@ async fn route(
     inner: &Arc<Inner>,
     service: &ServiceDetail,
     session: Arc<SessionDetail>,
+    refused: Option<&Arc<RouterChannel>>,
     deadline: Instant,
 ) -> Result<(Arc<SessionDetail>, Arc<RouterChannel>)> {
     let soon = deadline.min(Instant::now() + KNOWN_ROUTERS);
-    match inner.pick(&service.name, &session.edge_routers, soon).await {
+    match inner.pick(&service.name, &session.edge_routers, refused, soon).await {
         Err(Error::NoEdgeRouters { .. }) => {}
         picked => return Ok((session, picked?)),
     }
     let session = inner.account.session_now(service, DialBind::Dial).await?;
-    let channel = inner.pick(&service.name, &session.edge_routers, deadline).await?;
+    let channel = inner.pick(&service.name, &session.edge_routers, refused, deadline).await?;
     Ok((session, channel))
 }
 

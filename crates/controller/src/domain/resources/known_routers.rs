@@ -1,6 +1,6 @@
 //! The members of routers that every caller may see.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use roaring::RoaringBitmap;
@@ -52,7 +52,8 @@ pub(crate) fn routers_between(
     in_order(snapshot, online, &snapshot.routers_between(&Id::new(identity), service))
 }
 
-/// The routers with these ordinals, in the order in which clients get them.
+/// The routers with these ordinals, in the order in which clients get them. A router that drains is left out
+/// if another one is connected, because it refuses what clients ask of it.
 pub(crate) fn in_order(
     snapshot: &Snapshot,
     online: &Online,
@@ -60,6 +61,11 @@ pub(crate) fn in_order(
 ) -> Vec<Arc<Router>> {
     let mut found: Vec<_> = snapshot.entities::<Router>(ordinals).cloned().collect();
     let connected = online.among(found.iter().map(|it| &it.base.id));
+    let drains = |id: &Id| online.router(id.as_str()).is_some_and(|facts| facts.drains);
+    let draining: HashSet<Id> = connected.iter().filter(|id| drains(id)).cloned().collect();
+    if draining.len() < connected.len() {
+        found.retain(|it| !draining.contains(&it.base.id));
+    }
     found.sort_by_cached_key(|it| (!connected.contains(&it.base.id), it.base.id.clone()));
     found
 }

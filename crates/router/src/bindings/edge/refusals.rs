@@ -9,6 +9,8 @@ use crate::seam::{Refusal, RetryHint};
 
 /// The reason that SDKs are sent when the router stops.
 pub(super) const SHUTTING_DOWN: &str = "the router is shutting down";
+/// The text after which native SDKs, which read no code, begin again with a new session.
+const INVALID_SESSION: &str = "Invalid Session";
 /// The text for a host that accepts a dial too late.
 pub(super) const GIVEN_UP: &str = "the dial was given up";
 
@@ -32,10 +34,19 @@ pub(super) fn structured(refusal: &Refusal) -> StructuredError {
     }
 }
 
+/// The refusal of a router that drains. With a new session the SDK gets to know other routers.
+pub(super) fn draining() -> Refusal {
+    refusal(ErrorCode::INVALID_SESSION, SHUTTING_DOWN)
+}
+
 /// The close with the text of a refusal.
 pub(super) fn closed_message(conn_id: u32, refusal: &Refusal) -> Message {
-    // C SDKs read an empty text as "log in again".
-    let reason = if refusal.message.is_empty() { "refused" } else { &refusal.message };
+    let reason = match refusal.message.as_str() {
+        _ if refusal.code == ErrorCode::INVALID_SESSION.0 => INVALID_SESSION,
+        // C SDKs read an empty text as "log in again".
+        "" => "refused",
+        text => text,
+    };
     StateClosed {
         conn_id,
         reason: reason.to_owned(),

@@ -11,7 +11,7 @@ use weft_wire::edge::ErrorCode;
 use super::{
     connection::SdkConnection,
     ids::Conn,
-    refusals::{SHUTTING_DOWN, access_lost, closed_message, refusal},
+    refusals::{SHUTTING_DOWN, access_lost, closed_message, draining, refusal},
 };
 use crate::seam::{ApiSession, Grant, Refusal, Use};
 
@@ -26,7 +26,7 @@ impl SdkConnection {
         purpose: Use,
     ) -> Result<Grant, Refusal> {
         if self.binding.is_draining() {
-            return Err(Refusal::plain(SHUTTING_DOWN));
+            return Err(draining());
         }
         let access = &self.binding.access;
         let heard = self.binding.heard();
