@@ -36,7 +36,7 @@ use weft_contract::resource::client::{EnvInfo, SdkInfo};
 use weft_identity::SealKey;
 use weft_kernel::{Caller, Durations, Failure};
 use weft_model::entity::{ApiSession, SessionCertificate};
-use weft_model::{Entity, Id, Kind, Table, Timestamp};
+use weft_model::{Entity, Id, Kind, Snapshot, Table, Timestamp};
 use weft_store::{ReadError, Space, Store};
 
 use super::ending::EndTimes;
@@ -283,10 +283,12 @@ impl Sessions {
     }
 
     /// Announces that the client of a session changes its own password, so that this session does
-    /// not end.
+    /// not end. A password that the session set before stays expected while it is the current one,
+    /// so that the session outlives a change that is refused.
     pub fn expect_password(
         &self,
         caller: &Caller,
+        snapshot: &Snapshot,
         authenticator: &Id,
         password: &Hashed,
         now: Timestamp,
@@ -295,8 +297,30 @@ impl Sessions {
         let own = self.by_id(&login.session.id);
         let own = own.filter(|session| session.authenticator_id == *authenticator);
         if let Some(own) = own {
+            let current = print_of(snapshot, &own.identity_id, authenticator);
             let print = password_print(&password.password, &password.salt);
-            self.change(&own.base.id, now, |session| session.next_credential = print);
+            self.change(&own.base.id, now, |session| {
+                let is_set = current.is_some_and(|current| current == session.next_credential);
+                // An empty credential stands for a session of the program around the controller.
+                if is_set && !session.credential.is_empty() {
+                    session.credential = Arc::clone(&session.next_credential);
+                }
+                session.next_credential = print;
+            });
+        }
+    }
+
+    /// Takes back [`Self::expect_password`] after the change was refused.
+    pub fn forget_password(&self, caller: &Caller, password: &Hashed, now: Timestamp) {
+        let Some(login) = caller.login() else { return };
+        let print = password_print(&password.password, &password.salt);
+        let own = self.by_id(&login.session.id);
+        if let Some(own) = own.filter(|session| session.next_credential == print) {
+            self.change(&own.base.id, now, |session| {
+                if session.next_credential == print {
+                    session.next_credential = Arc::default();
+                }
+            });
         }
     }
 
