@@ -148,7 +148,7 @@ async fn the_store_and_routers_see_the_end_of_a_session_last() {
     let now = bed.controller.now();
     for _ in 0..200 {
         let mut told = sessions.subscribe();
-        let session = sessions.open(login(&bed), "one", true);
+        let session = sessions.open(login(&bed), "one", true).unwrap();
         let id = &session.base.id;
         std::thread::scope(|scope| {
             // With one core, the other tasks must get a turn.
@@ -158,7 +158,7 @@ async fn the_store_and_routers_see_the_end_of_a_session_last() {
                 }
             });
             scope.spawn(|| {
-                while sessions.service_or(dial(&bed, &session)).is_some() {
+                while sessions.service_or(dial(&bed, &session)).is_ok() {
                     yield_now()
                 }
             });
@@ -183,7 +183,7 @@ async fn the_store_and_routers_see_the_end_of_a_session_last() {
 async fn service_sessions_that_are_asked_for_at_once_are_one() {
     let bed = Bed::new().await;
     let sessions = bed.controller.sessions();
-    let session = sessions.open(login(&bed), "one", true);
+    let session = sessions.open(login(&bed), "one", true).unwrap();
     let ask = || sessions.service_or(dial(&bed, &session)).unwrap().base.id.clone();
     let ids: Vec<Id> = std::thread::scope(|scope| {
         let asked: Vec<_> = (0..8).map(|_| scope.spawn(ask)).collect();
@@ -193,5 +193,20 @@ async fn service_sessions_that_are_asked_for_at_once_are_one() {
     let bind = ServiceSession { session_type: PolicyType::Bind, ..dial(&bed, &session) };
     assert_ne!(sessions.service_or(bind).unwrap().base.id, ids[0]);
     sessions.end(std::slice::from_ref(&session.base.id));
-    assert!(sessions.service_or(dial(&bed, &session)).is_none(), "the login has ended");
+    assert!(sessions.service_or(dial(&bed, &session)).is_err(), "the login has ended");
+}
+
+#[tokio::test]
+async fn a_session_that_contradicts_another_one_is_refused() {
+    let bed = Bed::new().await;
+    let sessions = bed.controller.sessions();
+    let first = sessions.open(login(&bed), "one", true).unwrap();
+    let mut told = sessions.subscribe();
+    let refused = sessions.open(login(&bed), "one", true).unwrap_err();
+    assert_eq!(refused.status(), 500);
+    assert!(told.try_next().is_err(), "no router is told");
+    assert_eq!(sessions.all(), [first]);
+    let mut kept = 0;
+    bed.store.live().load(&mut |_| kept += 1).unwrap();
+    assert_eq!(kept, 1);
 }
