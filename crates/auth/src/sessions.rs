@@ -454,6 +454,15 @@ impl Sessions {
         note.and_then(|note| serde_json::from_slice(&note).ok()).unwrap_or_default()
     }
 
+    /// The identities with a stored description of their client.
+    fn all_told(&self) -> Vec<Id> {
+        let notes = self.0.store.live().notes(TOLD).unwrap_or_else(|error| {
+            tracing::warn!(%error, "the stored descriptions of clients cannot be read; those of deleted identities stay");
+            Vec::new()
+        });
+        notes.iter().map(|(identity, _)| Id::new(identity)).collect()
+    }
+
     /// Whether an identity has a session.
     pub(crate) fn is_logged_in(&self, identity: &Id) -> bool {
         self.0.tables.read().api.referring(0, identity).next().is_some()

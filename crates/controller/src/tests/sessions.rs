@@ -4,10 +4,13 @@ mod stored;
 use std::thread::yield_now;
 use std::time::Duration;
 
+use futures::FutureExt as _;
 use serde_json::{Value, json};
 use tokio::sync::broadcast::error::TryRecvError;
-use weft_auth::sessions::{CERTIFICATES, SessionNotice};
+use weft_auth::sessions::{CERTIFICATES, ClientDescription, SessionNotice};
 use weft_contract::Api;
+use weft_contract::resource::client::SdkInfo;
+use weft_kernel::online::RouterFacts;
 use weft_model::entity::{ApiSession, PolicyType, ServiceSession};
 use weft_model::{Base, Id};
 use weft_store::Store as _;
@@ -194,6 +197,41 @@ async fn service_sessions_that_are_asked_for_at_once_are_one() {
     assert_ne!(sessions.service_or(bind).unwrap().base.id, ids[0]);
     sessions.end(std::slice::from_ref(&session.base.id));
     assert!(sessions.service_or(dial(&bed, &session)).is_err(), "the login has ended");
+}
+
+#[tokio::test]
+async fn what_was_deleted_in_a_lost_batch_is_forgotten() {
+    let bed = Bed::new().await;
+    let admin = bed.admin().await;
+    let (kept, _) = bed.enroll(&admin, "laptop").await;
+    let (sessions, online) = (bed.controller.sessions(), bed.controller.online());
+    let now = bed.controller.now();
+    // The identity "gone" has state and no entity, as if the follower had missed its deletion.
+    let ids = [Id::new(&kept), Id::new("gone")];
+    let router = Id::new("er1");
+    online.put_router(&router, 1, RouterFacts::default());
+    let (space, note) = described().note();
+    for id in &ids {
+        online.put_identity(id, (&router, 1), true, now);
+        bed.store.live().put_note(space, id.as_str(), Some(note.clone().into()));
+    }
+    let known = |id: &Id| {
+        let is_online = online.connections(now).iter().any(|(known, ..)| known == id);
+        let is_told = sessions.about_identity(id.as_str()).sdk_info == described().sdk;
+        (is_online, is_told)
+    };
+    assert_eq!((known(&ids[0]), known(&ids[1])), ((true, true), (true, true)));
+    let resync = bed.controller.writer().alone(Box::new(|published| {
+        async move { Ok(Some(weft_model::Snapshot::clone(&published))) }.boxed()
+    }));
+    resync.await.unwrap();
+    until("it is forgotten", || known(&ids[1]) == (false, false)).await;
+    assert_eq!(known(&ids[0]), (true, true));
+}
+
+fn described() -> ClientDescription {
+    let sdk = SdkInfo { app_id: "app".into(), ..SdkInfo::default() };
+    ClientDescription { sdk, ..ClientDescription::default() }
 }
 
 #[tokio::test]
