@@ -72,7 +72,7 @@ fn authenticate(auth: Auth, caller: Caller, call: Call) -> Answer {
             None => return Err(Failure::field("method", "method in query is required", "")),
         };
         let token = auth.ids().token();
-        let session = open(&auth, &caller, &body, &shown, (call.api, token.as_str()));
+        let session = open(&auth, &caller, &body, &shown, (call.api, token.as_str()))?;
         // The credential may have been changed before the session existed that would have ended
         // with it.
         if !stands(&auth.snapshot(), &session, auth.now()) {
@@ -318,7 +318,7 @@ fn open(
     body: &AuthenticateBody,
     shown: &Shown,
     (api, token): (Api, &str),
-) -> Arc<ApiSession> {
+) -> Result<Arc<ApiSession>, Failure> {
     let now = auth.now();
     let snapshot = auth.snapshot();
     let wanted = body.config_types.iter().flatten().map(String::as_str);

@@ -12,8 +12,8 @@ use crate::handle::Auth;
 
 impl Auth {
     /// Opens a session of the default administrator, without credentials, and returns its token.
-    /// None if there is no default administrator. Only for the program around the controller, never
-    /// for a request.
+    /// None if there is no default administrator, or if the session is refused. Only for the program
+    /// around the controller, never for a request.
     pub fn open_operator_session(&self) -> Option<Arc<str>> {
         let snapshot = self.snapshot();
         let admin = snapshot.list::<Identity>().find(|identity| identity.is_default_admin)?;
@@ -31,7 +31,7 @@ impl Auth {
             ..ApiSession::default()
         };
         let token = self.ids().token();
-        self.sessions().open(session, token.as_str(), true);
+        self.sessions().open(session, token.as_str(), true).ok()?;
         Some(token.as_str().into())
     }
 }

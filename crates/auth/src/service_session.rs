@@ -34,8 +34,7 @@ pub fn record(
         service_id: service.clone(),
         session_type,
     };
-    let kept = controller.sessions().service_or(session);
-    kept.ok_or_else(|| Failure::unauthorized("the session has ended"))
+    controller.sessions().service_or(session)
 }
 
 /// Codes of refusals towards routers (docs/protocol/edge-control-plane.md 18.1).

@@ -36,7 +36,7 @@ use weft_contract::resource::client::{EnvInfo, SdkInfo};
 use weft_identity::SealKey;
 use weft_kernel::{Caller, Durations, Failure};
 use weft_model::entity::{ApiSession, SessionCertificate};
-use weft_model::{Entity, Id, Kind, Table, Timestamp};
+use weft_model::{ApplyError, Entity, Id, Kind, Snapshot, Table, Timestamp};
 use weft_store::{ReadError, Space, Store};
 
 use super::ending::EndTimes;
@@ -193,8 +193,14 @@ impl Sessions {
         self.0.notices.tell(notice);
     }
 
-    /// Opens a session. `is_complete` says that the session has every factor.
-    pub fn open(&self, mut session: ApiSession, token: &str, is_complete: bool) -> Arc<ApiSession> {
+    /// Opens a session. `is_complete` says that the session has every factor. Refused if the session
+    /// contradicts another one.
+    pub fn open(
+        &self,
+        mut session: ApiSession,
+        token: &str,
+        is_complete: bool,
+    ) -> Result<Arc<ApiSession>, Failure> {
         lock_in(&mut session, &self.0.key, token);
         let session = Arc::new(session);
         let oldest = {
@@ -204,25 +210,25 @@ impl Sessions {
             let mut others: Vec<_> = others.into_iter().map(|it| it.base.id.clone()).collect();
             others.sort_unstable();
             others.truncate(over);
-            self.keep(&mut tables, &session);
+            self.keep(&mut tables, &session)?;
             if is_complete {
                 self.tell(SessionNotice::Added(Arc::clone(&session)));
             }
             others
         };
         self.end(&oldest);
-        session
+        Ok(session)
     }
 
-    /// Puts a session into the table and the store.
-    fn keep(&self, tables: &mut Tables, session: &Arc<ApiSession>) {
+    /// Puts a session into the table and the store. If the table refuses the session, nothing
+    /// changes.
+    fn keep(&self, tables: &mut Tables, session: &Arc<ApiSession>) -> Result<(), Failure> {
         let entity = Entity::from(Arc::clone(session));
-        if let Err(error) = tables.api.put(entity.clone()) {
-            tracing::error!(%error, "a new session contradicts another one and cannot be used");
-        }
+        tables.api.put(entity.clone()).map_err(contradiction)?;
         let at = self.look_at(tables, session, session.base.updated_at);
         tables.ending.put(&session.base.id, at);
         self.0.store.live().put(entity);
+        Ok(())
     }
 
     /// Waits until all sessions opened so far are on the disk, for 1 s at most: if the disk fails or
@@ -265,7 +271,8 @@ impl Sessions {
         self.by_id(id).map(|session| session.config_types.clone())
     }
 
-    /// Changes a session, and sends a notice about its certificates.
+    /// Changes a session, and sends a notice about its certificates. None if the session has ended, or
+    /// would contradict another one.
     pub fn change(
         &self,
         id: &Id,
@@ -277,16 +284,18 @@ impl Sessions {
         change(&mut session);
         session.base.updated_at = now;
         let changed = Arc::new(session);
-        self.keep(&mut tables, &changed);
+        self.keep(&mut tables, &changed).ok()?;
         self.tell(SessionNotice::Updated(Arc::clone(&changed)));
         Some(changed)
     }
 
     /// Announces that the client of a session changes its own password, so that this session does
-    /// not end.
+    /// not end. A password that the session set before stays expected while it is the current one,
+    /// so that the session outlives a change that is refused.
     pub fn expect_password(
         &self,
         caller: &Caller,
+        snapshot: &Snapshot,
         authenticator: &Id,
         password: &Hashed,
         now: Timestamp,
@@ -295,8 +304,30 @@ impl Sessions {
         let own = self.by_id(&login.session.id);
         let own = own.filter(|session| session.authenticator_id == *authenticator);
         if let Some(own) = own {
+            let current = print_of(snapshot, &own.identity_id, authenticator);
             let print = password_print(&password.password, &password.salt);
-            self.change(&own.base.id, now, |session| session.next_credential = print);
+            self.change(&own.base.id, now, |session| {
+                let is_set = current.is_some_and(|current| current == session.next_credential);
+                // An empty credential stands for a session of the program around the controller.
+                if is_set && !session.credential.is_empty() {
+                    session.credential = Arc::clone(&session.next_credential);
+                }
+                session.next_credential = print;
+            });
+        }
+    }
+
+    /// Takes back [`Self::expect_password`] after the change was refused.
+    pub fn forget_password(&self, caller: &Caller, password: &Hashed, now: Timestamp) {
+        let Some(login) = caller.login() else { return };
+        let print = password_print(&password.password, &password.salt);
+        let own = self.by_id(&login.session.id);
+        if let Some(own) = own.filter(|session| session.next_credential == print) {
+            self.change(&own.base.id, now, |session| {
+                if session.next_credential == print {
+                    session.next_credential = Arc::default();
+                }
+            });
         }
     }
 
@@ -423,6 +454,15 @@ impl Sessions {
         note.and_then(|note| serde_json::from_slice(&note).ok()).unwrap_or_default()
     }
 
+    /// The identities with a stored description of their client.
+    fn all_told(&self) -> Vec<Id> {
+        let notes = self.0.store.live().notes(TOLD).unwrap_or_else(|error| {
+            tracing::warn!(%error, "the stored descriptions of clients cannot be read; those of deleted identities stay");
+            Vec::new()
+        });
+        notes.iter().map(|(identity, _)| Id::new(identity)).collect()
+    }
+
     /// Whether an identity has a session.
     pub(crate) fn is_logged_in(&self, identity: &Id) -> bool {
         self.0.tables.read().api.referring(0, identity).next().is_some()
@@ -456,6 +496,12 @@ impl Sessions {
     fn forget(&self, identity: &Id) {
         self.0.store.live().put_note(TOLD, identity.as_str(), None);
     }
+}
+
+/// The failure for a session that the tables refuse.
+fn contradiction(error: ApplyError) -> Failure {
+    tracing::error!(%error, "a session contradicts another one and is refused");
+    Failure::unhandled("the session contradicts another one")
 }
 
 /// Adds a certificate to a session. The certificate of the login is never dropped for others: for

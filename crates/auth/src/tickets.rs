@@ -26,23 +26,30 @@ impl Tickets {
     pub fn of(&self, enrollment: &Enrollment, addresses: &Addresses, keys: &Keys) -> String {
         let kid = keys.enrollment.leaf().fingerprint();
         let key = format!("{kid} {} {}", enrollment.token, enrollment.expires_at.0);
+        self.kept_or(key, || {
+            let subject = enrollment.identity_id.as_ref().or(enrollment.router_id.as_ref());
+            sign(
+                keys,
+                &EnrollmentClaims {
+                    iss: format!("https://{}", addresses.api),
+                    sub: subject.map(|id| id.to_string()).unwrap_or_default(),
+                    aud: vec![String::new()],
+                    exp: Some(enrollment.expires_at.secs()),
+                    jti: enrollment.token.to_string(),
+                    em: enrollment.method.as_str().to_owned(),
+                    ctrls: Some(addresses.ctrl.clone()),
+                    ctrl: None,
+                },
+            )
+        })
+    }
+
+    /// The kept ticket of a key, or else a new one, which is kept if it was signed.
+    fn kept_or(&self, key: String, sign: impl FnOnce() -> Option<String>) -> String {
         if let Some(ticket) = self.kept.lock().get(&key) {
             return ticket.clone();
         }
-        let subject = enrollment.identity_id.as_ref().or(enrollment.router_id.as_ref());
-        let ticket = sign(
-            keys,
-            &EnrollmentClaims {
-                iss: format!("https://{}", addresses.api),
-                sub: subject.map(|id| id.to_string()).unwrap_or_default(),
-                aud: vec![String::new()],
-                exp: Some(enrollment.expires_at.secs()),
-                jti: enrollment.token.to_string(),
-                em: enrollment.method.as_str().to_owned(),
-                ctrls: Some(addresses.ctrl.clone()),
-                ctrl: None,
-            },
-        );
+        let Some(ticket) = sign() else { return String::new() };
         let mut kept = self.kept.lock();
         if kept.len() >= KEPT {
             kept.clear();
@@ -67,6 +74,7 @@ impl Tickets {
                 ctrl: None,
             },
         )
+        .unwrap_or_default()
     }
 
     /// The ticket of the network, which anybody may use to trust it.
@@ -77,33 +85,51 @@ impl Tickets {
         id: impl FnOnce() -> String,
     ) -> String {
         let key = format!("{} network", keys.enrollment.leaf().fingerprint());
-        if let Some(ticket) = self.kept.lock().get(&key) {
-            return ticket.clone();
-        }
-        let issuer = format!("https://{address}/");
-        let ticket = sign(
-            keys,
-            &EnrollmentClaims {
-                iss: issuer.clone(),
-                sub: issuer,
-                aud: vec![ENROLLER.to_owned()],
-                exp: None,
-                jti: id(),
-                em: method::NETWORK.to_owned(),
-                ctrls: None,
-                ctrl: None,
-            },
-        );
-        self.kept.lock().insert(key, ticket.clone());
-        ticket
+        self.kept_or(key, || {
+            let issuer = format!("https://{address}/");
+            sign(
+                keys,
+                &EnrollmentClaims {
+                    iss: issuer.clone(),
+                    sub: issuer,
+                    aud: vec![ENROLLER.to_owned()],
+                    exp: None,
+                    jti: id(),
+                    em: method::NETWORK.to_owned(),
+                    ctrls: None,
+                    ctrl: None,
+                },
+            )
+        })
     }
 }
 
-fn sign(keys: &Keys, claims: &EnrollmentClaims) -> String {
+fn sign(keys: &Keys, claims: &EnrollmentClaims) -> Option<String> {
     let key = &keys.enrollment;
     let signed = aside(key.key().algorithm(), || TokenSigner::new(key)?.sign(claims));
-    signed.unwrap_or_else(|error| {
-        tracing::error!(%error, "an enrollment ticket could not be signed");
-        String::new()
-    })
+    signed
+        .inspect_err(|error| tracing::error!(%error, "an enrollment ticket could not be signed"))
+        .ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ticket_that_was_not_signed_is_signed_later() {
+        let tickets = Tickets::default();
+        assert_eq!(tickets.kept_or("a".into(), || None), "");
+        assert_eq!(tickets.kept_or("a".into(), || Some("signed".into())), "signed");
+        assert_eq!(tickets.kept_or("a".into(), || None), "signed");
+    }
+
+    #[test]
+    fn no_more_than_the_limit_is_kept() {
+        let tickets = Tickets::default();
+        for number in 0..2 * KEPT + 1 {
+            tickets.kept_or(number.to_string(), || Some(String::new()));
+            assert!(tickets.kept.lock().len() <= KEPT);
+        }
+    }
 }

@@ -4,6 +4,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use weft_auth::Auth;
+use weft_kernel::turns::Turns;
 use weft_kernel::{Call, Caller, Challenge, Failure, Kernel, Reply, Via, Who};
 use weft_model::entity::Terminator;
 use weft_network::{Network, NetworkOptions, WeakNetwork};
@@ -25,6 +26,8 @@ pub(crate) struct Core {
     pub(crate) network: arc_swap::ArcSwapOption<WeakNetwork>,
     pub(crate) snapshots: Snapshots,
     pub(crate) integrity: Integrity,
+    /// Turns for plans of documents.
+    pub(crate) plans: Turns,
 }
 
 /// A controller can be used as its [`Auth`], and through that as its kernel.
@@ -104,6 +107,10 @@ impl Controller {
 
     pub(crate) fn integrity(&self) -> &Integrity {
         &self.0.integrity
+    }
+
+    pub(crate) fn plans(&self) -> &Turns {
+        &self.0.plans
     }
 
     pub(crate) fn router_texts(&self) -> &RouterTexts {

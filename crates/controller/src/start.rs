@@ -69,6 +69,7 @@ impl Controller {
             network: arc_swap::ArcSwapOption::empty(),
             snapshots: Snapshots::default(),
             integrity: Integrity::default(),
+            plans: crate::domain::change::turns(),
         }));
         if is_new {
             controller.seed().await.map_err(StartError::Seed)?;

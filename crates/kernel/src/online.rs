@@ -272,6 +272,13 @@ impl Online {
         all.into_iter().map(with_status).collect()
     }
 
+    /// Forgets the identities and routers that do not exist any more.
+    pub fn retain(&self, is_identity: impl Fn(&Id) -> bool, is_router: impl Fn(&Id) -> bool) {
+        let mut tables = self.0.write();
+        tables.identities.retain(|id, _| is_identity(id));
+        tables.gone.retain(|id, _| is_router(id));
+    }
+
     /// Forgets an identity or router that was deleted.
     pub fn forget(&self, id: &str) {
         let mut tables = self.0.write();

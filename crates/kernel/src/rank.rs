@@ -8,7 +8,7 @@
 //! The rule concerns callers with a session that act on other identities. An identity may change
 //! itself as its operations allow, and a caller with a ticket is judged by the ticket.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use weft_contract::{Action, Permission, Subject};
@@ -89,7 +89,11 @@ fn holds(own: &[Permission], other: Permission) -> bool {
 pub fn check(caller: &Caller, tip: &Snapshot, changes: &[Change]) -> Result<(), Failure> {
     match &caller.who {
         Who::Identity(login) if !caller.is_admin() => {
-            let rule = Rule { caller, login, tip };
+            let deleted = changes.iter().filter_map(|change| match change {
+                Change::Delete(kind, id) => Some((*kind, id)),
+                _ => None,
+            });
+            let rule = Rule { caller, login, tip, deleted: deleted.collect() };
             changes.iter().try_for_each(|change| rule.judge(change))
         }
         _ => Ok(()),
@@ -100,6 +104,8 @@ struct Rule<'a> {
     caller: &'a Caller,
     login: &'a Login,
     tip: &'a Snapshot,
+    /// The entities that the change set deletes.
+    deleted: BTreeSet<(Kind, &'a Id)>,
 }
 
 impl Rule<'_> {
@@ -159,7 +165,7 @@ impl Rule<'_> {
 
     fn identity(&self, before: Option<&Identity>, after: Option<&Identity>) -> Result<(), Failure> {
         if let Some(before) = before
-            && after.is_none_or(|after| !is_only_unlinked(before, after))
+            && after.is_none_or(|after| !self.is_only_unlinked(before, after))
         {
             guard(self.caller, before)?;
         }
@@ -171,7 +177,8 @@ impl Rule<'_> {
         Err(Failure::unauthorized(format!("{reason}: {}", after.name)))
     }
 
-    /// A new holder of a router's place gets the router's identity.
+    /// A new holder of a router's place gets the router's identity. A router that has only lost
+    /// references to deleted configs is not judged.
     fn router(
         &self,
         id: &Id,
@@ -180,9 +187,38 @@ impl Rule<'_> {
     ) -> Result<(), Failure> {
         let is_unlinked = before.zip(after).is_some_and(|(before, after)| {
             let base = Base { updated_at: before.base.updated_at, ..after.base.clone() };
-            Router { base, configs: before.configs.clone(), ..after.clone() } == *before
+            let kept = before.configs.iter().filter(|config| {
+                !self.deleted.contains(&(Kind::Config, *config)) || after.configs.contains(config)
+            });
+            kept.eq(&after.configs)
+                && Router { base, configs: before.configs.clone(), ..after.clone() } == *before
         });
         if is_unlinked { Ok(()) } else { self.owner(Some(id)) }
+    }
+
+    /// Whether an identity has only lost references to deleted services.
+    fn is_only_unlinked(&self, before: &Identity, after: &Identity) -> bool {
+        let same = Identity {
+            base: Base { updated_at: before.base.updated_at, ..after.base.clone() },
+            service_hosting_precedences: before.service_hosting_precedences.clone(),
+            service_hosting_costs: before.service_hosting_costs.clone(),
+            service_configs: before.service_configs.clone(),
+            ..after.clone()
+        };
+        same == *before
+            && self.is_unlinked(
+                &before.service_hosting_precedences,
+                &after.service_hosting_precedences,
+            )
+            && self.is_unlinked(&before.service_hosting_costs, &after.service_hosting_costs)
+            && self.is_unlinked(&before.service_configs, &after.service_configs)
+    }
+
+    /// Whether a map by service has only lost deleted services.
+    fn is_unlinked<V: PartialEq>(&self, before: &BTreeMap<Id, V>, after: &BTreeMap<Id, V>) -> bool {
+        let is_deleted = |service| self.deleted.contains(&(Kind::Service, service));
+        after.iter().all(|(id, value)| before.get(id) == Some(value))
+            && before.keys().all(|id| after.contains_key(id) || is_deleted(id))
     }
 
     /// An auth policy can weaken its identities or lock them out.
@@ -244,23 +280,4 @@ fn of<T: Record>(entity: Option<&Entity>) -> Option<&T> {
 /// The rights of an identity that matter for ranks.
 fn rights(identity: &Identity) -> (bool, bool, &[Arc<str>]) {
     (identity.is_admin, identity.is_default_admin, &identity.permissions)
-}
-
-/// Whether an identity has only lost references to deleted services.
-fn is_only_unlinked(before: &Identity, after: &Identity) -> bool {
-    let same = Identity {
-        base: Base { updated_at: before.base.updated_at, ..after.base.clone() },
-        service_hosting_precedences: before.service_hosting_precedences.clone(),
-        service_hosting_costs: before.service_hosting_costs.clone(),
-        service_configs: before.service_configs.clone(),
-        ..after.clone()
-    };
-    same == *before
-        && is_part(&after.service_hosting_precedences, &before.service_hosting_precedences)
-        && is_part(&after.service_hosting_costs, &before.service_hosting_costs)
-        && is_part(&after.service_configs, &before.service_configs)
-}
-
-fn is_part<V: PartialEq>(part: &BTreeMap<Id, V>, whole: &BTreeMap<Id, V>) -> bool {
-    part.iter().all(|(id, value)| whole.get(id) == Some(value))
 }

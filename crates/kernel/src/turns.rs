@@ -17,12 +17,16 @@ use crate::failure::Failure;
 
 /// Most waiting requests of one caller.
 const WAITING: usize = 256;
-/// Longest wait for a turn; after it the request is refused with 429.
+/// Longest wait for a turn per processor; after it the request is refused with 429.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The turns. Clones share them.
 #[derive(Debug, Clone)]
-pub struct Turns(Arc<Mutex<State>>);
+pub struct Turns {
+    state: Arc<Mutex<State>>,
+    /// Longest wait for a turn; after it the request is refused with 429.
+    patience: Duration,
+}
 
 #[derive(Debug)]
 struct State {
@@ -49,12 +53,13 @@ impl Turns {
     /// `count` turns for each processor.
     pub(crate) fn per_processor(count: usize) -> Self {
         let processors = available_parallelism().map_or(1, NonZero::get);
-        Self::new(processors * count)
+        Self::new(processors * count, PATIENCE)
     }
 
-    fn new(at_once: usize) -> Self {
+    /// This many turns; a request that has waited for longer than `patience` is refused with 429.
+    pub fn new(at_once: usize, patience: Duration) -> Self {
         let state = State { free: at_once, waiting: HashMap::new(), order: VecDeque::new() };
-        Self(Arc::new(Mutex::new(state)))
+        Self { state: Arc::new(Mutex::new(state)), patience }
     }
 
     /// The turns for this caller.
@@ -74,10 +79,10 @@ impl Turns {
     async fn take(&self, whose: &str) -> Result<Turn, Failure> {
         let busy = || Failure::new(ErrorCode::ServerTooManyRequests);
         let mut turn = {
-            let mut state = self.0.lock();
+            let mut state = self.state.lock();
             if state.free > 0 {
                 state.free -= 1;
-                return Ok(Turn(Some(Arc::clone(&self.0))));
+                return Ok(Turn(Some(Arc::clone(&self.state))));
             }
             let is_first = !state.waiting.contains_key(whose);
             let own = state.waiting.entry(whose.to_owned()).or_default();
@@ -93,7 +98,7 @@ impl Turns {
             }
             turn
         };
-        match tokio::time::timeout(PATIENCE, &mut turn).await {
+        match tokio::time::timeout(self.patience, &mut turn).await {
             Ok(Ok(turn)) => Ok(turn),
             _ => Err(busy()),
         }
@@ -165,7 +170,7 @@ mod tests {
 
     #[tokio::test]
     async fn each_caller_has_his_turn_however_much_another_asks_for() {
-        let turns = Turns::new(1);
+        let turns = Turns::new(1, PATIENCE);
         let first = turns.take("greedy").await.unwrap();
         let order = Arc::new(Mutex::new(Vec::new()));
         let mut all = Vec::new();
@@ -184,13 +189,13 @@ mod tests {
         drop(first);
         futures::future::join_all(all).await;
         assert_eq!(*order.lock(), ["greedy", "modest", "greedy", "greedy"]);
-        let state = turns.0.lock();
+        let state = turns.state.lock();
         assert!(state.free == 1 && state.waiting.is_empty() && state.order.is_empty());
     }
 
     #[tokio::test]
     async fn no_caller_has_any_number_waiting() {
-        let turns = Turns::new(1);
+        let turns = Turns::new(1, PATIENCE);
         let _first = turns.take("greedy").await.unwrap();
         let mut waiting = Vec::new();
         for _ in 0..WAITING {

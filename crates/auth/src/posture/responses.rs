@@ -1,7 +1,7 @@
 //! Reports of clients about their devices: `POST /posture-response`, one or many at once
 //! (docs/protocol/auth.md 18).
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 
 use futures::FutureExt as _;
 use weft_contract::resource::posture_check::{
@@ -38,7 +38,8 @@ fn one(auth: Auth, caller: Caller, call: Call) -> Answer {
         let body: PostureResponseBody = call.decode(Verb::Create)?;
         let session = session_of(&auth, &caller)?;
         let snapshot = auth.snapshot();
-        let report = report(&snapshot, &body, "")?;
+        let asked = asked_paths(checks(&snapshot), std::slice::from_ref(&body));
+        let report = report(&snapshot, &asked, &body, "")?;
         let reports =
             report.into_iter().map(|report| (body.id.clone().unwrap_or_default(), report));
         Reply::created_with(&take(&auth, &snapshot, &session, reports.collect()))
@@ -55,6 +56,7 @@ fn many(auth: Auth, caller: Caller, call: Call) -> Answer {
         }
         let session = session_of(&auth, &caller)?;
         let snapshot = auth.snapshot();
+        let asked = asked_paths(checks(&snapshot), &bodies);
         let mut reports = Vec::with_capacity(bodies.len());
         for (at, body) in bodies.iter().enumerate() {
             let at = format!("[{at}].");
@@ -63,7 +65,7 @@ fn many(auth: Auth, caller: Caller, call: Call) -> Answer {
                 return Err(Failure::field(&field, format!("{field} in body is required"), ""));
             }
             let id = body.id.clone().unwrap_or_default();
-            reports.extend(report(&snapshot, body, &at)?.map(|report| (id, report)));
+            reports.extend(report(&snapshot, &asked, body, &at)?.map(|report| (id, report)));
         }
         Reply::created_with(&take(&auth, &snapshot, &session, reports))
     }
@@ -73,6 +75,7 @@ fn many(auth: Auth, caller: Caller, call: Call) -> Answer {
 /// The report in a body; none if it is about a process that no check names.
 fn report(
     snapshot: &Snapshot,
+    asked: &HashSet<&str>,
     body: &PostureResponseBody,
     at: &str,
 ) -> Result<Option<Report>, Failure> {
@@ -119,7 +122,7 @@ fn report(
                 )?),
             };
             let check = Id::new(body.id.as_deref().unwrap_or_default());
-            match path(snapshot, &check, said) {
+            match path(snapshot, asked, &check, said) {
                 Some(path) => Report::Process(path, report),
                 None => return Ok(None),
             }
@@ -154,18 +157,35 @@ fn short(field: &str, text: &str, most: usize) -> Result<(), Failure> {
     Err(Failure::field(field, reason, text.len().to_string()))
 }
 
+fn checks(snapshot: &Snapshot) -> impl Iterator<Item = &PostureCheck> {
+    snapshot.list::<PostureCheck>().map(|check| &**check)
+}
+
+/// The paths in reports about processes that some check names. Each check is read once, however
+/// many reports there are.
+fn asked_paths<'a, 'c>(
+    checks: impl Iterator<Item = &'c PostureCheck>,
+    bodies: &'a [PostureResponseBody],
+) -> HashSet<&'a str> {
+    let about = bodies.iter().filter(|body| body.type_id.as_deref() == Some(response::PROCESS));
+    let said = about.filter_map(|body| body.path.as_deref()).filter(|path| !path.is_empty());
+    let said: HashSet<&str> = said.collect();
+    if said.is_empty() {
+        return said;
+    }
+    let named = checks.flat_map(|check| &check.processes.processes);
+    named.filter_map(|process| said.get(process.path.as_str()).copied()).collect()
+}
+
 /// The path of the process that a report is about. Old clients name only the check. A process that
 /// no check names is not kept.
-fn path(snapshot: &Snapshot, check: &Id, said: String) -> Option<String> {
-    let answered = snapshot.get::<PostureCheck>(check);
+fn path(snapshot: &Snapshot, asked: &HashSet<&str>, check: &Id, said: String) -> Option<String> {
     if said.is_empty() {
+        let answered = snapshot.get::<PostureCheck>(check);
         let only = answered.filter(|check| check.check_type == PostureCheckType::Process)?;
         return only.processes.processes.first().map(|process| process.path.clone());
     }
-    let asks = |check: &PostureCheck| check.processes.processes.iter().any(|it| it.path == said);
-    let is_asked = answered.is_some_and(|check| asks(check))
-        || snapshot.list::<PostureCheck>().any(|check| asks(check));
-    is_asked.then_some(said)
+    asked.contains(said.as_str()).then_some(said)
 }
 
 /// Keeps reports, applies their effects, and returns the services that ask for a code because of
@@ -244,4 +264,42 @@ fn left(
     let left = until.map_or(GRACE, |until| until.since(now).min(GRACE));
     let timeout = check.mfa_timeout().map_or(-1, seconds);
     Some((seconds(left), timeout))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use weft_model::entity::ProcessSpec;
+
+    use super::*;
+
+    fn check(number: usize) -> PostureCheck {
+        let named = |process| format!("/bin/{number}-{process}");
+        let process = |at| ProcessSpec { path: named(at), ..ProcessSpec::default() };
+        let mut check = PostureCheck::default();
+        check.processes.processes = (0..3).map(process).collect();
+        check
+    }
+
+    fn about(path: &str) -> PostureResponseBody {
+        PostureResponseBody {
+            type_id: Some(response::PROCESS.to_owned()),
+            path: Some(path.to_owned()),
+            ..PostureResponseBody::default()
+        }
+    }
+
+    #[test]
+    fn many_reports_read_each_check_once() {
+        let all: Vec<PostureCheck> = (0..50).map(check).collect();
+        let bodies: Vec<_> = (0..200).map(|number| about(&format!("/bin/{number}-2"))).collect();
+        let read = Cell::new(0);
+        let checks = all.iter().inspect(|_| read.set(read.get() + 1));
+        let asked = asked_paths(checks, &bodies);
+        assert_eq!((asked.len(), read.get()), (50, 50));
+        assert!(asked.contains("/bin/49-2") && !asked.contains("/bin/50-2"));
+        let unread = all.iter().inspect(|_| panic!("no report is about a process"));
+        assert!(asked_paths(unread, &[about("")]).is_empty());
+    }
 }

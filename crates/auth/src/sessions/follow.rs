@@ -7,7 +7,7 @@ use weft_model::entity::{ApiSession, AuthPolicy, Authenticator, Ca, Identity, Se
 use weft_model::{Change, Entity, Id, Kind, Snapshot, Timestamp};
 
 use super::{SessionNotice, Sessions, stands};
-use crate::handle::WeakAuth;
+use crate::handle::{Auth, WeakAuth};
 use crate::resolve::is_complete;
 use crate::sessions::stands::VIRTUAL;
 
@@ -27,6 +27,7 @@ pub(crate) async fn follow_model(weak: WeakAuth) {
                 resync(sessions, &snapshot, now);
                 let all = sessions.all_services();
                 auth.end_ungranted(&snapshot, &all);
+                forget_deleted(&auth);
             }
             Notice::Change(published) => {
                 auth.service_changes().follow(&published, now);
@@ -51,6 +52,19 @@ fn resync(sessions: &Sessions, snapshot: &Snapshot, now: Timestamp) {
     let lost = lost.filter(|it| snapshot.get::<Service>(&it.service_id).is_none());
     sessions.remove_services(&lost.map(|it| it.base.id.clone()).collect::<Vec<_>>());
     sessions.tell(SessionNotice::Resync);
+}
+
+/// Forgets the state of identities and routers whose deletion was in a lost batch. The present
+/// snapshot is asked, because there may already be state of identities that are newer than the
+/// snapshot of the notice.
+fn forget_deleted(auth: &Auth) {
+    let is_identity = |id: &Id| auth.snapshot().contains(Kind::Identity, id);
+    let is_router = |id: &Id| auth.snapshot().contains(Kind::Router, id);
+    auth.online().retain(is_identity, is_router);
+    auth.postures().retain(is_identity, |_| true, |_| true);
+    for identity in auth.sessions().all_told().iter().filter(|id| !is_identity(id)) {
+        auth.sessions().forget(identity);
+    }
 }
 
 fn follow(

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use weft_kernel::Published;
+use weft_kernel::{Failure, Published};
 use weft_model::entity::{PolicyType, ServiceSession};
 use weft_model::{Entity, Id, Kind, Table, Timestamp};
 
-use super::{SessionNotice, Sessions, Tables, touched};
+use super::{SessionNotice, Sessions, Tables, contradiction, touched};
 
 /// Indexes of the links of a service session.
 const LOGIN: usize = 0;
@@ -74,33 +74,36 @@ impl Sessions {
         all.map(|session| session.base.created_at).min()
     }
 
-    /// The existing session of the same login, type and service, or else the new one. None once the
-    /// login has ended.
-    pub fn service_or(&self, new: ServiceSession) -> Option<Arc<ServiceSession>> {
+    /// The existing session of the same login, type and service, or else the new one. Refused once
+    /// the login has ended, or if the new session contradicts another one.
+    pub fn service_or(&self, new: ServiceSession) -> Result<Arc<ServiceSession>, Failure> {
         let mut tables = self.0.tables.write();
-        tables.api.ordinal(&new.api_session_id)?;
+        let login = tables.api.ordinal(&new.api_session_id);
+        login.ok_or_else(|| Failure::unauthorized("the session has ended"))?;
         let links = [(LOGIN, &new.api_session_id), (SERVICE, &new.service_id)];
         let known = tables.service.referring_both(links[0], links[1]);
         let mut known = known.filter_map(|it| it.get::<ServiceSession>());
         let same = known.find(|it| it.session_type == new.session_type).cloned();
         drop(known);
-        Some(same.unwrap_or_else(|| self.keep_service(&mut tables, new)))
+        same.map_or_else(|| self.keep_service(&mut tables, new), Ok)
     }
 
-    fn keep_service(&self, tables: &mut Tables, session: ServiceSession) -> Arc<ServiceSession> {
+    fn keep_service(
+        &self,
+        tables: &mut Tables,
+        session: ServiceSession,
+    ) -> Result<Arc<ServiceSession>, Failure> {
         let session = Arc::new(session);
         let entity = Entity::from(Arc::clone(&session));
-        if let Err(error) = tables.service.put(entity.clone()) {
-            tracing::error!(%error, "a new service session contradicts another one and cannot be used");
-        }
+        tables.service.put(entity.clone()).map_err(contradiction)?;
         self.0.store.live().put(entity);
-        session
+        Ok(session)
     }
 
     /// Adds a service session whose login may be missing: a fault for tests.
     #[cfg(any(test, feature = "testing"))]
     pub fn plant_service(&self, session: ServiceSession) {
-        self.keep_service(&mut self.0.tables.write(), session);
+        drop(self.keep_service(&mut self.0.tables.write(), session));
     }
 
     /// Ends service sessions.

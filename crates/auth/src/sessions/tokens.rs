@@ -57,7 +57,8 @@ impl Sessions {
             changed.credential = print.unwrap_or_default();
             changed.is_of_client = !changed.certificates.is_empty();
             lock_in(&mut changed, &self.0.key, &session.former_token);
-            self.keep(&mut tables, &Arc::new(changed));
+            // A session that is refused keeps its former row; the reason is in the log.
+            drop(self.keep(&mut tables, &Arc::new(changed)));
         }
         if !old.is_empty() {
             tracing::info!(

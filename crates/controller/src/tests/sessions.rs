@@ -4,10 +4,13 @@ mod stored;
 use std::thread::yield_now;
 use std::time::Duration;
 
+use futures::FutureExt as _;
 use serde_json::{Value, json};
 use tokio::sync::broadcast::error::TryRecvError;
-use weft_auth::sessions::{CERTIFICATES, SessionNotice};
+use weft_auth::sessions::{CERTIFICATES, ClientDescription, SessionNotice};
 use weft_contract::Api;
+use weft_contract::resource::client::SdkInfo;
+use weft_kernel::online::RouterFacts;
 use weft_model::entity::{ApiSession, PolicyType, ServiceSession};
 use weft_model::{Base, Id};
 use weft_store::Store as _;
@@ -148,7 +151,7 @@ async fn the_store_and_routers_see_the_end_of_a_session_last() {
     let now = bed.controller.now();
     for _ in 0..200 {
         let mut told = sessions.subscribe();
-        let session = sessions.open(login(&bed), "one", true);
+        let session = sessions.open(login(&bed), "one", true).unwrap();
         let id = &session.base.id;
         std::thread::scope(|scope| {
             // With one core, the other tasks must get a turn.
@@ -158,7 +161,7 @@ async fn the_store_and_routers_see_the_end_of_a_session_last() {
                 }
             });
             scope.spawn(|| {
-                while sessions.service_or(dial(&bed, &session)).is_some() {
+                while sessions.service_or(dial(&bed, &session)).is_ok() {
                     yield_now()
                 }
             });
@@ -183,7 +186,7 @@ async fn the_store_and_routers_see_the_end_of_a_session_last() {
 async fn service_sessions_that_are_asked_for_at_once_are_one() {
     let bed = Bed::new().await;
     let sessions = bed.controller.sessions();
-    let session = sessions.open(login(&bed), "one", true);
+    let session = sessions.open(login(&bed), "one", true).unwrap();
     let ask = || sessions.service_or(dial(&bed, &session)).unwrap().base.id.clone();
     let ids: Vec<Id> = std::thread::scope(|scope| {
         let asked: Vec<_> = (0..8).map(|_| scope.spawn(ask)).collect();
@@ -193,5 +196,55 @@ async fn service_sessions_that_are_asked_for_at_once_are_one() {
     let bind = ServiceSession { session_type: PolicyType::Bind, ..dial(&bed, &session) };
     assert_ne!(sessions.service_or(bind).unwrap().base.id, ids[0]);
     sessions.end(std::slice::from_ref(&session.base.id));
-    assert!(sessions.service_or(dial(&bed, &session)).is_none(), "the login has ended");
+    assert!(sessions.service_or(dial(&bed, &session)).is_err(), "the login has ended");
+}
+
+#[tokio::test]
+async fn what_was_deleted_in_a_lost_batch_is_forgotten() {
+    let bed = Bed::new().await;
+    let admin = bed.admin().await;
+    let (kept, _) = bed.enroll(&admin, "laptop").await;
+    let (sessions, online) = (bed.controller.sessions(), bed.controller.online());
+    let now = bed.controller.now();
+    // The identity "gone" has state and no entity, as if the follower had missed its deletion.
+    let ids = [Id::new(&kept), Id::new("gone")];
+    let router = Id::new("er1");
+    online.put_router(&router, 1, RouterFacts::default());
+    let (space, note) = described().note();
+    for id in &ids {
+        online.put_identity(id, (&router, 1), true, now);
+        bed.store.live().put_note(space, id.as_str(), Some(note.clone().into()));
+    }
+    let known = |id: &Id| {
+        let is_online = online.connections(now).iter().any(|(known, ..)| known == id);
+        let is_told = sessions.about_identity(id.as_str()).sdk_info == described().sdk;
+        (is_online, is_told)
+    };
+    assert_eq!((known(&ids[0]), known(&ids[1])), ((true, true), (true, true)));
+    let resync = bed.controller.writer().alone(Box::new(|published| {
+        async move { Ok(Some(weft_model::Snapshot::clone(&published))) }.boxed()
+    }));
+    resync.await.unwrap();
+    until("it is forgotten", || known(&ids[1]) == (false, false)).await;
+    assert_eq!(known(&ids[0]), (true, true));
+}
+
+fn described() -> ClientDescription {
+    let sdk = SdkInfo { app_id: "app".into(), ..SdkInfo::default() };
+    ClientDescription { sdk, ..ClientDescription::default() }
+}
+
+#[tokio::test]
+async fn a_session_that_contradicts_another_one_is_refused() {
+    let bed = Bed::new().await;
+    let sessions = bed.controller.sessions();
+    let first = sessions.open(login(&bed), "one", true).unwrap();
+    let mut told = sessions.subscribe();
+    let refused = sessions.open(login(&bed), "one", true).unwrap_err();
+    assert_eq!(refused.status(), 500);
+    assert!(told.try_next().is_err(), "no router is told");
+    assert_eq!(sessions.all(), [first]);
+    let mut kept = 0;
+    bed.store.live().load(&mut |_| kept += 1).unwrap();
+    assert_eq!(kept, 1);
 }

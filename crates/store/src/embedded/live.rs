@@ -51,11 +51,11 @@ impl LiveWriter {
     pub(super) fn start(shared: Arc<Shared>, has_journal: bool) -> Result<Self, OpenError> {
         let io = |error: io::Error| OpenError::Io { path: shared.path().to_owned(), error };
         let found = if has_journal { open_journal(&shared)? } else { Found::default() };
-        let Found { journal, values: journaled, is_open, .. } = found;
+        let Found { journal, values: journaled, is_open, unread, .. } = found;
         let queue = Arc::new(Queue::new(journaled, journal.is_some()));
         let run = { (shared.clone(), queue.clone()) };
         let thread = thread::Builder::new().name("weft-store-live".into());
-        let thread = thread.spawn(move || run.1.run(&run.0, journal, is_open));
+        let thread = thread.spawn(move || run.1.run(&run.0, journal, (is_open, unread)));
         Ok(Self {
             thread: Some(thread.map_err(io)?),
             queue,

@@ -253,6 +253,36 @@ async fn a_store_without_a_place_for_its_journal_works() {
 }
 
 #[tokio::test]
+async fn a_journal_that_could_not_be_opened_brings_nothing_old_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, copy) = (folder.path().join("a"), folder.path().join("b"));
+    let store = open(&path);
+    store.live().put(session(1));
+    folded(&path, folder.path(), 1).await;
+    // The record of this session is in the journal when the session has ended.
+    store.live().put(session(1));
+    store.live().flush().await.unwrap();
+    killed(&path, &copy);
+    let (place, aside) = (journal(&copy), folder.path().join("aside"));
+    fs::rename(&place, &aside).unwrap();
+    fs::create_dir(&place).unwrap();
+    let without = open(&copy);
+    without.live().delete(Kind::ApiSession, session(1).id());
+    without.live().put(session(2));
+    without.live().flush().await.unwrap();
+    drop(without);
+    fs::remove_dir(&place).unwrap();
+    fs::rename(&aside, &place).unwrap();
+    let again = open(&copy);
+    assert_eq!((sessions(&again), again.journal_fault()), (vec![2], None));
+    again.live().put(session(3));
+    again.live().flush().await.unwrap();
+    let third = folder.path().join("c");
+    killed(&copy, &third);
+    assert_eq!(sessions(&open(&third)), [2, 3]);
+}
+
+#[tokio::test]
 async fn more_than_the_journal_takes_goes_to_the_database() {
     let folder = tempfile::tempdir().unwrap();
     let (path, copy) = (folder.path().join("a"), folder.path().join("b"));

@@ -32,10 +32,10 @@ use std::time::Instant;
 
 use futures::FutureExt as _;
 use tokio::runtime::Handle;
-use tokio::sync::Semaphore;
 use weft_contract::resource::change::{ChangeBody, ChangePlan, MAX_TIME};
 use weft_contract::{Api, ErrorCode, Verb};
 use weft_kernel::call::{Answer, Handler};
+use weft_kernel::turns::Turns;
 use weft_kernel::{Call, Caller, Failure, Reply};
 use weft_model::Snapshot;
 
@@ -53,16 +53,23 @@ pub(crate) const HANDLERS: &[(Api, &str, Handler<Controller>)] = &[
 ];
 
 /// Plans that may be made at the same time: each may keep a processor busy for seconds.
-static PLANS: Semaphore = Semaphore::const_new(2);
+const PLANS: usize = 2;
 /// Times that one apply makes its plan, because the network changed meanwhile.
 const TRIES: u32 = 8;
+
+/// The turns for plans. Callers take turns, however many documents each of them sends; a request
+/// waits for its turn until its own deadline.
+pub(crate) fn turns() -> Turns {
+    Turns::new(PLANS, MAX_TIME)
+}
 
 fn plan_change(controller: Controller, caller: Caller, call: Call) -> Answer {
     async move {
         is_heard(&caller)?;
         let body: ChangeBody = call.decode(Verb::Create)?;
         let until = Instant::now() + MAX_TIME;
-        let plan = on_its_own(async move {
+        let (turns, asking) = (controller.plans().clone(), caller.clone());
+        let plan = on_its_own(&turns, &asking, async move {
             let document = Document::read(&body)?;
             let made = make(&controller, &caller, &document, until).await?;
             expect(&body, &made.report)?;
@@ -79,8 +86,9 @@ fn apply_change(controller: Controller, caller: Caller, call: Call) -> Answer {
         is_heard(&caller)?;
         let body: ChangeBody = call.decode(Verb::Create)?;
         let until = Instant::now() + MAX_TIME;
+        let (turns, asking) = (controller.plans().clone(), caller.clone());
         let work = async move { apply(&controller, &caller, &body, until).await };
-        let applied = on_its_own(work).await?;
+        let applied = on_its_own(&turns, &asking, work).await?;
         Reply::detail(&applied)
     }
     .boxed()
@@ -95,15 +103,15 @@ fn is_heard(caller: &Caller) -> Result<(), Failure> {
     Err(Failure::unauthorized("changing the network needs permissions"))
 }
 
-/// Runs long work on a thread of its own, so that requests of others are not held up.
+/// Runs long work on a thread of its own when it is the caller's turn, so that requests of others
+/// are not held up.
 async fn on_its_own<T: Send + 'static>(
+    turns: &Turns,
+    caller: &Caller,
     work: impl Future<Output = Result<T, Failure>> + Send + 'static,
 ) -> Result<T, Failure> {
-    let _place = PLANS.acquire().await.map_err(|_| ErrorCode::ServerTooManyRequests)?;
     let runtime = Handle::current();
-    tokio::task::spawn_blocking(move || runtime.block_on(work))
-        .await
-        .unwrap_or_else(|error| Err(Failure::unhandled(format!("the plan failed: {error}"))))
+    turns.work(caller, move || runtime.block_on(work)).await
 }
 
 /// A plan, and the report about it.

@@ -347,6 +347,41 @@ async fn what_nobody_waits_for_is_given_up() {
 }
 
 #[tokio::test]
+async fn many_documents_of_one_caller_do_not_go_before_those_of_another() {
+    let bed = Bed::new().await;
+    let admin = bed.admin().await;
+    let clerk = somebody(&bed, &admin, "clerk", &["service"]).await;
+    let mut held = Vec::new();
+    for _ in 0..super::PLANS {
+        let (release, released) = std::sync::mpsc::channel::<()>();
+        let plans = bed.controller.plans().asked_by(&clerk);
+        let mut plan = Box::pin(plans.work(move || {
+            let _ = released.recv();
+            Ok(())
+        }));
+        assert!(futures::poll!(&mut plan).is_pending());
+        held.push((release, plan));
+    }
+    let order = parking_lot::Mutex::new(Vec::new());
+    let mut all = Vec::new();
+    for (name, who) in [("clerk", &clerk), ("clerk", &clerk), ("clerk", &clerk), ("admin", &admin)]
+    {
+        let (bed, order) = (&bed, &order);
+        let mut waits = Box::pin(async move {
+            plan(bed, who, json!({"services": [{"name": "web"}]})).await.unwrap();
+            order.lock().push(name);
+        });
+        assert!(futures::poll!(&mut waits).is_pending());
+        all.push(waits);
+    }
+    // One of the two turns is passed on.
+    drop(held.pop());
+    futures::future::join_all(all).await;
+    let order = order.into_inner();
+    assert_eq!(order.last(), Some(&"clerk"), "{order:?}");
+}
+
+#[tokio::test]
 async fn a_plan_is_decided_again_on_another_tip() {
     let bed = Bed::new().await;
     let admin = bed.admin().await;

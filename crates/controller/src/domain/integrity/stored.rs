@@ -2,15 +2,24 @@
 //! was loaded. Where the two differ, memory is right and the row is written again.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::FutureExt as _;
 use hashbrown::HashMap;
 use roaring::RoaringBitmap;
+use tokio::time::{Instant, timeout};
+use weft_kernel::Health;
 use weft_model::{Id, Kind, Revision, Snapshot};
 use weft_store::{Examination, Mend, Place, ReadError, Seen, StoredFault};
 
 use crate::domain::integrity::run::Report;
 use crate::{Controller, Notice, Subscription};
+
+/// Longest wait for the snapshot of a revision on the disk. The writer publishes a revision at once,
+/// or after the 35 s in which it waits for the store and asks about the outcome.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Interval at which that wait looks whether writing has stopped.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// A fault on the disk, and the place to mend.
 struct Fault {
@@ -35,7 +44,7 @@ impl Controller {
         let store = Arc::clone(&self.settings().store);
         let examination = blocking(move || store.examine()).await?;
         let revision = examination.head().revision;
-        let snapshot = snapshot_at(snapshot, changes, revision).await?;
+        let snapshot = snapshot_at(snapshot, changes, revision, || self.health()).await?;
         blocking(move || compare(&*examination, &snapshot)).await
     }
 
@@ -72,17 +81,34 @@ fn mend(published: &Snapshot, place: Place) -> Mend {
     known.map_or(Mend::Drop(place), Mend::Put)
 }
 
-/// The snapshot of a durable revision: the published one, or one that the subscription delivers.
+/// The snapshot of a durable revision: the published one, or one that the subscription delivers. An
+/// error if writing has stopped before the revision is published, or after [`PATIENCE`].
 async fn snapshot_at(
     mut current: Arc<Snapshot>,
     mut changes: Subscription,
     revision: Revision,
+    health: impl Fn() -> Health,
 ) -> Result<Arc<Snapshot>, String> {
+    let until = Instant::now() + PATIENCE;
     while current.revision() < revision {
-        current = match changes.next().await {
-            Some(Notice::Change(published)) => Arc::clone(&published.after),
-            Some(Notice::Resync(snapshot)) => snapshot,
-            None => return Err("the controller is stopping".to_owned()),
+        current = match timeout(LOOK, changes.next()).await {
+            Ok(Some(Notice::Change(published))) => Arc::clone(&published.after),
+            Ok(Some(Notice::Resync(snapshot))) => snapshot,
+            Ok(None) => return Err("the controller is stopping".to_owned()),
+            Err(_) => {
+                let published = current.revision();
+                let ahead =
+                    format!("the database is at revision {revision}, memory still at {published}");
+                match health() {
+                    Health::Stopped(cause) => {
+                        return Err(format!("{ahead}, and writing has stopped: {cause}"));
+                    }
+                    _ if Instant::now() >= until => {
+                        return Err(format!("{ahead} after {} s", PATIENCE.as_secs()));
+                    }
+                    _ => continue,
+                }
+            }
         };
     }
     if current.revision() == revision {
@@ -153,5 +179,34 @@ async fn blocking<T: Send + 'static, E: std::fmt::Display + Send + 'static>(
     match tokio::task::spawn_blocking(work).await {
         Ok(done) => done.map_err(|error| error.to_string()),
         Err(error) => Err(format!("the check was broken off: {error}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::Bed;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_revision_that_is_never_published_ends_the_wait() {
+        let bed = Bed::new().await;
+        let failing = || Health::Failing("the disk is full".into());
+        let stopped = || Health::Stopped("the log has a gap".into());
+        let ask = |health: &dyn Fn() -> Health| {
+            let (snapshot, changes) = bed.controller.subscribe();
+            let next = snapshot.revision().next();
+            let health = health();
+            async move {
+                let begun = Instant::now();
+                let found = snapshot_at(snapshot, changes, next, || health.clone()).await;
+                (found.unwrap_err(), begun.elapsed())
+            }
+        };
+        let (error, after) = ask(&stopped).await;
+        assert!(error.contains("writing has stopped: the log has a gap"), "{error}");
+        assert!(after < 2 * LOOK, "{after:?}");
+        let (error, after) = ask(&failing).await;
+        assert!(error.contains("after 60 s"), "{error}");
+        assert!((PATIENCE..PATIENCE + 2 * LOOK).contains(&after), "{after:?}");
     }
 }

@@ -167,7 +167,8 @@ impl Resource for Authenticators {
                 None => None,
             };
             if let Some((hashed, _)) = password.as_ref().filter(|_| verb != Verb::Create) {
-                controller.sessions().expect_password(caller, id, hashed, controller.now());
+                let (snapshot, now) = (controller.snapshot(), controller.now());
+                controller.sessions().expect_password(caller, &snapshot, id, hashed, now);
             }
             let certificate = match (&body.cert_pem, verb) {
                 (Some(pem), Verb::Create) => Some(one_certificate(controller, pem)?),

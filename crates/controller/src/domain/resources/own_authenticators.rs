@@ -137,11 +137,13 @@ fn change(controller: Controller, caller: Caller, call: Call, verb: Verb) -> Ans
             Some(password) => Some(hash(&controller, password.expose()).await?),
             None => None,
         };
-        if let Some((hashed, _)) = &password {
-            let now = controller.now();
-            controller.sessions().expect_password(&caller, &current.base.id, hashed, now);
+        let expected = password.as_ref().map(|(hashed, _)| hashed.clone());
+        if let Some(hashed) = &expected {
+            let (snapshot, now) = (controller.snapshot(), controller.now());
+            let id = &current.base.id;
+            controller.sessions().expect_password(&caller, &snapshot, id, hashed, now);
         }
-        controller
+        let decided = controller
             .decide(&caller, move |decision| {
                 let found = decision.tip().get::<Authenticator>(&current.base.id);
                 if found != Some(&current) {
@@ -163,7 +165,14 @@ fn change(controller: Controller, caller: Caller, call: Call, verb: Verb) -> Ans
                 decision.put(record);
                 Ok(())
             })
-            .await?;
+            .await;
+        if let (Err(failure), Some(hashed)) = (&decided, &expected)
+            // A change with an unknown outcome may still count.
+            && failure.code() != ErrorCode::OutcomeUnknown
+        {
+            controller.sessions().forget_password(&caller, hashed, controller.now());
+        }
+        decided?;
         Reply::empty()
     }
     .boxed()
@@ -180,19 +189,23 @@ fn extendable(authenticator: &Authenticator) -> Result<&CertCredential, Failure>
     })
 }
 
+/// Refuses a certificate that is not the current one of an authenticator that can be extended.
+fn check_shown(authenticator: &Authenticator, shown: &str) -> Result<(), Failure> {
+    if extendable(authenticator)?.fingerprint.as_ref() == shown {
+        return Ok(());
+    }
+    Err(certificate_refused("the connection was made with another certificate"))
+}
+
 /// Issues a new certificate to the holder of the current one. It counts once the holder confirms
 /// that it arrived (docs/protocol/auth.md 12.1).
 fn extend(controller: Controller, caller: Caller, call: Call) -> Answer {
     async move {
         let body: ExtendBody = call.decode(Verb::Create)?;
         let authenticator = own_to_extend(&controller, &caller, call.id(0))?;
-        let cert = extendable(&authenticator)?;
         let leaf = caller.leaf().filter(|leaf| !leaf.is_ca());
         let leaf = leaf.ok_or_else(|| certificate_refused("a client certificate is needed"))?;
-        if leaf.fingerprint() != cert.fingerprint.as_ref() {
-            let reason = "the connection was made with another certificate";
-            return Err(certificate_refused(reason));
-        }
+        check_shown(&authenticator, leaf.fingerprint())?;
         let keys = controller.keys();
         let now = system_time(controller.now());
         let how = Verify { usage: Usage::Client, ignore_leaf_validity: true, intermediates: &[] };
@@ -204,6 +217,7 @@ fn extend(controller: Controller, caller: Caller, call: Call) -> Answer {
         };
         let csr = body.client_cert_csr.unwrap_or_default();
         let request = CertificateRequest::from_pem(&csr).map_err(refused)?;
+        let shown = leaf.fingerprint().to_owned();
         let leaf = Leaf::renewed(&request, leaf, now);
         let issued = aside(keys.authority.key().algorithm(), || keys.authority.issue(&leaf));
         let issued = issued.map_err(refused)?;
@@ -213,6 +227,8 @@ fn extend(controller: Controller, caller: Caller, call: Call) -> Answer {
         controller
             .decide(&caller, move |decision| {
                 let mut record = (**decision.require::<Authenticator>("id", &id)?).clone();
+                // Another certificate may have replaced the shown one since the first check.
+                check_shown(&record, &shown)?;
                 if let Some(cert) = &mut record.cert {
                     cert.unverified_cert_pem = kept.clone().into();
                     cert.unverified_fingerprint = fingerprint.clone().into();

@@ -27,6 +27,8 @@ pub(super) struct Found {
     pub(super) journal: Option<Journal>,
     pub(super) values: Batch,
     pub(super) is_open: bool,
+    /// The generation of the records in a journal that cannot be opened.
+    pub(super) unread: Option<u64>,
     #[cfg(test)]
     pub(super) fault: Option<JournalFault>,
 }
@@ -68,13 +70,15 @@ pub(super) fn open_journal(shared: &Shared) -> Result<Found, OpenError> {
                 journal: Some(journal),
                 values,
                 is_open,
+                unread: None,
                 #[cfg(test)]
                 fault,
             })
         }
         Err(error) => {
             tracing::warn!(%file, %error, "no journal: sessions are written to the database");
-            Ok(Found { is_open, ..Found::default() })
+            let unread = Some(folded.generation.saturating_add(1));
+            Ok(Found { is_open, unread, ..Found::default() })
         }
     }
 }

@@ -112,8 +112,13 @@ impl Queue {
         }
     }
 
-    /// The thread's loop.
-    pub(super) fn run(&self, shared: &Shared, mut journal: Option<Journal>, mut is_open: bool) {
+    /// The thread's loop. `unread` is the generation of the records in a journal that cannot be opened.
+    pub(super) fn run(
+        &self,
+        shared: &Shared,
+        mut journal: Option<Journal>,
+        (mut is_open, unread): (bool, Option<u64>),
+    ) {
         let mut times = Times::default();
         if !self.taken.lock().journaled.is_empty() {
             times.fold = Some(Instant::now() + DELAY);
@@ -128,7 +133,7 @@ impl Queue {
                 continue;
             }
             let is_last = matches!(step, Step::Stop | Step::Close);
-            let done = self.fold(shared, journal.as_mut(), values, (is_last, is_open));
+            let done = self.fold(shared, (journal.as_mut(), unread), values, (is_last, is_open));
             if done.is_ok() {
                 is_open = journal.is_some() && !is_last;
             }
@@ -221,17 +226,21 @@ impl Queue {
     fn fold(
         &self,
         shared: &Shared,
-        mut journal: Option<&mut Journal>,
+        (mut journal, unread): (Option<&mut Journal>, Option<u64>),
         values: Batch,
         (is_last, is_open): (bool, bool),
     ) -> Result<(), CommitError> {
         let mut all = self.taken.lock().journaled.clone();
         all.extend(values);
-        if all.is_empty() && !(is_last && is_open) {
+        if all.is_empty() && !(is_last && is_open && journal.is_some()) {
             return Ok(());
         }
-        let generation = journal.as_deref().map(Journal::generation);
-        let folded = generation.map(|generation| Folded { generation, is_open: !is_last });
+        // The records of a journal that cannot be opened are older than these values: a later start
+        // must not bring them back.
+        let unread = unread.map(|generation| Folded { generation, is_open: false });
+        let folded = journal.as_deref().map_or(unread, |journal| {
+            Some(Folded { generation: journal.generation(), is_open: !is_last })
+        });
         let done = write(shared, &all, folded, is_last).map_err(CommitError::from);
         match (&done, &mut journal) {
             (Ok(()), Some(journal)) => journal.folded(),

@@ -11,6 +11,7 @@ mod enrollment;
 mod every_body;
 mod mfa;
 mod mfa_codes;
+mod own_authenticators;
 mod passwords;
 mod posture;
 mod posture_checks;

@@ -121,6 +121,9 @@ struct Scene {
     session: String,
     service: String,
     config: String,
+    /// A config of the router, and one that no router has.
+    link: String,
+    other_link: String,
     /// Secrets that only administrators may see.
     secrets: Vec<String>,
 }
@@ -170,6 +173,15 @@ impl Scene {
             "data": {"protocol": "tcp", "address": "localhost", "port": 80}});
         let config = bed.create(&admin, "createConfig", config).await;
 
+        let link = |name: &str| {
+            let data = json!({"payloadSenderQueueSize": 1});
+            json!({"name": name, "configTypeId": "router.link.v1", "data": data})
+        };
+        let other_link = bed.create(&admin, "createConfig", link("other link")).await;
+        let link = bed.create(&admin, "createConfig", link("link")).await;
+        let configs = json!({"configs": [link]});
+        bed.manage(&admin, "patchEdgeRouter", &[&router], configs).await.unwrap();
+
         let of_boss = bed.login("boss", PASSWORD).await.unwrap();
         let login = of_boss.login().unwrap().session.clone();
         let now = bed.controller.now();
@@ -206,6 +218,8 @@ impl Scene {
             session: session.unwrap().base.id.to_string(),
             service,
             config,
+            link,
+            other_link,
             secrets,
             bed,
         }
@@ -268,6 +282,8 @@ impl Scene {
             call("deleteAPISessions", &[&self.api_session], NONE),
             // The holder of a router's place has the router's identity.
             call("patchEdgeRouter", &[router], json!({"disabled": true})),
+            call("patchEdgeRouter", &[&self.new_router], json!({"configs": [self.other_link]})),
+            call("patchEdgeRouter", &[router], json!({"configs": []})),
             call("updateEdgeRouter", &[router], renamed),
             call("reEnrollEdgeRouter", &[router], NONE),
             call("deleteEdgeRouter", &[router], NONE),
@@ -424,6 +440,8 @@ async fn who_may_do_as_much_is_helped_all_the_same() {
         ("deleteEnrollment", &*ticket, NONE),
         // The boss's override for a service is deleted with the service.
         ("deleteService", &*scene.service, NONE),
+        // So is a config that the boss's router has.
+        ("deleteConfig", &*scene.link, NONE),
         ("deleteIdentity", &*peer, NONE),
     ] {
         let result = bed.manage(clerk, operation, &[id], body).await;

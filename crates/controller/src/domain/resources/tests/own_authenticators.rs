@@ -1,0 +1,64 @@
+//! Changes of the caller's own authenticators that are refused, or that meet other changes.
+
+use serde_json::json;
+use weft_contract::ErrorCode;
+use weft_model::Id;
+use weft_model::entity::{ApiSession, Authenticator};
+
+use crate::Caller;
+use crate::testing::{Bed, csr};
+
+#[tokio::test]
+async fn a_replaced_certificate_gets_no_other() {
+    let bed = Bed::new().await;
+    let admin = bed.admin().await;
+    let (_, chain) = bed.enroll(&admin, "laptop").await;
+    let data = bed.login_with(&chain).await.unwrap().data();
+    let me = bed.with_token(data["token"].as_str().unwrap());
+    let id = Id::new(data["authenticatorId"].as_str().unwrap());
+    let (replaced, system) = (id.clone(), Caller::system());
+    // The extension passes its first check before the replacement is decided.
+    let replace = bed.controller.decide(&system, move |decision| {
+        let mut record = (**decision.require::<Authenticator>("id", &replaced)?).clone();
+        record.cert.as_mut().unwrap().fingerprint = "another".into();
+        decision.put(record);
+        Ok(())
+    });
+    let body = json!({"clientCertCsr": csr("laptop")});
+    let path = [id.as_str()];
+    let extend = bed.client(&me, "extendCurrentIdentityAuthenticator", &path, body);
+    let (replaced, extended) = futures::future::join(replace, extend).await;
+    replaced.unwrap();
+    assert_eq!(extended.unwrap_err().code(), ErrorCode::Unauthorized);
+    let snapshot = bed.controller.snapshot();
+    let cert = snapshot.get::<Authenticator>(&id).unwrap().cert.as_ref().unwrap();
+    assert!(cert.unverified_fingerprint.is_empty() && cert.unverified_cert_pem.is_empty());
+}
+
+#[tokio::test]
+async fn a_refused_password_leaves_the_session_as_it_was() {
+    let bed = Bed::new().await;
+    let admin = bed.admin().await;
+    let body = json!({"name": "anna", "type": "User", "isAdmin": false});
+    let identity = bed.create(&admin, "createIdentity", body).await;
+    let body = json!({"identityId": identity, "method": "updb", "username": "anna",
+        "password": "erstes"});
+    let updb = bed.create(&admin, "createAuthenticator", body).await;
+    let anna = bed.login("anna", "erstes").await.unwrap();
+    let session = || -> std::sync::Arc<ApiSession> {
+        bed.controller.sessions().by_id(&anna.login().unwrap().session.id).unwrap()
+    };
+    let is_up = || bed.with_token(&anna.login().unwrap().session.token).login().is_some();
+    let operation = "patchCurrentIdentityAuthenticator";
+    let body = json!({"currentPassword": "erstes", "password": "zweites"});
+    bed.client(&anna, operation, &[&updb], body).await.unwrap();
+    assert!(is_up());
+    // The name belongs to the administrator.
+    let body = json!({"currentPassword": "zweites", "password": "drittes", "username": "admin"});
+    bed.client(&anna, operation, &[&updb], body).await.unwrap_err();
+    assert!(is_up(), "the session set the current password itself");
+    assert_eq!(&*session().next_credential, "");
+    let body = json!({"currentPassword": "zweites", "password": "viertes"});
+    bed.client(&anna, operation, &[&updb], body).await.unwrap();
+    assert!(is_up());
+}
