@@ -106,8 +106,8 @@ fn report(
             build: text("build", &body.build, MAX_WORD)?,
         }),
         response::MAC => {
-            let addresses = body.mac_addresses.as_ref();
-            let addresses = addresses.ok_or_else(|| missing(at, "macAddresses"))?;
+            // A native SDK on a device without such an address leaves the member out.
+            let addresses = body.mac_addresses.as_deref().unwrap_or_default();
             Report::Mac(plain(texts("macAddresses", addresses)?))
         }
         response::DOMAIN => Report::Domain(required("domain", &body.domain)?),
