@@ -316,7 +316,7 @@ impl Host {
                         return BindEnd::Lost("the router is gone".to_owned());
                     }
                 }
-                Ok(passed) = health.recv() => {
+                passed = next_health(&mut health) => {
                     let (conn_id, token) = (hosted.conn_id(), token.clone());
                     let event = HealthEvent { conn_id, token, passed };
                     if channel.handle().send(event.to_message()).await.is_err() {
@@ -360,6 +360,25 @@ async fn next_event(
         Ok(Some(event)) => Ok(event),
         Ok(None) => Err(BindEnd::Lost("the router is gone".to_owned())),
         Err(_) => Err(BindEnd::Lost("the router did not answer the bind in time".to_owned())),
+    }
+}
+
+/// The next result of a health check: the newest one if results were dropped meanwhile.
+async fn next_health(health: &mut broadcast::Receiver<bool>) -> bool {
+    loop {
+        match health.recv().await {
+            Ok(passed) => return passed,
+            Err(broadcast::error::RecvError::Lagged(_)) => {
+                let mut newest = None;
+                while let Ok(passed) = health.try_recv() {
+                    newest = Some(passed);
+                }
+                if let Some(newest) = newest {
+                    return newest;
+                }
+            }
+            Err(broadcast::error::RecvError::Closed) => std::future::pending().await,
+        }
     }
 }
 

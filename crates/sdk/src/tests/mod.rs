@@ -206,6 +206,19 @@ async fn a_listener_answers_inspections_changes_its_cost_and_unbinds() {
 }
 
 #[tokio::test]
+async fn the_newest_of_many_health_reports_reaches_the_router() {
+    let network = Network::new().await;
+    let context = network.context().await;
+    let listener = soon(context.bind("plain")).await.unwrap();
+    // The task of the bind does not run meanwhile.
+    for _ in 0..100 {
+        listener.terms().report_health(true);
+    }
+    listener.terms().report_health(false);
+    until(|| network.router.log().contains(&"health false".to_owned())).await;
+}
+
+#[tokio::test]
 async fn a_listener_is_bound_on_as_many_routers_as_wanted() {
     let network = Network::new().await;
     let mut others = Vec::new();

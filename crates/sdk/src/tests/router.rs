@@ -17,8 +17,8 @@ use weft_channel::{
 use weft_identity::tls::{ClientAuth, ServerTls, server_config_for};
 use weft_wire::edge::{
     Bind, BindSuccess, ConnInspect, ConnInspectAnswer, ConnKind, Connect, Data, Dial, DialFailed,
-    DialSuccess, ErrorCode, FIRST_ROUTER_CONN_ID, RetryHint, StateClosed, StateConnected,
-    StructuredError, XgressGrant, content_type, data_flags, header,
+    DialSuccess, ErrorCode, FIRST_ROUTER_CONN_ID, HealthEvent, RetryHint, StateClosed,
+    StateConnected, StructuredError, XgressGrant, content_type, data_flags, header,
 };
 use weft_wire::hello::alpn;
 use weft_wire::payload::{self, View};
@@ -258,6 +258,10 @@ impl Handler for Edge {
             }
             payload::content_type::CLOSE => self.core.end(&self.port, &message.text()),
             content_type::UPDATE_BIND => self.core.state.lock().log.push("update".to_owned()),
+            content_type::HEALTH_EVENT => {
+                let event = HealthEvent::from_message(&message).unwrap();
+                self.core.state.lock().log.push(format!("health {}", event.passed));
+            }
             _ => {}
         }
         Reading::Continue
