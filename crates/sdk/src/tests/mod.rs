@@ -1,6 +1,6 @@
 //! The SDK against a hand-made controller and hand-made routers, over loopback TLS.
 
-mod controller;
+pub(crate) mod controller;
 mod cut;
 mod data;
 mod faults;
