@@ -67,6 +67,17 @@ impl Caller {
         self.call_in(self.api, operation, ids, query, body).await
     }
 
+    /// [`Caller::call`] without the session.
+    pub(crate) async fn call_without_session<T: DeserializeOwned>(
+        &self,
+        operation: &Operation,
+        query: &Query<'_>,
+        body: Option<&Value>,
+    ) -> Result<T> {
+        let answer = self.send_in(None, self.api, operation, &[], query, json(body)).await?;
+        answer.envelope().map(|envelope: Envelope<T>| envelope.data)
+    }
+
     /// [`Caller::call`] over another API of the same controller, with the same session.
     pub(crate) async fn call_in<T: DeserializeOwned>(
         &self,
@@ -156,11 +167,23 @@ impl Caller {
         query: &Query<'_>,
         body: Option<(&'static str, Vec<u8>)>,
     ) -> Result<Answer> {
+        self.send_in(self.session(), api, operation, ids, query, body).await
+    }
+
+    async fn send_in(
+        &self,
+        session: Option<String>,
+        api: Api,
+        operation: &Operation,
+        ids: &[&str],
+        query: &Query<'_>,
+        body: Option<(&'static str, Vec<u8>)>,
+    ) -> Result<Answer> {
         let mut url = self.address.at(api, &operation.fill(ids)?)?;
         if !query.is_empty() {
             url.query_pairs_mut().extend_pairs(query);
         }
-        let session = self.session().map(|token| (headers::SESSION, token));
+        let session = session.map(|token| (headers::SESSION, token));
         let body = match body {
             Some(body) => Some(body),
             // Servers require a JSON body on these methods, even an empty one.

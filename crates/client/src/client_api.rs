@@ -73,11 +73,14 @@ pub struct About {
 
 /// A client of the client API.
 ///
-/// When a call is refused because the session has ended, the client logs in again, once per call.
+/// When a call is refused because the session has ended, the client logs in again, once per call. Calls
+/// that are refused together share one login.
 #[derive(Debug)]
 pub struct ClientApi {
     caller: Caller,
     login: Mutex<Option<(Credentials, About)>>,
+    /// Held during a login, so that there is one at a time.
+    one_login: tokio::sync::Mutex<()>,
 }
 
 impl ClientApi {
@@ -86,7 +89,8 @@ impl ClientApi {
     /// # Errors
     /// When TLS cannot be set up.
     pub fn new(address: Address, tls: &Tls) -> Result<Self> {
-        Ok(Self { caller: Caller::new(address, API, tls)?, login: Mutex::new(None) })
+        let caller = Caller::new(address, API, tls)?;
+        Ok(Self { caller, login: Mutex::new(None), one_login: tokio::sync::Mutex::new(()) })
     }
 
     /// A client of the first controller that an identity file names, as that identity.
@@ -116,6 +120,7 @@ impl ClientApi {
     /// # Errors
     /// When the controller refuses, or asks for a second factor.
     pub async fn login(&self, credentials: Credentials, about: About) -> Result<ApiSessionDetail> {
+        let _one = self.one_login.lock().await;
         let session = authenticate(&self.caller, API, &credentials, &about).await?;
         *self.remembered() = Some((credentials, about));
         Ok(session)
@@ -126,6 +131,11 @@ impl ClientApi {
     /// # Errors
     /// As [`ClientApi::login`], or when there was no login.
     pub async fn login_again(&self) -> Result<ApiSessionDetail> {
+        let _one = self.one_login.lock().await;
+        self.authenticate_again().await
+    }
+
+    async fn authenticate_again(&self) -> Result<ApiSessionDetail> {
         let Some((credentials, about)) = self.remembered().clone() else {
             return Err(Error::Request("there was no login before".to_owned()));
         };
@@ -269,12 +279,15 @@ impl ClientApi {
         }
     }
 
-    /// Returns true if there is another session than the refused one, after a new login if needed.
+    /// Returns true if there is another session than the refused one, after a new login if needed. False
+    /// if that login, or the one of another call meanwhile, has failed.
     async fn renew(&self, refused: Option<&str>) -> bool {
-        if self.caller.session().as_deref() != refused {
-            return true;
+        let _one = self.one_login.lock().await;
+        let session = self.caller.session();
+        if session.as_deref() != refused {
+            return session.is_some();
         }
-        match self.login_again().await {
+        match self.authenticate_again().await {
             Ok(_) => true,
             Err(error) => {
                 tracing::debug!(%error, "the session has ended and cannot be made anew");
@@ -288,7 +301,8 @@ impl ClientApi {
     }
 }
 
-/// Logs in over either API and keeps the session token.
+/// Logs in over either API and keeps the session token; the former token is kept meanwhile. After a
+/// failure there is no token.
 pub(crate) async fn authenticate(
     caller: &Caller,
     api: Api,
@@ -305,13 +319,13 @@ pub(crate) async fn authenticate(
         body.username = Some(username.clone());
         body.password = Some(password.clone());
     }
-    caller.set_session(None);
     let query = [("method", credentials.method())];
-    let row = row(api, "authenticate")?;
-    let session: ApiSessionDetail = caller.call(row, &[], &query, Some(&to_value(&body)?)).await?;
-    if let Some(query) = session.auth_queries.first() {
-        return Err(Error::SecondFactor(query.type_id.clone()));
-    }
-    caller.set_session(Some(session.token.clone()));
-    Ok(session)
+    let (row, body) = (row(api, "authenticate")?, to_value(&body)?);
+    let answer = caller.call_without_session(row, &query, Some(&body)).await;
+    let session = answer.and_then(|session: ApiSessionDetail| match session.auth_queries.first() {
+        Some(query) => Err(Error::SecondFactor(query.type_id.clone())),
+        None => Ok(session),
+    });
+    caller.set_session(session.as_ref().ok().map(|session| session.token.clone()));
+    session
 }

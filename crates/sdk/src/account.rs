@@ -51,6 +51,13 @@ struct KeptSession {
     api_token: Option<String>,
 }
 
+/// A controller, and the value of `current` that selects it.
+#[derive(Clone, Copy)]
+struct Used<'a> {
+    api: &'a ClientApi,
+    number: usize,
+}
+
 impl Account {
     pub(crate) fn new(
         file: &IdentityFile,
@@ -72,9 +79,20 @@ impl Account {
 
     /// The controller in use.
     fn api(&self) -> Result<&ClientApi> {
-        let current = self.current.load(Ordering::Relaxed);
+        self.used().map(|used| used.api)
+    }
+
+    fn used(&self) -> Result<Used<'_>> {
+        let number = self.current.load(Ordering::Relaxed);
         let no_controller = || Error::Closed("the identity names no controller".to_owned());
-        self.apis.get(current % self.apis.len().max(1)).ok_or_else(no_controller)
+        let api = self.apis.get(number % self.apis.len().max(1)).ok_or_else(no_controller)?;
+        Ok(Used { api, number })
+    }
+
+    /// Turns to the next controller, unless another call has done so since this one was used.
+    fn turn_from(&self, Used { number, .. }: Used<'_>) {
+        let (next, order) = (number.wrapping_add(1), Ordering::Relaxed);
+        let _ = self.current.compare_exchange(number, next, order, order);
     }
 
     /// Logs in, unless there is an API session.
@@ -88,8 +106,8 @@ impl Account {
         }
         let mut last = None;
         for _ in 0..self.apis.len() {
-            let done = self.api()?.login(Credentials::Certificate, self.about.clone()).await;
-            match done {
+            let used = self.used()?;
+            match used.api.login(Credentials::Certificate, self.about.clone()).await {
                 Ok(session) => {
                     tracing::debug!(identity = %session.identity.name, "logged in");
                     self.known.lock().identity = Some(session.identity.name);
@@ -97,7 +115,7 @@ impl Account {
                 }
                 Err(error) => last = Some(error),
             }
-            self.current.fetch_add(1, Ordering::Relaxed);
+            self.turn_from(used);
         }
         let last = last.map_or(Error::Closed("no controller".to_owned()), |error| {
             Error::NotLoggedIn(Arc::new(error))
@@ -118,13 +136,15 @@ impl Account {
     /// Checks that the API session is valid, logs in again if it is not, and keeps it alive.
     pub(crate) async fn check_session(&self) -> Result<()> {
         self.ensure_login().await?;
-        self.watch(self.api()?.current_session().await).map(|_| ())
+        let used = self.used()?;
+        self.watch(used, used.api.current_session().await).map(|_| ())
     }
 
     /// Reads the services again if they have changed. To be called at intervals.
     pub(crate) async fn refresh(&self) -> Result<()> {
         self.check_session().await?;
-        let changed_at = self.watch(self.api()?.services_changed_at().await)?;
+        let used = self.used()?;
+        let changed_at = self.watch(used, used.api.services_changed_at().await)?;
         if self.known.lock().changed_at == Some(changed_at) {
             return Ok(());
         }
@@ -152,7 +172,8 @@ impl Account {
     /// All services that the identity may use, read now.
     pub(crate) async fn read_services(&self) -> Result<Vec<Arc<ServiceDetail>>> {
         self.ensure_login().await?;
-        let services = self.watch(self.api()?.services().await)?;
+        let used = self.used()?;
+        let services = self.watch(used, used.api.services().await)?;
         let services: Vec<_> = services.into_iter().take(MAX_REMEMBERED).map(Arc::new).collect();
         let mut known = self.known.lock();
         known.services =
@@ -180,7 +201,8 @@ impl Account {
     /// The identity's entity, read now.
     pub(crate) async fn identity(&self) -> Result<IdentityDetail> {
         self.ensure_login().await?;
-        self.watch(self.api()?.current_identity().await)
+        let used = self.used()?;
+        self.watch(used, used.api.current_identity().await)
     }
 
     /// The service of this name; the controller is asked if it is unknown.
@@ -190,13 +212,14 @@ impl Account {
         if let Some(service) = known.filter(|service| service.permissions.contains(&wanted)) {
             return Ok(service);
         }
-        let found = self.watch(self.api()?.service_named(name).await)?;
+        let used = self.used()?;
+        let found = self.watch(used, used.api.service_named(name).await)?;
         let Some(found) = found.map(Arc::new) else {
             self.known.lock().services.remove(name);
             return Err(Error::ServiceUnknown { service: name.to_owned() });
         };
         let mut known = self.known.lock();
-        if known.services.len() < MAX_REMEMBERED {
+        if known.services.len() < MAX_REMEMBERED || known.services.contains_key(name) {
             known.services.insert(name.to_owned(), Arc::clone(&found));
         }
         if found.permissions.contains(&wanted) {
@@ -225,7 +248,8 @@ impl Account {
                 None => {}
             }
         }
-        let made = self.watch(self.api()?.create_session(&service.base.id, wanted).await);
+        let used = self.used()?;
+        let made = self.watch(used, used.api.create_session(&service.base.id, wanted).await);
         let detail = Arc::new(made.map_err(|error| self.no_session(error, service, wanted))?);
         self.remember(key, Arc::clone(&detail));
         Ok(detail)
@@ -238,7 +262,8 @@ impl Account {
         wanted: DialBind,
     ) -> Result<Arc<SessionDetail>> {
         let known = self.session(service, wanted).await?;
-        let read = self.watch(self.api()?.session(&known.base.id).await);
+        let used = self.used()?;
+        let read = self.watch(used, used.api.session(&known.base.id).await);
         let Ok(mut detail) = read else {
             self.forget_session(&service.base.id, wanted);
             return self.session(service, wanted).await;
@@ -262,7 +287,8 @@ impl Account {
     /// The routers that the identity may connect to.
     pub(crate) async fn edge_routers(&self) -> Result<Vec<EdgeRouterCommon>> {
         self.ensure_login().await?;
-        let routers = self.watch(self.api()?.edge_routers().await)?;
+        let used = self.used()?;
+        let routers = self.watch(used, used.api.edge_routers().await)?;
         Ok(routers.into_iter().map(|router| router.router).collect())
     }
 
@@ -273,16 +299,16 @@ impl Account {
 
     fn remember(&self, key: (String, DialBind), detail: Arc<SessionDetail>) {
         let mut known = self.known.lock();
-        if known.sessions.len() < MAX_REMEMBERED {
+        if known.sessions.len() < MAX_REMEMBERED || known.sessions.contains_key(&key) {
             known.sessions.insert(key, KeptSession { detail, api_token: self.token() });
         }
     }
 
-    /// Turns to the next controller if this one cannot be reached.
-    fn watch<T>(&self, done: weft_client::Result<T>) -> Result<T> {
+    /// Turns to the next controller if the used one cannot be reached.
+    fn watch<T>(&self, used: Used<'_>, done: weft_client::Result<T>) -> Result<T> {
         done.map_err(|error| {
-            if error.is_temporary() && self.apis.len() > 1 {
-                self.current.fetch_add(1, Ordering::Relaxed);
+            if error.is_temporary() {
+                self.turn_from(used);
             }
             error.into()
         })
@@ -304,5 +330,59 @@ impl Account {
                 error
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tests::controller::Pki;
+    use std::net::{Ipv4Addr, SocketAddr};
+
+    /// The account of an identity with two controllers that are never asked.
+    fn account() -> Account {
+        let address = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+        let mut file = Pki::new().identity("tester", address(1));
+        file.apis = vec![file.api.clone(), format!("https://{}", address(2))];
+        let identity = LiveIdentity::load(file.section()).unwrap();
+        Account::new(&file, &identity, About::default()).unwrap()
+    }
+
+    #[test]
+    fn calls_that_fail_together_turn_to_the_next_controller_once() {
+        let account = account();
+        assert_eq!(account.apis.len(), 2);
+        let lost = || {
+            Err::<(), _>(weft_client::Error::Connection {
+                action: "reach",
+                url: String::new(),
+                reason: String::new(),
+                timeout: false,
+            })
+        };
+        let (one, other) = (account.used().unwrap(), account.used().unwrap());
+        account.watch(one, lost()).unwrap_err();
+        account.watch(other, lost()).unwrap_err();
+        assert_eq!(account.api().unwrap().address().port(), 2);
+        account.watch(account.used().unwrap(), lost()).unwrap_err();
+        assert_eq!(account.api().unwrap().address().port(), 1);
+    }
+
+    #[test]
+    fn a_known_session_is_refreshed_when_no_other_one_fits() {
+        let account = account();
+        let session = |id: &str| {
+            let session = serde_json::json!({"id": id, "token": id, "type": "Dial"});
+            Arc::new(serde_json::from_value::<SessionDetail>(session).unwrap())
+        };
+        let (old, new, key) =
+            (session("old"), session("new"), |id: usize| (id.to_string(), DialBind::Dial));
+        for id in 0..=MAX_REMEMBERED {
+            account.remember(key(id), Arc::clone(&old));
+        }
+        account.remember(key(0), new);
+        let known = account.known.lock();
+        assert_eq!(known.sessions.len(), MAX_REMEMBERED);
+        assert_eq!(known.sessions[&key(0)].detail.token, "new");
     }
 }

@@ -225,6 +225,14 @@ impl Refusal {
             .contains(&ErrorCode(self.code))
     }
 
+    /// True if the refusal may end without an operator, such as one of a router that a new policy has
+    /// not reached yet.
+    pub(crate) fn may_pass(&self) -> bool {
+        let denials = [ErrorCode::ACCESS_DENIED, ErrorCode::POSTURE_CHECK_FAILED];
+        RetryHint(self.retry_hint) != RetryHint::NOT_RETRIABLE
+            && (!self.is_final() || denials.contains(&ErrorCode(self.code)))
+    }
+
     fn is_no_terminators(&self) -> bool {
         let text = self.message.to_lowercase();
         text.contains("no terminators") || text.contains("no online terminators")

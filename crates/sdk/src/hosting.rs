@@ -8,11 +8,12 @@
 
 use crate::bind_options::BindOptions;
 use crate::channel::{Arrival, ChannelListener, HostEvent, RouterChannel};
-use crate::error::{Error, Failure, Result};
+use crate::error::{Error, Failure, Refusal, Result};
 use crate::inner::Inner;
 use crate::jitter::jittered;
 use crate::routers::Slot;
 use bytes::Bytes;
+use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -36,6 +37,9 @@ const HEALTH_QUEUE: usize = 16;
 const FIRST_WAIT: Duration = Duration::from_millis(250);
 /// The longest such wait.
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
+/// How long a router may deny a bind before it refuses the listener for good: its data model may be
+/// older than the service session.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A listener, with all that is needed to bind it.
 #[derive(Debug)]
@@ -51,6 +55,8 @@ pub(crate) struct Host {
     terms: watch::Sender<Terms>,
     /// Results of health checks, for all routers.
     health: broadcast::Sender<bool>,
+    /// The routers that refuse the listener for good, by name, with their errors.
+    refusing: Mutex<HashMap<String, Error>>,
     /// Notified when the routers or the session may have changed.
     rescan: Notify,
 }
@@ -97,6 +103,7 @@ impl Host {
             state: watch::Sender::default(),
             terms: watch::Sender::new(terms),
             health: broadcast::Sender::new(HEALTH_QUEUE),
+            refusing: Mutex::default(),
             rescan: Notify::new(),
             options,
         })
@@ -138,7 +145,7 @@ impl Host {
     }
 
     /// Runs a task for each router. Ends with an error that stays until an operator changes
-    /// something.
+    /// something: an error of the controller, or that of a router if every router refuses for good.
     async fn follow_routers(self: &Arc<Self>, inner: &Arc<Inner>) -> Result<()> {
         let mut tasks: JoinSet<(String, Result<()>)> = JoinSet::new();
         let mut running: HashMap<String, ()> = HashMap::new();
@@ -175,6 +182,9 @@ impl Host {
                         });
                         LONGEST_WAIT
                     } else {
+                        if let Some(error) = self.refused_by_all(&running) {
+                            return Err(error);
+                        }
                         inner.settings.refresh_interval
                     }
                 }
@@ -192,15 +202,24 @@ impl Host {
                 () = self.rescan.notified() => {}
                 Some(Ok((name, done))) = tasks.join_next() => {
                     running.remove(&name);
+                    self.refusing.lock().remove(&name);
                     done?;
                 }
             }
         }
     }
 
+    /// The error of one of these routers, if all of them refuse the listener for good.
+    fn refused_by_all(&self, routers: &HashMap<String, ()>) -> Option<Error> {
+        let refusing = self.refusing.lock();
+        let all = routers.keys().all(|name| refusing.contains_key(name));
+        refusing.values().next().filter(|_| all).cloned()
+    }
+
     /// Binds on one router repeatedly. Returns `Ok` when the router is not used any more.
     async fn bind_on(&self, inner: &Arc<Inner>, slot: &Slot) -> Result<()> {
         let mut failures = 0;
+        let mut denials = Denials::default();
         while let Some(channel) = slot.connected().await {
             let permit = tokio::select! {
                 permit = self.permits.acquire() => permit,
@@ -211,8 +230,13 @@ impl Host {
             let ended = match inner.account.session(&self.service, DialBind::Bind).await {
                 Ok(session) => {
                     let token = Bytes::from(session.token.clone());
-                    let mut counted = Established { host: self, counted: false };
-                    self.bind_once(inner, &channel, token, &mut counted).await
+                    let mut counted =
+                        Established { host: self, router: slot.name(), counted: false };
+                    let ended = self.bind_once(inner, &channel, token, &mut counted).await;
+                    if counted.counted {
+                        denials = Denials::default();
+                    }
+                    ended
                 }
                 Err(error) if error.is_final() => return Err(error),
                 Err(error) => BindEnd::Lost(error.to_string()),
@@ -221,6 +245,7 @@ impl Host {
             let good = since.elapsed() >= LONGEST_WAIT;
             failures = if good { 0 } else { failures + 1 };
             let name = &self.service.name;
+            let mut pause = wait(failures);
             match ended {
                 BindEnd::Lost(reason) => {
                     tracing::debug!(service = %name, router = %slot.name(), reason, "a bind at a router has ended");
@@ -232,16 +257,25 @@ impl Host {
                 }
                 BindEnd::Closed(failure) => {
                     tracing::debug!(service = %name, router = %slot.name(), %failure, "a router refused or ended a bind");
-                    self.refused(inner, failure).await?;
+                    let is_denied_for_good = match &failure {
+                        Failure::Refused(refusal) => denials.take(refusal, Instant::now()),
+                        Failure::Channel(_) => false,
+                    };
+                    let error = self.refused(inner, failure).await;
+                    if is_denied_for_good {
+                        self.refusing.lock().insert(slot.name().to_owned(), error);
+                        self.rescan.notify_one();
+                        pause = inner.settings.refresh_interval;
+                    }
                 }
             }
-            tokio::time::sleep(jittered(wait(failures))).await;
+            tokio::time::sleep(jittered(pause)).await;
         }
         Ok(())
     }
 
-    /// A router refused the bind or ended it.
-    async fn refused(&self, inner: &Inner, failure: Failure) -> Result<()> {
+    /// A router refused the bind or ended it. Returns the error, which is noted.
+    async fn refused(&self, inner: &Inner, failure: Failure) -> Error {
         let stale = matches!(&failure, Failure::Refused(refusal) if refusal.is_stale_session());
         let error = Error::of_failure(&self.service.name, failure);
         if stale {
@@ -251,11 +285,9 @@ impl Host {
                 self.note(problem);
             }
             self.rescan.notify_one();
-        } else if error.is_final() {
-            return Err(error);
         }
-        self.note(error);
-        Ok(())
+        self.note(error.clone());
+        error
     }
 
     /// Binds once, and stays until the bind ends.
@@ -316,7 +348,7 @@ impl Host {
                         return BindEnd::Lost("the router is gone".to_owned());
                     }
                 }
-                Ok(passed) = health.recv() => {
+                passed = next_health(&mut health) => {
                     let (conn_id, token) = (hosted.conn_id(), token.clone());
                     let event = HealthEvent { conn_id, token, passed };
                     if channel.handle().send(event.to_message()).await.is_err() {
@@ -363,15 +395,54 @@ async fn next_event(
     }
 }
 
+/// The next result of a health check: the newest one if results were dropped meanwhile.
+async fn next_health(health: &mut broadcast::Receiver<bool>) -> bool {
+    loop {
+        match health.recv().await {
+            Ok(passed) => return passed,
+            Err(broadcast::error::RecvError::Lagged(_)) => {
+                let mut newest = None;
+                while let Ok(passed) = health.try_recv() {
+                    newest = Some(passed);
+                }
+                if let Some(newest) = newest {
+                    return newest;
+                }
+            }
+            Err(broadcast::error::RecvError::Closed) => std::future::pending().await,
+        }
+    }
+}
+
+/// The denials of one router since its last bind that was established.
+#[derive(Debug, Default)]
+struct Denials {
+    since: Option<Instant>,
+}
+
+impl Denials {
+    /// Takes a refusal. True if the router refuses the listener for good.
+    fn take(&mut self, refusal: &Refusal, now: Instant) -> bool {
+        if refusal.is_stale_session() || !refusal.is_final() {
+            self.since = None;
+            return false;
+        }
+        let since = *self.since.get_or_insert(now);
+        !refusal.may_pass() || now.saturating_duration_since(since) >= PATIENCE
+    }
+}
+
 /// Counts a bind among the established ones until dropped.
 struct Established<'a> {
     host: &'a Host,
+    router: &'a str,
     counted: bool,
 }
 
 impl Established<'_> {
     fn count(&mut self) {
         if !std::mem::replace(&mut self.counted, true) {
+            self.host.refusing.lock().remove(self.router);
             self.host.state.send_modify(|state| {
                 state.established += 1;
                 state.problem = None;
@@ -393,4 +464,34 @@ impl Drop for Established<'_> {
 /// The wait after this many failures in a row.
 fn wait(failures: u32) -> Duration {
     FIRST_WAIT.saturating_mul(1 << failures.saturating_sub(1).min(10)).min(LONGEST_WAIT)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weft_wire::edge::{ErrorCode, RetryHint};
+
+    #[test]
+    fn a_router_may_deny_a_bind_for_a_while() {
+        let refusal = |code: ErrorCode, hint: RetryHint| Refusal {
+            code: code.0,
+            retry_hint: hint.0,
+            ..Refusal::default()
+        };
+        let denied = refusal(ErrorCode::ACCESS_DENIED, RetryHint::DEFAULT);
+        let busy = refusal(ErrorCode::INTERNAL, RetryHint::TOO_BUSY);
+        let (start, mut denials) = (Instant::now(), Denials::default());
+        assert!(!denials.take(&denied, start));
+        assert!(!denials.take(&denied, start + PATIENCE / 2));
+        assert!(denials.take(&denied, start + PATIENCE));
+        // Another refusal begins the time anew.
+        assert!(!denials.take(&busy, start + PATIENCE));
+        assert!(!denials.take(&denied, start + PATIENCE));
+        for never in [
+            refusal(ErrorCode::ACCESS_DENIED, RetryHint::NOT_RETRIABLE),
+            refusal(ErrorCode::INVALID_INSTANCE_ID, RetryHint::DEFAULT),
+        ] {
+            assert!(Denials::default().take(&never, start));
+        }
+    }
 }

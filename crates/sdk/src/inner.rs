@@ -8,7 +8,7 @@ use crate::routers::Routers;
 use crate::settings::Settings;
 use bytes::Bytes;
 use parking_lot::Mutex;
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 use weft_identity::LiveIdentity;
@@ -38,7 +38,7 @@ pub(crate) struct Inner {
     pub(crate) routers: Routers,
     pub(crate) figures: Figures,
     pub(crate) cancel: CancellationToken,
-    sticky: Mutex<HashMap<(String, String), Bytes>>,
+    sticky: Mutex<Sticky>,
 }
 
 impl Inner {
@@ -117,7 +117,7 @@ impl Inner {
 
     /// The token by which a dial reaches the host of the last one.
     pub(crate) fn stickiness(&self, service: &str, instance: &str) -> Option<Bytes> {
-        self.sticky.lock().get(&(service.to_owned(), instance.to_owned())).cloned()
+        self.sticky.lock().tokens.get(&(service.to_owned(), instance.to_owned())).cloned()
     }
 
     /// Keeps the token by which a later dial reaches the host of this one.
@@ -125,12 +125,59 @@ impl Inner {
         let mut sticky = self.sticky.lock();
         let key = (service.to_owned(), instance.to_owned());
         match token {
-            Some(token) if sticky.len() < MAX_STICKY || sticky.contains_key(&key) => {
-                sticky.insert(key, token);
-            }
-            _ => {
-                sticky.remove(&key);
-            }
+            Some(token) => sticky.keep(key, token),
+            None => sticky.forget(&key),
         }
+    }
+}
+
+/// The stickiness tokens of services and instances.
+#[derive(Debug, Default)]
+struct Sticky {
+    tokens: HashMap<(String, String), Bytes>,
+    /// The keys of the tokens, the oldest one first.
+    order: VecDeque<(String, String)>,
+}
+
+impl Sticky {
+    /// Keeps a token. At the limit, the oldest one is forgotten.
+    fn keep(&mut self, key: (String, String), token: Bytes) {
+        if self.tokens.insert(key.clone(), token).is_some() {
+            return;
+        }
+        self.order.push_back(key);
+        if self.order.len() > MAX_STICKY
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.tokens.remove(&oldest);
+        }
+    }
+
+    fn forget(&mut self, key: &(String, String)) {
+        if self.tokens.remove(key).is_some() {
+            self.order.retain(|other| other != key);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_new_stickiness_token_displaces_the_oldest() {
+        let key = |number: usize| (number.to_string(), String::new());
+        let mut sticky = Sticky::default();
+        for number in 0..MAX_STICKY {
+            sticky.keep(key(number), Bytes::from_static(b"old"));
+        }
+        sticky.forget(&key(0));
+        for number in [1, MAX_STICKY, MAX_STICKY + 1] {
+            sticky.keep(key(number), Bytes::from_static(b"new"));
+        }
+        assert_eq!((sticky.tokens.len(), sticky.order.len()), (MAX_STICKY, MAX_STICKY));
+        assert_eq!(sticky.tokens.get(&key(1)), None);
+        assert_eq!(sticky.tokens[&key(2)], "old");
+        assert_eq!(sticky.tokens[&key(MAX_STICKY + 1)], "new");
     }
 }

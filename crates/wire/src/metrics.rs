@@ -27,41 +27,82 @@ pub fn link_queue_time_name(link_id: &str) -> String {
     format!("link.{link_id}.queue_time")
 }
 
-/// Most names and circuits in a report that is read.
+/// Most names, circuits and intervals in a report that is read.
 pub const MAX_ENTRIES: usize = 150_000;
 
-/// True if a body has at most [`MAX_ENTRIES`] names and circuits. Each of them takes a few bytes in
-/// the body and some hundred times as many in memory. A body that cannot be walked through is
-/// within the limit.
+/// Most values and tags, of all circuits and intervals together, in a report that is read.
+pub const MAX_VALUES: usize = 1_000_000;
+
+/// True if a body has at most [`MAX_ENTRIES`] names, circuits and intervals, and [`MAX_VALUES`] values
+/// and tags of these. Each of them takes a few bytes in the body and up to some hundred times as many
+/// in memory. A malformed body is not within the limit: a decoder reads a part of it.
 #[must_use]
 pub fn is_within_limit(body: &[u8]) -> bool {
-    entries(body, true).is_none_or(|entries| entries <= MAX_ENTRIES)
+    let mut count = Count::default();
+    count.add(body, Part::Report).is_some() && !count.is_over()
 }
 
-/// The number of fields with a length at the top of a report and at the top of each usage counter. The
-/// fields inside of these fields are not counted.
-fn entries(mut body: &[u8], is_top: bool) -> Option<usize> {
-    const USAGE_COUNTERS: u64 = 11;
-    let mut count = 0_usize;
-    while !body.is_empty() && count <= MAX_ENTRIES {
-        let key = varint(&mut body)?;
-        match key & 7 {
-            0 => drop(varint(&mut body)?),
-            1 => body = body.get(8..)?,
-            5 => body = body.get(4..)?,
-            2 => {
-                let length = usize::try_from(varint(&mut body)?).ok()?;
-                let (field, rest) = body.split_at_checked(length)?;
-                body = rest;
-                count += 1;
-                if is_top && key >> 3 == USAGE_COUNTERS {
-                    count += entries(field, false)?;
-                }
-            }
-            _ => return None,
-        }
+/// A message in a report.
+#[derive(Clone, Copy)]
+enum Part {
+    Report,
+    NamedCounter,
+    IntervalCounter,
+    Interval,
+    UsageCounter,
+    NamedCircuit,
+    Circuit,
+}
+
+/// The items of a report.
+#[derive(Default)]
+struct Count {
+    entries: usize,
+    values: usize,
+}
+
+impl Count {
+    fn is_over(&self) -> bool {
+        self.entries > MAX_ENTRIES || self.values > MAX_VALUES
     }
-    Some(count)
+
+    /// Counts the items of a message, and of the messages in it, up to the limit. Only fields with a
+    /// length are counted. `None` if the message is malformed.
+    fn add(&mut self, mut body: &[u8], part: Part) -> Option<()> {
+        while !body.is_empty() && !self.is_over() {
+            let key = varint(&mut body)?;
+            match key & 7 {
+                0 => drop(varint(&mut body)?),
+                1 => body = body.get(8..)?,
+                2 => {
+                    let length = usize::try_from(varint(&mut body)?).ok()?;
+                    let (field, rest) = body.split_at_checked(length)?;
+                    body = rest;
+                    let (entries, values, inner) = match (part, key >> 3) {
+                        (Part::Report, 9) => (1, 0, Some(Part::NamedCounter)),
+                        (Part::Report, 11) => (1, 0, Some(Part::UsageCounter)),
+                        (Part::Report, _) => (1, 0, None),
+                        (Part::NamedCounter, 2) => (0, 0, Some(Part::IntervalCounter)),
+                        (Part::IntervalCounter, 2) => (1, 0, Some(Part::Interval)),
+                        (Part::UsageCounter, 3) => (1, 0, Some(Part::NamedCircuit)),
+                        (Part::NamedCircuit, 2) => (0, 0, Some(Part::Circuit)),
+                        (Part::Interval, 2) | (Part::Circuit, 1 | 2) => (0, 1, None),
+                        _ => (0, 0, None),
+                    };
+                    self.entries += entries;
+                    self.values += values;
+                    if let Some(inner) = inner {
+                        self.add(field, inner)?;
+                    }
+                }
+                // A group, whose fields decoders skip: here they count like those around the group.
+                3 | 4 => {}
+                5 => body = body.get(4..)?,
+                _ => return None,
+            }
+        }
+        Some(())
+    }
 }
 
 fn varint(body: &mut &[u8]) -> Option<u64> {
@@ -150,7 +191,36 @@ mod tests {
         };
         assert!(is_within_limit(&circuits(MAX_ENTRIES - 1).to_body()));
         assert!(!is_within_limit(&circuits(MAX_ENTRIES).to_body()));
-        assert!(is_within_limit(&[0x12, 0xff]));
+        assert!(!is_within_limit(&[0x12, 0xff]));
+    }
+
+    #[test]
+    fn the_items_of_a_report_count_at_every_depth() {
+        let intervals = |count: usize| {
+            let buckets = vec![interval_counter::Bucket::default(); count];
+            let counter = IntervalCounter { buckets, ..IntervalCounter::default() };
+            MetricsMessage {
+                interval_counters: [("usage".to_owned(), counter)].into(),
+                ..MetricsMessage::default()
+            }
+        };
+        assert!(is_within_limit(&intervals(MAX_ENTRIES - 1).to_body()));
+        let too_many = intervals(MAX_ENTRIES).to_body();
+        assert!(!is_within_limit(&too_many));
+        // A decoder skips a group. It reads a message that is longer than the one around it.
+        assert!(!is_within_limit(&[&[0x7b, 0x7c], &too_many[..]].concat()));
+        let longer = [0x4a, 4, 0x12, 4, 0x12, 0, 0x12, 0];
+        assert!(!is_within_limit(&longer));
+
+        let values = |count: usize| {
+            let values = (0..count).map(|at| (at.to_string(), 1)).collect();
+            let circuit = usage_counter::Bucket { values, ..Default::default() };
+            let buckets = [("c".to_owned(), circuit)].into();
+            let counter = UsageCounter { buckets, ..UsageCounter::default() };
+            MetricsMessage { usage_counters: vec![counter], ..MetricsMessage::default() }
+        };
+        assert!(is_within_limit(&values(MAX_VALUES).to_body()));
+        assert!(!is_within_limit(&values(MAX_VALUES + 1).to_body()));
     }
 
     proptest! {

@@ -286,6 +286,53 @@ async fn a_session_that_ended_is_made_anew_once() {
 }
 
 #[tokio::test]
+async fn calls_that_are_refused_together_share_one_login() {
+    let pki = Pki::new();
+    let logins = AtomicUsize::new(0);
+    let server = Server::start(&pki, move |seen: &Seen| {
+        if seen.path.ends_with("/authenticate") {
+            assert_eq!(seen.session, None);
+            let number = logins.fetch_add(1, Ordering::SeqCst) + 1;
+            return Reply::data(session(&format!("t{number}"), json!([])));
+        }
+        match seen.session.as_deref() {
+            Some("t1") | None => Reply::error(401, "UNAUTHORIZED", "no"),
+            _ => Reply::data(json!({"id": "i1"})),
+        }
+    })
+    .await;
+    let api = client(&server, &pki);
+    api.login(Credentials::Certificate, About::default()).await.unwrap();
+    let calls = || async { api.current_identity().await.unwrap().base.id };
+    let (one, two, three, four) = tokio::join!(calls(), calls(), calls(), calls());
+    assert_eq!([one, two, three, four], ["i1"; 4]);
+    assert_eq!(server.count("POST", &format!("{CLIENT}/authenticate")), 2);
+}
+
+#[tokio::test]
+async fn a_session_stays_in_use_until_the_next_login_has_ended() {
+    let pki = Pki::new();
+    let logins = AtomicUsize::new(0);
+    let server = Server::start(&pki, move |_: &Seen| match logins.fetch_add(1, Ordering::SeqCst) {
+        0 => Reply::data(session("old", json!([]))),
+        _ => Reply::error(401, "INVALID_AUTH", "no"),
+    })
+    .await;
+    let api = client(&server, &pki);
+    api.login(Credentials::Certificate, About::default()).await.unwrap();
+    let login = api.login(Credentials::Certificate, About::default());
+    let seen = async {
+        while server.seen().len() < 2 {
+            assert_eq!(api.token().as_deref(), Some("old"));
+            tokio::task::yield_now().await;
+        }
+    };
+    let (refused, ()) = tokio::join!(login, seen);
+    assert!(refused.unwrap_err().is_unauthorized());
+    assert_eq!(api.token(), None);
+}
+
+#[tokio::test]
 async fn a_second_factor_is_named() {
     let pki = Pki::new();
     let server = Server::start(&pki, |_: &Seen| {

@@ -103,6 +103,16 @@ impl RouterChannel {
         Ok(())
     }
 
+    /// Closes the channel after data that does not follow its encoding. The data names no circuit, so
+    /// that any stream with flow control at the router may have a hole.
+    fn malformed_data(&self, problem: &WireError) {
+        tracing::warn!(
+            channel = %self.handle, %problem,
+            "a router sent malformed data: its connection is closed, and the circuits on it end"
+        );
+        self.handle.close(format!("malformed data: {problem}"));
+    }
+
     /// Tells the router that a connection is unknown, at most once in the interval.
     fn tell_unknown(&self, conns: &mut Conns, conn_id: u32) {
         let now = Instant::now();
@@ -250,7 +260,9 @@ impl RouterChannel {
         match message.content_type {
             payload::content_type::PAYLOAD => return self.on_payload(&message),
             payload::content_type::ACK => return self.on_ack(&message),
-            content_type::DATA => return self.on_data(&message),
+            content_type::DATA => {
+                return self.on_data(&message).inspect_err(|problem| self.malformed_data(problem));
+            }
             _ => {}
         }
         self.proved.store(true, Ordering::Relaxed);

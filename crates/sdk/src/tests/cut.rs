@@ -6,6 +6,21 @@ use std::sync::atomic::Ordering;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 #[tokio::test]
+async fn data_that_cannot_be_decoded_leaves_no_hole() {
+    let network = Network::new().await;
+    network.router.core.grants.store(false, Ordering::Relaxed);
+    let context = network.context().await;
+    let mut listener = soon(context.bind("plain")).await.unwrap();
+    let (mut dialed, mut accepted) = pair_of(&context, &mut listener).await;
+    network.router.core.malform.store(true, Ordering::Relaxed);
+    dialed.write_all(b"lost").await.unwrap();
+    let _ = dialed.write_all(b"not lost").await;
+    drop(dialed);
+    let lost = soon(accepted.read(&mut [0; 8])).await.unwrap_err();
+    assert!(lost.to_string().contains("router is gone"), "{lost}");
+}
+
+#[tokio::test]
 async fn a_connection_that_is_cut_short_on_the_way_has_not_ended() {
     let network = Network::new().await;
     network.router.core.grants.store(false, Ordering::Relaxed);

@@ -1,5 +1,6 @@
 //! Routers and sessions that go away.
 
+use super::router::Router;
 use super::{Network, pair_of, soon, until};
 use crate::{BindOptions, DialOptions, Error};
 use std::net::SocketAddr;
@@ -92,6 +93,25 @@ async fn a_host_that_may_not_host_any_more_learns_it() {
     let over = soon(listener.accept()).await.unwrap_err();
     assert_eq!((over.code(), over.is_final()), (Some(ErrorCode::ACCESS_DENIED.0), true));
     assert_eq!(listener.terminators(), 0);
+}
+
+#[tokio::test]
+async fn a_host_stays_while_a_router_may_still_take_it() {
+    let network = Network::new().await;
+    let other = Router::start(&network.pki, &network.controller, "router2").await;
+    let context = network.context().await;
+    let mut listener = soon(context.bind("plain")).await.unwrap();
+    soon(listener.established(2)).await.unwrap();
+    network.router.end_binds(ErrorCode::ACCESS_DENIED, RetryHint::NOT_RETRIABLE);
+    other.end_binds(ErrorCode::ACCESS_DENIED, RetryHint::DEFAULT);
+    tokio::select! {
+        over = listener.accept() => panic!("{:?}", over.err()),
+        () = until(|| other.hosts() == 1) => {}
+    }
+    // Now no router is left.
+    other.end_binds(ErrorCode::ACCESS_DENIED, RetryHint::NOT_RETRIABLE);
+    let over = soon(listener.accept()).await.unwrap_err();
+    assert_eq!(over.code(), Some(ErrorCode::ACCESS_DENIED.0));
 }
 
 #[tokio::test]

@@ -1,6 +1,6 @@
 //! The SDK against a hand-made controller and hand-made routers, over loopback TLS.
 
-mod controller;
+pub(crate) mod controller;
 mod cut;
 mod data;
 mod faults;
@@ -203,6 +203,19 @@ async fn a_listener_answers_inspections_changes_its_cost_and_unbinds() {
     drop(listener);
     until(|| network.router.hosts() == 0).await;
     assert!(network.router.log().contains(&"unbind".to_owned()));
+}
+
+#[tokio::test]
+async fn the_newest_of_many_health_reports_reaches_the_router() {
+    let network = Network::new().await;
+    let context = network.context().await;
+    let listener = soon(context.bind("plain")).await.unwrap();
+    // The task of the bind does not run meanwhile.
+    for _ in 0..100 {
+        listener.terms().report_health(true);
+    }
+    listener.terms().report_health(false);
+    until(|| network.router.log().contains(&"health false".to_owned())).await;
 }
 
 #[tokio::test]

@@ -17,8 +17,8 @@ use weft_channel::{
 use weft_identity::tls::{ClientAuth, ServerTls, server_config_for};
 use weft_wire::edge::{
     Bind, BindSuccess, ConnInspect, ConnInspectAnswer, ConnKind, Connect, Data, Dial, DialFailed,
-    DialSuccess, ErrorCode, FIRST_ROUTER_CONN_ID, RetryHint, StateClosed, StateConnected,
-    StructuredError, XgressGrant, content_type, data_flags, header,
+    DialSuccess, ErrorCode, FIRST_ROUTER_CONN_ID, HealthEvent, RetryHint, StateClosed,
+    StateConnected, StructuredError, XgressGrant, content_type, data_flags, header,
 };
 use weft_wire::hello::alpn;
 use weft_wire::payload::{self, View};
@@ -42,6 +42,8 @@ pub(crate) struct Core {
     pub(crate) drop_one_in: AtomicU32,
     /// True if the next data of a circuit is dropped, and its direction ended.
     pub(crate) cut: AtomicBool,
+    /// True if the next data of a circuit is sent without its connection id.
+    pub(crate) malform: AtomicBool,
     forwarded: AtomicU32,
     next: AtomicU32,
     state: Mutex<State>,
@@ -79,6 +81,7 @@ impl Router {
             silent: AtomicBool::new(false),
             drop_one_in: AtomicU32::new(0),
             cut: AtomicBool::new(false),
+            malform: AtomicBool::new(false),
             forwarded: AtomicU32::new(0),
             next: AtomicU32::new(0),
             state: Mutex::default(),
@@ -258,6 +261,10 @@ impl Handler for Edge {
             }
             payload::content_type::CLOSE => self.core.end(&self.port, &message.text()),
             content_type::UPDATE_BIND => self.core.state.lock().log.push("update".to_owned()),
+            content_type::HEALTH_EVENT => {
+                let event = HealthEvent::from_message(&message).unwrap();
+                self.core.state.lock().log.push(format!("health {}", event.passed));
+            }
             _ => {}
         }
         Reading::Continue
@@ -383,6 +390,10 @@ impl Core {
             let flags = data_flags::FIN;
             let end = Data { conn_id: to.conn_id, flags, uuid: None, data: Bytes::new() };
             message = end.to_message();
+        }
+        if message.content_type == content_type::DATA && self.malform.swap(false, Ordering::Relaxed)
+        {
+            message.headers.remove(header::CONN_ID);
         }
         match &mut to.held {
             Some(held) => held.push(message),
