@@ -81,12 +81,13 @@ const SECRETS: &[&str] = &[
 ];
 
 impl Manner {
-    /// The manner for an operation's answer at a path.
-    pub(crate) fn of(row: &Operation, path: &str) -> Option<Self> {
+    /// The manner for an operation's answer; `ids` are the ids of the request path, unescaped: one
+    /// description has one name, however its path was escaped.
+    pub(crate) fn of(row: &Operation, ids: &[String]) -> Option<Self> {
         match row.response {
             Gives::List(of) | Gives::Detail(of) if SECRETS.contains(&of) => Some(Self::Never),
             // Descriptions are the same for all callers, and long.
-            _ if row.id == SPEC_BODY => Some(Self::Kept(path.to_owned())),
+            _ if row.id == SPEC_BODY => Some(Self::Kept(format!("{SPEC_BODY} {}", ids.join("/")))),
             _ => None,
         }
     }
@@ -204,10 +205,11 @@ fn squeezed(mut source: impl Read, encoding: Encoding, mut room: Room) -> Option
 
 #[cfg(test)]
 mod tests {
+    use weft_contract::Api;
     use weft_contract::resource::operations;
 
     use super::*;
-    use crate::routes::REST;
+    use crate::routes::{REST, Routes};
 
     #[test]
     fn what_is_compressed_already_is_left_alone() {
@@ -230,10 +232,25 @@ mod tests {
         let answered =
             |of: &&str| {
                 let mut rows = REST.into_iter().flat_map(operations);
-                rows.any(|row| Manner::of(row, "").is_some_and(|manner| manner == Manner::Never)
+                rows.any(|row| Manner::of(row, &[]).is_some_and(|manner| manner == Manner::Never)
                 && matches!(row.response, Gives::List(own) | Gives::Detail(own) if own == *of))
             };
         assert_eq!(SECRETS.iter().find(|of| !answered(of)), None);
+    }
+
+    #[test]
+    fn a_description_is_kept_once_however_its_path_is_escaped() {
+        let routes = Routes::new();
+        let manner = |path: &str| {
+            let found = routes.find(Api::Management, &hyper::Method::GET, path).unwrap();
+            Manner::of(found.row, &found.ids)
+        };
+        let plain = manner("/specs/edge-client/spec");
+        assert!(matches!(plain, Some(Manner::Kept(_))));
+        for path in ["/specs/%65dge-client/spec", "/specs/e%64ge%2Dclient/spec"] {
+            assert_eq!(manner(path), plain, "{path}");
+        }
+        assert_ne!(manner("/specs/fabric/spec"), plain);
     }
 
     #[tokio::test]

@@ -132,6 +132,7 @@ impl Site {
         let media = media(&head.headers);
         check_media(row, media.as_deref(), &held)?;
         let caller = known.unwrap_or_else(caller);
+        let manner = Manner::of(row, &ids);
         let own = HEADERS.iter().filter_map(|name| header(&head.headers, name));
         let call = Call {
             api,
@@ -145,7 +146,7 @@ impl Site {
         let reply = self.call(caller.clone(), call, (place, held)).await?;
         let mut answer = answer::done(reply)?;
         answer::session_end(&mut answer, &self.shared.controller, &caller);
-        if let Some(manner) = Manner::of(row, &path) {
+        if let Some(manner) = manner {
             answer.extensions_mut().insert(manner);
         }
         Ok(answer)

@@ -81,18 +81,26 @@ impl Kept {
                     let task = tokio::spawn(make(room));
                     let work = async move { task.await.ok().flatten() }.boxed().shared();
                     place.insert(Form { work: work.clone(), asked });
+                    // Completes the form, or drops a failed one, if all who wait for it leave.
+                    let (kept, own, key) = (Arc::clone(self), work.clone(), key.clone());
+                    tokio::spawn(async move { kept.made(&key, own).await.is_some() });
                     work
                 }
             }
         };
+        self.made(&key, work).await.map(|held| Bytes::from_owner(Sent(held)))
+    }
+
+    /// The completed form; a failed one is dropped.
+    async fn made(&self, key: &Key, work: Work) -> Option<Arc<Held>> {
         let made = work.clone().await;
         if made.is_none() {
             let mut forms = self.forms.lock();
-            if forms.by_key.get(&key).is_some_and(|form| form.work.ptr_eq(&work)) {
-                forms.by_key.remove(&key);
+            if forms.by_key.get(key).is_some_and(|form| form.work.ptr_eq(&work)) {
+                forms.by_key.remove(key);
             }
         }
-        made.map(|held| Bytes::from_owner(Sent(held)))
+        made
     }
 
     /// Drops the form that was not requested for the longest time, among those that are neither
@@ -213,6 +221,24 @@ mod tests {
         assert!(put(&kept, "f", LENGTH).await.is_some());
         assert!(put(&kept, "g", LENGTH + 5000).await.is_none(), "more than its share");
         assert!(kept.budget.used() <= budget);
+    }
+
+    #[tokio::test]
+    async fn a_form_that_nobody_waits_for_is_kept_or_dropped() {
+        let kept = Kept::new(100_000);
+        let left = kept.get(key("a"), |room| async move {
+            tokio::task::yield_now().await;
+            room.fill(vec![7])
+        });
+        assert!(left.now_or_never().is_none());
+        assert!(kept.get(key("b"), |_| async { None }).now_or_never().is_none());
+        for _ in 0..10 {
+            tokio::task::yield_now().await;
+        }
+        let keys: Vec<_> = kept.forms.lock().by_key.keys().cloned().collect();
+        assert_eq!(keys, [key("a")], "the failed form is dropped");
+        assert!(kept.drop_oldest(), "the completed form makes room");
+        assert_eq!(kept.budget.used(), 0);
     }
 
     #[tokio::test]

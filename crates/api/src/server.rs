@@ -203,13 +203,13 @@ impl ApiServer {
 
 impl ApiServer {
     /// The terms for connections of a server.
-    fn terms(&self, config: &WebServer) -> Terms {
+    pub(crate) fn terms(&self, config: &WebServer) -> Terms {
         let shared = &self.shared;
         Terms {
             options: config.options.clone(),
             connections: Arc::clone(&self.connections),
             first_request: shared.limits.first_request,
-            working: shared.limits.handler_timeout,
+            working: shared.limits.handler_timeout.max(shared.limits.document_timeout),
             stopping: shared.stopping.clone(),
             stopped: shared.stopped.clone(),
         }

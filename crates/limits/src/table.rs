@@ -58,6 +58,14 @@ pub enum Inserted<K, V> {
     Replaced(V),
     /// The entry was added, and another one, given here, was evicted for it.
     Evicted(K, V),
+    /// The key was in the table, with another source and the value `old`, which is replaced; another
+    /// entry, `evicted`, was evicted because the new source was full.
+    Moved {
+        /// The replaced value.
+        old: V,
+        /// The key and the value of the evicted entry.
+        evicted: (K, V),
+    },
 }
 
 #[derive(Debug)]
@@ -120,7 +128,8 @@ where
         let replaced = self.remove(&key);
         self.put(key, value, source, now);
         Ok(match (replaced, evicted) {
-            (Some(old), _) => Inserted::Replaced(old),
+            (Some(old), None) => Inserted::Replaced(old),
+            (Some(old), Some(evicted)) => Inserted::Moved { old, evicted },
             (None, Some((key, value))) => Inserted::Evicted(key, value),
             (None, None) => Inserted::New,
         })
@@ -341,6 +350,18 @@ mod tests {
         assert_eq!(table.insert(11, (), "calm", now), Ok(Inserted::Evicted(0, ())));
         assert_eq!(table.insert(12, (), "other", now), Ok(Inserted::Evicted(1, ())));
         assert_eq!((table.len(), table.held_by(&"calm")), (4, 2));
+    }
+
+    #[test]
+    fn a_key_that_moves_to_a_full_source_evicts_another() {
+        let now = Instant::now();
+        let mut table = BoundedTable::new(caps(WhenFull::EvictOldest));
+        for (key, value, source) in [(1, 'a', "x"), (2, 'b', "x"), (3, 'c', "y")] {
+            table.insert(key, value, source, now).unwrap();
+        }
+        let moved = table.insert(3, 'C', "x", now);
+        assert_eq!(moved, Ok(Inserted::Moved { old: 'c', evicted: (1, 'a') }));
+        assert_eq!((table.len(), table.held_by(&"x"), table.held_by(&"y")), (2, 2, 0));
     }
 
     #[test]

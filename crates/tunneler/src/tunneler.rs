@@ -369,22 +369,25 @@ fn hosting(state: HostState) -> HostingStatus {
 /// The addresses at which a service's clients are intercepted, `<protocol>:<address>:<ports>`: the
 /// first 16, and the number of the others.
 fn intercepted(service: &Service) -> Vec<String> {
-    const SHOWN: usize = 16;
     let Ok(Some(intercept)) = Intercept::read(&configs_of(service)) else { return Vec::new() };
-    let mut all = Vec::new();
-    for address in &intercept.addresses {
-        for range in &intercept.port_ranges {
-            for protocol in &intercept.protocols {
-                all.push(format!("{protocol}:{address}:{range}"));
-            }
-        }
+    first_addresses(&intercept)
+}
+
+fn first_addresses(intercept: &Intercept) -> Vec<String> {
+    const SHOWN: usize = 16;
+    let Intercept { addresses, port_ranges, protocols, .. } = intercept;
+    let all = addresses.iter().flat_map(|address| {
+        let of_range = move |range| {
+            protocols.iter().map(move |protocol| format!("{protocol}:{address}:{range}"))
+        };
+        port_ranges.iter().flat_map(of_range)
+    });
+    let mut shown: Vec<_> = all.take(SHOWN).collect();
+    let count = addresses.len().saturating_mul(port_ranges.len()).saturating_mul(protocols.len());
+    if count > shown.len() {
+        shown.push(format!("{} more", count - shown.len()));
     }
-    let more = all.len().saturating_sub(SHOWN);
-    all.truncate(SHOWN);
-    if more > 0 {
-        all.push(format!("{more} more"));
-    }
-    all
+    shown
 }
 
 fn configs_of(service: &Service) -> Configs {
@@ -428,4 +431,29 @@ fn plans(
         Plan { service: name, encrypted, config, instance, terms }
     };
     read.into_iter().map(plan).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_first_addresses_of_a_service_are_made() {
+        let config = |addresses: usize, ranges: usize| {
+            let addresses: Vec<_> = (0..addresses).map(|at| format!("a{at}.test")).collect();
+            let range = |at: usize| serde_json::json!({"low": 1 + at, "high": 1 + at});
+            let data = serde_json::json!({
+                "protocols": ["tcp", "udp"],
+                "addresses": addresses,
+                "portRanges": (0..ranges).map(range).collect::<Vec<_>>(),
+            });
+            let configs = [("intercept.v1".to_owned(), data.to_string())].into_iter().collect();
+            first_addresses(&Intercept::read(&configs).unwrap().unwrap())
+        };
+        assert_eq!(config(1, 1), ["tcp:a0.test:1", "udp:a0.test:1"]);
+        assert_eq!(config(2, 4).len(), 16);
+        let shown = config(60_000, 60_000);
+        assert_eq!((shown.len(), &*shown[1]), (17, "udp:a0.test:1"));
+        assert_eq!(shown[16], "7199999984 more");
+    }
 }

@@ -37,7 +37,7 @@ pub(crate) use tunnels::{
 use crate::{
     arguments, build,
     entity::{self, action},
-    output::Format,
+    output::{self, Format},
     session::LoginChoice,
 };
 
@@ -272,7 +272,7 @@ fn leave(error: &clap::Error) -> ! {
     use std::io::{ErrorKind, Write as _, stdout};
     let status = match error.print().and_then(|()| stdout().flush()) {
         Err(failed) if failed.kind() != ErrorKind::BrokenPipe => {
-            eprintln!("weft: cannot print: {failed}");
+            output::note(format_args!("weft: cannot print: {failed}"));
             1
         }
         _ => error.exit_code(),

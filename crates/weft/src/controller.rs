@@ -11,7 +11,7 @@ use crate::{
     compose,
     compose::controller::Core,
     failure::Failure,
-    output::Format,
+    output::{self, Format},
     restore,
     signals::{self, until_interrupted},
     weak,
@@ -53,8 +53,8 @@ async fn init(file: &Path, name: &str, username: &str, password: &str) -> Result
     let made = make_admin(&core, name, username, password).await;
     core.close().await?;
     made?;
-    println!("the controller is ready; its administrator is `{username}`");
-    println!("run it: weft controller run {}", file.display());
+    output::line(format_args!("the controller is ready; its administrator is `{username}`"));
+    output::line(format_args!("run it: weft controller run {}", file.display()));
     Ok(())
 }
 

@@ -5,7 +5,7 @@ use std::{fmt, process::ExitCode};
 use weft_client::ApiError;
 use weft_contract::{Cause, ErrorBody};
 
-use crate::output::{counted, printable};
+use crate::output::{counted, note, printable};
 
 /// Exit statuses; `weft --help` lists them.
 mod status {
@@ -104,10 +104,10 @@ impl Failure {
         // Text of peers must not look like a line of weft: further lines are indented.
         let shown = |text: &str| printable::lines(text).replace('\n', "\n  ");
         if !self.message.is_empty() {
-            eprintln!("weft: {}", shown(&self.message));
+            note(format_args!("weft: {}", shown(&self.message)));
         }
         for detail in &self.details {
-            eprintln!("  {}", shown(detail));
+            note(format_args!("  {}", shown(detail)));
         }
         ExitCode::from(self.status)
     }

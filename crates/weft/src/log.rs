@@ -63,7 +63,7 @@ const MAX_LEVELS: u64 = 64 * 1024;
 pub(crate) fn start(level: &'static str, args: &LogArgs) {
     let levels = Levels { usual: level, file: args.log_levels.clone() };
     let filter = levels.filter().unwrap_or_else(|problem| {
-        eprintln!("weft: {problem}, and ignored");
+        crate::output::note(format_args!("weft: {problem}, and ignored"));
         EnvFilter::new(level)
     });
     // Colours only on a terminal, and not if `NO_COLOR` is set.

@@ -18,6 +18,9 @@
 //! weft list services
 //! ```
 
+// `println!` and `eprintln!` panic when their reader has closed the pipe: `output` prints instead.
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
 mod arguments;
 mod ask;
 mod build;

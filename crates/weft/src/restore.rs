@@ -8,7 +8,7 @@ use std::{
 
 use weft_store::{Hold, sync_folder_of};
 
-use crate::failure::Failure;
+use crate::{failure::Failure, output};
 
 /// Suffix of the name of a replaced database; a number follows.
 const KEPT: &str = "before-restore";
@@ -39,12 +39,14 @@ pub(crate) fn restore(database: &Path, snapshot: &Path) -> Result<(), Failure> {
     fs::rename(&fresh, database).map_err(|error| during(at(database, &error)))?;
     sync_folder_of(database).map_err(|error| at(database, &error).during("not yet durable"))?;
     drop(held);
-    println!("restored {} to {}", snapshot.display(), database.display());
-    println!("revision {}, timeline {}", head.revision, head.timeline);
+    output::line(format_args!("restored {} to {}", snapshot.display(), database.display()));
+    output::line(format_args!("revision {}, timeline {}", head.revision, head.timeline));
     if let Some(kept) = kept {
-        println!("the database that was there is now {}", kept.display());
+        output::line(format_args!("the database that was there is now {}", kept.display()));
     }
-    println!("run the controller: everybody logs in anew, and routers take the whole data model");
+    output::line(
+        "run the controller: everybody logs in anew, and routers take the whole data model",
+    );
     Ok(())
 }
 

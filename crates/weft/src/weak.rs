@@ -1,5 +1,7 @@
 //! Warnings of passwords that are easily guessed. Controllers accept passwords of 5 characters or more.
 
+use crate::output;
+
 /// Shortest password that is not weak, in characters.
 const LEAST: usize = 8;
 
@@ -15,7 +17,8 @@ fn reason(username: &str, password: &str) -> Option<String> {
 /// Warns if a password is weak.
 pub(crate) fn warn(username: &str, password: &str) {
     if let Some(reason) = reason(username, password) {
-        eprintln!("weft: the password of {} is easily guessed: {reason}", username.escape_debug());
+        let name = username.escape_debug();
+        output::note(format_args!("weft: the password of {name} is easily guessed: {reason}"));
     }
 }
 

@@ -207,6 +207,13 @@ async fn the_server_stops_when_its_requests_are_done() {
 }
 
 #[tokio::test]
+async fn connections_that_end_wait_for_documents() {
+    let bed = Bed::new().await;
+    let terms = bed.server.terms(&section());
+    assert!(terms.working >= Limits::default().document_timeout, "{:?}", terms.working);
+}
+
+#[tokio::test]
 async fn bind_points_are_checked() {
     let bed = Bed::new().await;
     let start = async |section: WebServer| {

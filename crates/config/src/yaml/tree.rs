@@ -1,6 +1,6 @@
 //! The tree of a file.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use saphyr_parser::{Event, Parser, ScalarStyle, ScanError, Span};
 
@@ -10,6 +10,8 @@ use super::scalar;
 const MAX_DEPTH: usize = 64;
 /// Most nodes of a file, including those that aliases repeat.
 const MAX_NODES: usize = 100_000;
+/// Most bytes of texts that anchors and aliases repeat.
+const MAX_REPEATED: usize = 16 << 20;
 
 /// A place in the text.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -149,7 +151,12 @@ fn from_scan(error: &ScanError) -> SyntaxError {
 /// A list or map that is not complete yet.
 enum Open {
     List(Vec<Node>),
-    Map { entries: Vec<Entry>, key: Option<(String, Place)> },
+    /// With the position of each key among the entries.
+    Map {
+        entries: Vec<Entry>,
+        key: Option<(String, Place)>,
+        positions: HashMap<String, usize>,
+    },
 }
 
 #[derive(Default)]
@@ -158,6 +165,8 @@ struct Builder {
     open: Vec<(Open, usize, Place)>,
     anchors: HashMap<usize, Node>,
     nodes: usize,
+    /// Bytes of texts that anchors and aliases repeat.
+    repeated: usize,
     twice: Vec<Twice>,
 }
 
@@ -174,15 +183,18 @@ impl Builder {
                 self.add(Node::new(Place::of(span), value), anchor, span)
             }
             Event::Alias(anchor) => {
-                let node = self.anchors.get(&anchor).cloned().ok_or_else(|| {
+                let node = self.anchors.get(&anchor).ok_or_else(|| {
                     at(span, "an alias to an anchor that is not complete".to_owned())
                 })?;
-                self.nodes += size(&node);
+                let size = Size::of(node);
+                let fits = self.repeat(size, span);
+                let node = fits.map(|()| self.anchors[&anchor].clone())?;
                 self.add(node, 0, span)
             }
             Event::SequenceStart(anchor, _) => self.begin(Open::List(Vec::new()), anchor, span),
             Event::MappingStart(anchor, _) => {
-                self.begin(Open::Map { entries: Vec::new(), key: None }, anchor, span)
+                let (entries, positions) = (Vec::new(), HashMap::new());
+                self.begin(Open::Map { entries, key: None, positions }, anchor, span)
             }
             Event::SequenceEnd | Event::MappingEnd => self.end(span),
             _ => Ok(()),
@@ -211,21 +223,34 @@ impl Builder {
         self.add(Node::new(place, value), anchor, span)
     }
 
-    fn add(&mut self, node: Node, anchor: usize, span: Span) -> Result<(), SyntaxError> {
-        self.nodes += 1;
+    /// Counts values that are repeated.
+    fn repeat(&mut self, size: Size, span: Span) -> Result<(), SyntaxError> {
+        self.nodes += size.nodes;
+        self.repeated += size.bytes;
         if self.nodes > MAX_NODES {
             return Err(at(span, format!("more than {MAX_NODES} values")));
         }
+        if self.repeated > MAX_REPEATED {
+            let most = MAX_REPEATED >> 20;
+            return Err(at(span, format!("aliases repeat more than {most} MiB of texts")));
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, node: Node, anchor: usize, span: Span) -> Result<(), SyntaxError> {
+        self.nodes += 1;
+        let kept = if anchor > 0 { Size::of(&node) } else { Size::default() };
+        self.repeat(kept, span)?;
         if anchor > 0 {
-            self.nodes += size(&node);
             self.anchors.insert(anchor, node.clone());
         }
         match self.open.last_mut() {
             None => self.root = Some(node),
             Some((Open::List(items), ..)) => items.push(node),
-            Some((Open::Map { entries, key }, ..)) => match key.take() {
+            Some((Open::Map { entries, key, positions }, ..)) => match key.take() {
                 Some((name, place)) => {
-                    self.twice.extend(insert(entries, Entry { key: name, place, node }));
+                    let entry = Entry { key: name, place, node };
+                    self.twice.extend(insert(entries, positions, entry));
                 }
                 None => {
                     let name = node.value.rendered().ok_or_else(|| {
@@ -241,14 +266,20 @@ impl Builder {
 
 /// Adds an entry; the last of several equal keys counts. Merge keys stay as they are until the map
 /// is complete.
-fn insert(entries: &mut Vec<Entry>, entry: Entry) -> Option<Twice> {
-    match entries.iter_mut().find(|other| other.key == entry.key && entry.key != "<<") {
+fn insert(
+    entries: &mut Vec<Entry>,
+    positions: &mut HashMap<String, usize>,
+    entry: Entry,
+) -> Option<Twice> {
+    let earlier = positions.get(&entry.key).filter(|_| entry.key != "<<");
+    match earlier.and_then(|position| entries.get_mut(*position)) {
         Some(other) => {
             let (first, last) = (other.place, entry.place);
             *other = entry;
             Some(Twice { key: other.key.clone(), first, last })
         }
         None => {
+            positions.insert(entry.key.clone(), entries.len());
             entries.push(entry);
             None
         }
@@ -263,10 +294,11 @@ fn merged(entries: Vec<Entry>) -> Vec<Entry> {
     }
     let (merges, mut own): (Vec<Entry>, Vec<Entry>) =
         entries.into_iter().partition(|entry| entry.key == "<<");
+    let mut keys: HashSet<String> = own.iter().map(|entry| entry.key.clone()).collect();
     let mut add = |node: Node| {
         let Value::Map(more) = node.value else { return };
         for entry in more {
-            if !own.iter().any(|other| other.key == entry.key) {
+            if keys.insert(entry.key.clone()) {
                 own.push(entry);
             }
         }
@@ -280,14 +312,74 @@ fn merged(entries: Vec<Entry>) -> Vec<Entry> {
     own
 }
 
-fn size(node: &Node) -> usize {
-    match &node.value {
-        Value::List(items) => 1 + items.iter().map(size).sum::<usize>(),
-        Value::Map(entries) => 1 + entries.iter().map(|entry| size(&entry.node)).sum::<usize>(),
-        _ => 1,
+/// Number of values in a value, and bytes of its texts.
+#[derive(Clone, Copy, Default)]
+struct Size {
+    nodes: usize,
+    bytes: usize,
+}
+
+impl Size {
+    fn of(node: &Node) -> Self {
+        let mut size = Self { nodes: 1, bytes: 0 };
+        let mut add = |node: &Node, name: &str| {
+            let Self { nodes, bytes } = Self::of(node);
+            size.nodes += nodes;
+            size.bytes += bytes + name.len();
+        };
+        match &node.value {
+            Value::Text { text, .. } => size.bytes = text.len(),
+            Value::List(items) => items.iter().for_each(|item| add(item, "")),
+            Value::Map(entries) => entries.iter().for_each(|entry| add(&entry.node, &entry.key)),
+            _ => {}
+        }
+        size
     }
 }
 
 fn at(span: Span, message: String) -> SyntaxError {
     SyntaxError { line: span.start.line(), column: span.start.col() + 1, message }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn keys(tree: &Tree) -> usize {
+        match &tree.root.value {
+            Value::Map(entries) => entries.len(),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn aliases_repeat_a_limited_number_of_bytes() {
+        let word = "x".repeat(1 << 20);
+        let text = |count| format!("a: &a {word}\nb: [{}]\n", vec!["*a"; count].join(", "));
+        assert_eq!(keys(&parse(&text(10)).unwrap()), 2);
+        let error = parse(&text(100)).unwrap_err();
+        assert!(error.message.contains("repeat more than 16 MiB"), "{}", error.message);
+    }
+
+    #[test]
+    fn large_maps_are_read_in_linear_time() {
+        const KEYS: usize = 45_000;
+        let text: String = (0..KEYS).map(|at| format!("k{at}: 1\n")).collect();
+        let tree = parse(&(text + "k7: 2\n")).unwrap();
+        assert_eq!((keys(&tree), tree.twice.len()), (KEYS, 1));
+        assert_eq!((&*tree.twice[0].key, tree.twice[0].first.line), ("k7", 8));
+    }
+
+    #[test]
+    fn keys_of_a_map_come_before_merged_ones() {
+        let tree = parse("a: &a {x: 1, y: 1}\nb: {<<: *a, <<: {y: 2, z: 2}, x: 3}\n").unwrap();
+        let Value::Map(entries) = &tree.root.value else { panic!("a map") };
+        let Value::Map(merged) = &entries[1].node.value else { panic!("a map") };
+        let found: Vec<_> = merged
+            .iter()
+            .map(|entry| (&*entry.key, entry.node.value.rendered().unwrap()))
+            .collect();
+        let wanted = [("x", "3"), ("y", "1"), ("z", "2")];
+        assert_eq!(found, wanted.map(|(key, value)| (key, value.to_owned())));
+    }
 }

@@ -83,9 +83,9 @@ impl Unknown {
 
 impl Drop for Unknown {
     fn drop(&mut self) {
-        eprintln!(
+        output::note(
             "weft: the controller was told already and may apply the files all the same; \
-             `weft diff` says whether it did"
+             `weft diff` says whether it did",
         );
     }
 }

@@ -2,8 +2,8 @@
 
 use std::{
     collections::BTreeMap,
-    fs,
-    io::{self, Read as _},
+    fs::{self, File},
+    io::{self, Read},
     path::Path,
 };
 
@@ -46,13 +46,7 @@ impl Files {
     /// Reads files; of a folder, the files that end in `.yaml` or `.yml`, sorted by name.
     pub(super) fn read(paths: &[String]) -> Result<Self, Failure> {
         let mut files = Self::default();
-        let mut bytes = 0;
         for (name, text) in texts(paths)? {
-            bytes += text.len();
-            if bytes > MAX_DOCUMENT {
-                let most = MAX_DOCUMENT >> 20;
-                return Err(Failure::refused(format!("{name}: more than {most} MiB in all")));
-            }
             files.add(name, &text)?;
         }
         Ok(files)
@@ -183,20 +177,33 @@ fn is_called(node: &Node, name: &str) -> bool {
     name.is_empty() || own.and_then(|own| own.as_str().map(|own| own == name)).unwrap_or(false)
 }
 
-/// The names and texts of files.
+/// Reads a text of at most `room` bytes, and takes its length from `room`.
+fn text(name: &str, source: io::Result<impl Read>, room: &mut usize) -> Result<String, Failure> {
+    let wrong = |error: io::Error| Failure::new(format!("{name}: {error}"));
+    let mut bytes = Vec::new();
+    source.and_then(|it| it.take(*room as u64 + 1).read_to_end(&mut bytes)).map_err(wrong)?;
+    let Some(left) = room.checked_sub(bytes.len()) else {
+        let most = MAX_DOCUMENT >> 20;
+        return Err(Failure::refused(format!("{name}: more than {most} MiB in all")));
+    };
+    *room = left;
+    String::from_utf8(bytes).map_err(|_| Failure::new(format!("{name}: the text is not UTF-8")))
+}
+
+/// The names and texts of files, which have at most [`MAX_DOCUMENT`] bytes in all.
 fn texts(paths: &[String]) -> Result<Vec<(String, String)>, Failure> {
     let mut texts = Vec::new();
+    let mut room = MAX_DOCUMENT;
     for path in paths {
         if path == STDIN {
-            let mut text = String::new();
-            let limit = MAX_DOCUMENT as u64 + 1;
-            io::stdin().lock().take(limit).read_to_string(&mut text).map_err(Failure::new)?;
-            texts.push(("standard input".to_owned(), text));
+            let name = "standard input".to_owned();
+            let text = text(&name, Ok(io::stdin().lock()), &mut room)?;
+            texts.push((name, text));
             continue;
         }
         let wrong = |error: io::Error| Failure::new(format!("{path}: {error}"));
         if !Path::new(path).is_dir() {
-            texts.push((path.clone(), fs::read_to_string(path).map_err(wrong)?));
+            texts.push((path.clone(), text(path, File::open(path), &mut room)?));
             continue;
         }
         let mut inside = Vec::new();
@@ -212,11 +219,8 @@ fn texts(paths: &[String]) -> Result<Vec<(String, String)>, Failure> {
         inside.sort();
         for file in inside {
             let name = file.display().to_string();
-            let text = fs::read_to_string(&file);
-            texts.push((
-                name.clone(),
-                text.map_err(|error| Failure::new(format!("{name}: {error}")))?,
-            ));
+            let text = text(&name, File::open(&file), &mut room)?;
+            texts.push((name, text));
         }
     }
     Ok(texts)
@@ -257,6 +261,17 @@ mod tests {
         assert!(at(problem("configs", 0, "a", "configTypeId")).starts_with("net.yaml:9: "));
         assert!(at(problem("services", 0, "web", "")).starts_with("net.yaml:3: "));
         assert!(at(problem("services", 0, "other", "x")).starts_with("net.yaml:2: "));
+    }
+
+    #[test]
+    fn endless_files_are_refused_at_the_limit() {
+        let mut room = 100;
+        assert_eq!(text("a", Ok(&b"a: 1\n"[..]), &mut room).unwrap(), "a: 1\n");
+        assert_eq!(room, 95);
+        let refused = text("zero", Ok(io::repeat(b'a')), &mut room).unwrap_err();
+        assert_eq!(refused.to_string(), "zero: more than 16 MiB in all");
+        assert_eq!(text("b", Ok(io::repeat(b'b').take(95)), &mut room).unwrap().len(), 95);
+        assert!(text("c", Ok(&b"c"[..]), &mut room).is_err());
     }
 
     #[test]

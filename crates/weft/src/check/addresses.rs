@@ -237,7 +237,15 @@ pub(super) fn to_write(key: &str, file: &Path, purpose: Purpose) -> Option<Findi
     if !file.exists() {
         return None;
     }
-    let error = OpenOptions::new().append(true).open(file).err()?;
+    let mut options = OpenOptions::new();
+    options.append(true);
+    // A named pipe that nobody reads fails to open, instead of waiting for a reader.
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::OpenOptionsExt as _;
+        options.custom_flags(rustix::fs::OFlags::NONBLOCK.bits() as i32);
+    }
+    let error = options.open(file).err()?;
     Some(Finding::mistake(key, format!("{} cannot be written: {error}", file.display())))
 }
 
@@ -284,4 +292,22 @@ fn not_writable(key: &str, folder: &Path, purpose: Purpose) -> Option<Finding> {
         Purpose::Start => Finding::mistake(key, text),
         Purpose::Advice => Finding::warning(key, text),
     })
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use rustix::fs::{CWD, FileType, Mode, mknodat};
+
+    use super::*;
+
+    #[test]
+    fn a_pipe_that_nobody_reads_is_a_mistake() {
+        let folder = tempfile::tempdir().unwrap();
+        let pipe = folder.path().join("t");
+        mknodat(CWD, &pipe, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+        let found = to_write("trace.path", &pipe, Purpose::Start).unwrap();
+        assert!(found.message.contains("cannot be written"), "{found:?}");
+        let _reader = OpenOptions::new().read(true).write(true).open(&pipe).unwrap();
+        assert_eq!(to_write("trace.path", &pipe, Purpose::Start), None);
+    }
 }

@@ -95,8 +95,19 @@ impl Core {
         self.config.tls.handshake_timeout.min(MAX_HANDSHAKE)
     }
 
-    /// Opens the sockets.
+    /// Opens the sockets. If that fails, the database is closed.
     pub(crate) async fn serve(self) -> Result<RunningController, Failure> {
+        let store = Arc::clone(&self.store);
+        let served = self.open_sockets().await;
+        if served.is_err()
+            && let Err(error) = store.close().await
+        {
+            tracing::warn!(%error, "the database could not be closed");
+        }
+        served
+    }
+
+    async fn open_sockets(self) -> Result<RunningController, Failure> {
         warn_without_effect(without_effect(&self.config));
         let controller = self.controller.clone();
         let export = Export::start("weft-controller");

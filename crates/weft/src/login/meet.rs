@@ -20,10 +20,10 @@ pub(super) async fn bundle(
     if yes {
         return Ok(met.bundle);
     }
-    eprintln!(
+    crate::output::note(format_args!(
         "{address} is not known here. Its certificate has the SHA-1 fingerprint {}",
         met.leaf.fingerprint()
-    );
+    ));
     let cannot = "there is no terminal for the question whether to trust it: name its authorities with --ca FILE, \
                   or trust it with --yes";
     if ask::confirm("Trust it from now on?", cannot).await? {

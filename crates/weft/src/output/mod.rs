@@ -66,7 +66,12 @@ fn lines(text: impl Display) {
 
 /// Prints a message on standard error.
 pub(crate) fn say(text: impl Display) {
-    eprintln!("{}", printable::line(&text.to_string()));
+    note(printable::line(&text.to_string()));
+}
+
+/// Prints a line on standard error, unchanged; a closed pipe is ignored.
+pub(crate) fn note(text: impl Display) {
+    let _ = writeln!(io::stderr().lock(), "{text}");
 }
 
 /// Prints text unchanged.
@@ -77,7 +82,7 @@ pub(crate) fn print(text: &str) {
         // The reader has closed the pipe, having seen enough.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => std::process::exit(0),
         Err(error) => {
-            eprintln!("weft: cannot print: {error}");
+            note(format_args!("weft: cannot print: {error}"));
             std::process::exit(1);
         }
     }
@@ -93,7 +98,7 @@ pub(crate) fn answer(bytes: &[u8]) {
 pub(crate) fn json(value: &Value) {
     match serde_json::to_string_pretty(value) {
         Ok(text) => print(&(printable::json(&text) + "\n")),
-        Err(error) => eprintln!("weft: {error}"),
+        Err(error) => note(format_args!("weft: {error}")),
     }
 }
 
@@ -111,7 +116,7 @@ pub(crate) fn rows(rows: &table::Rows, below: &str, more: &str) {
     let fitted = rows.fitted();
     lines(fitted.text.clone() + below);
     if let Some(note) = fitted.note() {
-        eprintln!("{note}; {more}");
+        self::note(format_args!("{note}; {more}"));
     }
 }
 

@@ -292,7 +292,10 @@ pub(super) mod tests {
     use weft_config::{ControllerConfig, RouterConfig};
 
     use super::*;
-    use crate::compose::controller::without_effect;
+    use crate::{
+        check::Purpose,
+        compose::controller::{Core, without_effect},
+    };
 
     pub(in crate::quickstart) fn args() -> QuickstartArgs {
         QuickstartArgs {
@@ -306,6 +309,18 @@ pub(super) mod tests {
             ctrl_address: None,
             router_address: None,
         }
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn the_database_is_closed_if_the_sockets_cannot_be_opened() {
+        let folder = tempfile::tempdir().unwrap();
+        let home = Home::open(Some(folder.path())).unwrap();
+        let plan = Plan::of(&args()).unwrap();
+        plan.carry_out(&home).unwrap();
+        let _taken = TcpListener::bind(plan.controller.bind.to_string()).unwrap();
+        let open = async || Core::open(&home.controller_file(), Purpose::Advice).await;
+        assert!(open().await.unwrap().serve().await.is_err());
+        open().await.unwrap().close().await.unwrap();
     }
 
     #[test]

@@ -24,6 +24,9 @@ use crate::{
 const LOOK: Duration = Duration::from_secs(1);
 /// Time for a client to read its answer.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// Most clients that wait for the tunneler to answer.
+#[cfg(unix)]
+const WAITING: u32 = 128;
 /// Longest answer that is read, in bytes.
 const MAX_ANSWER: u64 = 64 << 20;
 
@@ -271,7 +274,6 @@ impl Served {
         path: Option<&Path>,
         tunnelers: Arc<Mutex<Vec<Arc<Tunneler>>>>,
     ) -> Result<Self, Failure> {
-        use std::os::unix::fs::PermissionsExt as _;
         let pid = std::process::id();
         let path = match path {
             Some(path) => path.to_owned(),
@@ -291,8 +293,7 @@ impl Served {
         {
             std::fs::remove_file(&path).map_err(failed)?;
         }
-        let listener = tokio::net::UnixListener::bind(&path).map_err(failed)?;
-        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).map_err(failed)?;
+        let listener = bound(&path).and_then(|socket| socket.listen(WAITING)).map_err(failed)?;
         let task = tokio::spawn(async move {
             loop {
                 let Ok((stream, _)) = listener.accept().await else {
@@ -307,6 +308,16 @@ impl Served {
         });
         Ok(Self { path, _task: tokio_util::task::AbortOnDropHandle::new(task) })
     }
+}
+
+/// A socket that does not listen yet: nobody can connect before the socket has mode 0600.
+#[cfg(unix)]
+fn bound(path: &Path) -> std::io::Result<tokio::net::UnixSocket> {
+    use std::os::unix::fs::PermissionsExt as _;
+    let socket = tokio::net::UnixSocket::new_stream()?;
+    socket.bind(path)?;
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
+    Ok(socket)
 }
 
 #[cfg(unix)]
@@ -383,6 +394,20 @@ mod tests {
         let alone = rows(&[answer(5)], None);
         assert!(alone[0]["sentPerSecond"].is_null());
         assert!(text(&shown).contains("(2.0 KiB/s)"));
+    }
+
+    #[cfg(unix)]
+    #[tokio::test]
+    async fn nobody_connects_before_the_socket_is_private() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("x.sock");
+        let socket = bound(&path).unwrap();
+        assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        let refused = std::os::unix::net::UnixStream::connect(&path).unwrap_err();
+        assert_eq!(refused.kind(), std::io::ErrorKind::ConnectionRefused);
+        let _listener = socket.listen(WAITING).unwrap();
+        std::os::unix::net::UnixStream::connect(&path).unwrap();
     }
 
     #[cfg(unix)]

@@ -135,26 +135,26 @@ fn progress(args: &TrafficArgs) -> ProgressBar {
 fn print(measured: &Measured) {
     let rate = |time: Duration| format!("{}/s", bytes(per_second(measured.bytes, time)));
     let millis = |time: Duration| format!("{:.2} ms", time.as_secs_f64() * 1000.0);
-    println!(
+    output::line(format_args!(
         "to the host    {:>10}  {:>14}  checksum right",
         bytes(measured.bytes),
         rate(measured.up)
-    );
-    println!(
+    ));
+    output::line(format_args!(
         "to the dialer  {:>10}  {:>14}  checksum right",
         bytes(measured.bytes),
         rate(measured.down)
-    );
-    println!(
+    ));
+    output::line(format_args!(
         "round trips    {:>10}  p50 {}, p99 {}",
         measured.round_trips,
         millis(measured.p50),
         millis(measured.p99)
-    );
-    println!("first dial     {:>10}", millis(measured.dial));
+    ));
+    output::line(format_args!("first dial     {:>10}", millis(measured.dial)));
     let sealed =
         if measured.encrypted { "encrypted end to end" } else { "not encrypted end to end" };
-    println!("{sealed}; everything that was made for this is removed again");
+    output::line(format_args!("{sealed}; everything that was made for this is removed again"));
 }
 
 fn as_json(measured: &Measured) -> Value {

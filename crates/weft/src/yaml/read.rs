@@ -9,6 +9,8 @@ use serde_json::{Map, Number, Value as Json};
 const MAX_DEPTH: usize = 64;
 /// Most values of a text, including those that aliases repeat.
 const MAX_NODES: usize = 1_000_000;
+/// Most bytes of words that anchors and aliases repeat.
+const MAX_REPEATED: usize = 64 << 20;
 
 /// A value with its line.
 #[derive(Debug, Clone, PartialEq)]
@@ -105,13 +107,13 @@ impl Node {
 pub(crate) fn read(text: &str) -> Result<Vec<Node>, SyntaxError> {
     let mut documents = Vec::new();
     let mut builder = Builder::default();
-    let mut nodes = 0;
+    let (mut nodes, mut repeated) = (0, 0);
     for event in Parser::new_from_str(text) {
         let (event, span) = event.map_err(|error| scanned(&error))?;
         match event {
-            Event::DocumentStart(_) => builder = Builder { nodes, ..Builder::default() },
+            Event::DocumentStart(_) => builder = Builder { nodes, repeated, ..Builder::default() },
             Event::DocumentEnd => {
-                nodes = builder.nodes;
+                (nodes, repeated) = (builder.nodes, builder.repeated);
                 documents.extend(builder.root.take());
             }
             other => builder.take(other, span)?,
@@ -135,7 +137,12 @@ fn at(span: Span, message: impl Into<String>) -> SyntaxError {
 /// A list or map that is not complete yet.
 enum Open {
     List(Vec<Node>),
-    Map { entries: Vec<Entry>, key: Option<(String, usize)> },
+    /// With the line of each key.
+    Map {
+        entries: Vec<Entry>,
+        key: Option<(String, usize)>,
+        lines: HashMap<String, usize>,
+    },
 }
 
 #[derive(Default)]
@@ -144,6 +151,8 @@ struct Builder {
     open: Vec<(Open, usize, usize)>,
     anchors: HashMap<usize, Node>,
     nodes: usize,
+    /// Bytes of words that anchors and aliases repeat.
+    repeated: usize,
 }
 
 impl Builder {
@@ -160,15 +169,18 @@ impl Builder {
                 self.add(Node { line, value: Value::Scalar(value) }, anchor, span)
             }
             Event::Alias(anchor) => {
-                let node = self.anchors.get(&anchor).cloned();
+                let node = self.anchors.get(&anchor);
                 let node =
                     node.ok_or_else(|| at(span, "an alias to an anchor that is not complete"))?;
-                self.nodes += size(&node);
+                let size = Size::of(node);
+                let fits = self.repeat(size, span);
+                let node = fits.map(|()| self.anchors[&anchor].clone())?;
                 self.add(node, 0, span)
             }
             Event::SequenceStart(anchor, _) => self.begin(Open::List(Vec::new()), anchor, span),
             Event::MappingStart(anchor, _) => {
-                self.begin(Open::Map { entries: Vec::new(), key: None }, anchor, span)
+                let (entries, lines) = (Vec::new(), HashMap::new());
+                self.begin(Open::Map { entries, key: None, lines }, anchor, span)
             }
             Event::SequenceEnd | Event::MappingEnd => self.end(span),
             _ => Ok(()),
@@ -197,26 +209,37 @@ impl Builder {
         self.add(Node { line, value }, anchor, span)
     }
 
-    fn add(&mut self, node: Node, anchor: usize, span: Span) -> Result<(), SyntaxError> {
-        self.nodes += 1;
-        if anchor > 0 {
-            self.nodes += size(&node);
-            self.anchors.insert(anchor, node.clone());
-        }
+    /// Counts values that are repeated.
+    fn repeat(&mut self, size: Size, span: Span) -> Result<(), SyntaxError> {
+        self.nodes += size.nodes;
+        self.repeated += size.bytes;
         if self.nodes > MAX_NODES {
             return Err(at(span, format!("more than {MAX_NODES} values")));
+        }
+        if self.repeated > MAX_REPEATED {
+            let most = MAX_REPEATED >> 20;
+            return Err(at(span, format!("aliases repeat more than {most} MiB of words")));
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, node: Node, anchor: usize, span: Span) -> Result<(), SyntaxError> {
+        self.nodes += 1;
+        let kept = if anchor > 0 { Size::of(&node) } else { Size::default() };
+        self.repeat(kept, span)?;
+        if anchor > 0 {
+            self.anchors.insert(anchor, node.clone());
         }
         match self.open.last_mut() {
             None => self.root = Some(node),
             Some((Open::List(items), ..)) => items.push(node),
-            Some((Open::Map { entries, key }, ..)) => match key.take() {
+            Some((Open::Map { entries, key, lines }, ..)) => match key.take() {
                 Some((name, line)) => entries.push(Entry { key: name, line, node }),
                 None => {
                     let Value::Scalar(Json::String(name)) = node.value else {
                         return Err(at(span, "a key must be a word, not a list or map"));
                     };
-                    if let Some(first) = entries.iter().find(|entry| entry.key == name) {
-                        let first = first.line;
+                    if let Some(first) = lines.insert(name.clone(), node.line) {
                         return Err(at(span, format!("`{name}` is in line {first} already")));
                     }
                     *key = Some((name, node.line));
@@ -227,11 +250,28 @@ impl Builder {
     }
 }
 
-fn size(node: &Node) -> usize {
-    match &node.value {
-        Value::Scalar(_) => 1,
-        Value::List(items) => 1 + items.iter().map(size).sum::<usize>(),
-        Value::Map(entries) => 1 + entries.iter().map(|entry| size(&entry.node)).sum::<usize>(),
+/// Number of values in a value, and bytes of its words.
+#[derive(Clone, Copy, Default)]
+struct Size {
+    nodes: usize,
+    bytes: usize,
+}
+
+impl Size {
+    fn of(node: &Node) -> Self {
+        let mut size = Self { nodes: 1, bytes: 0 };
+        let mut add = |node: &Node, name: &str| {
+            let Self { nodes, bytes } = Self::of(node);
+            size.nodes += nodes;
+            size.bytes += bytes + name.len();
+        };
+        match &node.value {
+            Value::Scalar(Json::String(word)) => size.bytes = word.len(),
+            Value::Scalar(_) => {}
+            Value::List(items) => items.iter().for_each(|item| add(item, "")),
+            Value::Map(entries) => entries.iter().for_each(|entry| add(&entry.node, &entry.key)),
+        }
+        size
     }
 }
 
@@ -339,6 +379,23 @@ mod tests {
         assert!(read(&bomb).unwrap_err().message.contains("more than"));
         let deep = "[".repeat(100);
         assert!(read(&deep).is_err());
+    }
+
+    #[test]
+    fn aliases_repeat_a_limited_number_of_bytes() {
+        let word = "x".repeat(1 << 20);
+        let text = |count| format!("a: &a {word}\nb: [{}]\n", vec!["*a"; count].join(", "));
+        assert_eq!(read(&text(10)).unwrap().len(), 1);
+        let error = read(&text(100)).unwrap_err();
+        assert!(error.message.contains("repeat more than 64 MiB"), "{error}");
+    }
+
+    #[test]
+    fn large_maps_are_read_in_linear_time() {
+        let text: String = (0..200_000).map(|at| format!("k{at}: 1\n")).collect();
+        assert_eq!(one(&text).entries().unwrap().len(), 200_000);
+        let error = read(&(text + "k7: 2\n")).unwrap_err();
+        assert_eq!((error.line, &*error.message), (200_001, "`k7` is in line 8 already"));
     }
 
     #[test]
