@@ -159,7 +159,7 @@ async fn copy(
             return to.shutdown().await;
         }
         *last.lock() = Instant::now();
-        to.write_all(&buffer[..read]).await?;
+        to.write_all(buffer.get(..read).unwrap_or_default()).await?;
         to.flush().await?;
     }
 }

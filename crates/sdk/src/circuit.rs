@@ -11,17 +11,19 @@
 //! wake, messages to send); the caller carries them out after the lock is released. There is no
 //! task per circuit.
 
+mod state;
 #[cfg(test)]
 mod tests;
 mod transport;
 mod writing;
 
+use self::state::{Follows, State};
 pub(crate) use self::transport::Transport;
 pub(crate) use self::writing::Unwritten;
-use self::writing::Writing;
+use self::writing::{Pen, Writing};
 use crate::outlet::RouterOutlet;
 use crate::sealing::Outward;
-use crate::traces::{Answer, Form, Trace, Traces};
+use crate::traces::{Answer, Form, Trace};
 use bytes::Bytes;
 use parking_lot::Mutex;
 use std::fmt;
@@ -30,7 +32,7 @@ use std::task::{Context, Poll};
 use std::time::Instant;
 use tokio::sync::{oneshot, watch};
 use weft_channel::clock::since_1970;
-use weft_circuit::{Driver, Machine, Steps, Timed};
+use weft_circuit::{Driver, Timed};
 use weft_wire::Message;
 use weft_wire::edge::{Data, header};
 use weft_wire::payload::{self, Ack, Payload};
@@ -64,31 +66,6 @@ pub(crate) struct Circuit {
     done: watch::Sender<bool>,
 }
 
-/// The flow control of a circuit, and the news for the application and the router.
-struct State {
-    transport: Transport,
-    writing: Writing,
-    /// True once the application was told of room, until it has written: it may have taken data from elsewhere
-    /// meanwhile.
-    promised: bool,
-    /// The payload to be sent before all others: the header of the encrypted stream.
-    preface: Option<Bytes>,
-    /// Requests for hops of the route, and answers to those of the other end.
-    traces: Traces,
-    /// True once the router has been told that the circuit is over, or need not be.
-    told: bool,
-    released: bool,
-    /// True once the application has dropped its connection.
-    left: bool,
-}
-
-/// The steps that follow from a change, done after the lock is released.
-struct Follows {
-    steps: Steps,
-    over: Option<bool>,
-    release: bool,
-}
-
 impl Circuit {
     pub(crate) fn new(
         home: Weak<dyn Home>,
@@ -108,16 +85,7 @@ impl Circuit {
             timers,
             tally: Tally::default(),
             this: this.clone(),
-            inner: Mutex::new(Driver::new(State {
-                transport,
-                writing: Writing::new(Outward::Plain),
-                promised: false,
-                preface: None,
-                traces: Traces::default(),
-                told: false,
-                released: false,
-                left: false,
-            })),
+            inner: Mutex::new(Driver::new(State::new(transport))),
             done: watch::Sender::new(false),
         })
     }
@@ -142,7 +110,108 @@ impl Circuit {
         self.change(|_, _| {});
     }
 
-    // Calls of the application; those that write are in `writing`.
+    // Calls of the application.
+
+    /// Seals the application's data from now on. The preface is sent before all other payloads, as soon as
+    /// the circuit has room.
+    pub(crate) fn seal(&self, outward: Outward, preface: Bytes) {
+        self.change(|inner, _| {
+            inner.writing = Writing::new(outward);
+            inner.preface = Some(preface);
+        });
+    }
+
+    /// Waits until data can be taken; an error once this direction has ended. The room is promised: the next
+    /// write is taken, although the window may shrink and other circuits may use the memory up meanwhile.
+    pub(crate) fn poll_writable(&self, cx: &mut Context<'_>) -> Poll<Result<(), WriteError>> {
+        let mut inner = self.inner.lock();
+        let ready = inner.machine.writable();
+        inner.machine.promised = matches!(ready, Poll::Ready(Ok(())));
+        if ready.is_pending() {
+            inner.wake_to_write(cx);
+        }
+        ready
+    }
+
+    /// Takes a beginning of `data` for the stream, as soon as there is room; returns its length.
+    pub(crate) fn poll_write(
+        &self,
+        cx: &mut Context<'_>,
+        data: &[u8],
+    ) -> Poll<Result<usize, Unwritten>> {
+        let mut inner = self.inner.lock();
+        match inner.machine.writable() {
+            Poll::Pending => {
+                inner.wake_to_write(cx);
+                return Poll::Pending;
+            }
+            Poll::Ready(Err(_)) => return Poll::Ready(Err(Unwritten::Ended)),
+            Poll::Ready(Ok(())) => {}
+        }
+        let state = &mut inner.machine;
+        state.promised = false;
+        let waits = state.transport.has_waiting();
+        if let Some(taken) = state.writing.gather(data, waits) {
+            // A payload waits, so that the outlet knows the circuit already.
+            return Poll::Ready(Ok(taken));
+        }
+        let Some(pen) = state.writing.take() else { return Poll::Ready(Err(Unwritten::Full)) };
+        drop(inner);
+        let data = pen.share(data);
+        Poll::Ready(self.make(pen, data, true).map(|()| data.len()))
+    }
+
+    /// Takes all of `data` as one message, if there is room or some was promised.
+    pub(crate) fn write_message(&self, data: &[u8]) -> Result<(), Unwritten> {
+        let pen = {
+            let mut inner = self.inner.lock();
+            match inner.machine.writable() {
+                Poll::Pending => return Err(Unwritten::Full),
+                Poll::Ready(Err(_)) => return Err(Unwritten::Ended),
+                Poll::Ready(Ok(())) => {
+                    inner.machine.promised = false;
+                    inner.machine.writing.take().ok_or(Unwritten::Full)?
+                }
+            }
+        };
+        self.make(pen, data, false)
+    }
+
+    /// Makes payloads, and puts the pen back.
+    fn make(&self, mut pen: Pen, data: &[u8], is_stream: bool) -> Result<(), Unwritten> {
+        // Outside of the circuit's lock. No other task writes, so that the room stays.
+        let payloads = pen.payloads(data, is_stream);
+        self.change(|state, _| {
+            state.writing.put_back(pen);
+            match payloads {
+                Ok(mut payloads) => payloads
+                    .try_for_each(|payload| state.transport.write(payload))
+                    .map_err(|_| Unwritten::Ended),
+                Err(problem) => {
+                    state.abort();
+                    Err(Unwritten::Sealing(problem))
+                }
+            }
+        })
+    }
+
+    /// Ends the application's direction, behind all that was written, however full the window is.
+    pub(crate) fn finish(&self) {
+        self.change(|inner, now| {
+            inner.flush();
+            if let Some(last) = inner.writing.last() {
+                let preface = inner.preface.take();
+                for payload in preface.into_iter().chain([last]) {
+                    // Refused once the direction is over, when it is not needed.
+                    let _ = inner.transport.write(payload);
+                }
+            }
+            match &mut inner.transport {
+                Transport::Own(end) => end.finish(now),
+                Transport::Routed(routed) => routed.finish(),
+            }
+        });
+    }
 
     /// The next delivery for the application.
     pub(crate) fn poll_read(&self, cx: &mut Context<'_>) -> Poll<Delivery> {
@@ -329,141 +398,6 @@ impl Circuit {
 impl Timed for Circuit {
     fn on_timer(&self, at: Instant, now: Instant) {
         self.drive(|driver, _| driver.fires(at, now));
-    }
-}
-
-impl State {
-    /// True if the application can write.
-    fn can_write(&self) -> bool {
-        self.transport.can_write() && self.preface.is_none()
-    }
-
-    /// Ready once the application can write, or never can again.
-    fn writable(&self) -> Poll<Result<(), WriteError>> {
-        if self.transport.is_sending_over() {
-            Poll::Ready(Err(WriteError::Ended))
-        } else if self.can_write() || self.promised {
-            Poll::Ready(Ok(()))
-        } else {
-            Poll::Pending
-        }
-    }
-
-    /// Makes a payload of all that is gathered.
-    fn flush(&mut self) {
-        match self.writing.gathered() {
-            None => {}
-            Some(Ok(payload)) => {
-                // Refused once the direction is over, when it is not needed.
-                let _ = self.transport.write(payload);
-            }
-            Some(Err(_)) => self.abort(),
-        }
-    }
-
-    fn abort(&mut self) {
-        match &mut self.transport {
-            Transport::Own(end) => end.abort(),
-            Transport::Routed(routed) => routed.close(),
-        }
-    }
-
-    /// The next message for the router.
-    fn next(&mut self, class: Class, circuit: &str, now: Instant) -> Option<Message> {
-        if class == Class::Ack
-            && let Some(trace) = self.traces.pop()
-        {
-            return Some(trace);
-        }
-        let end = match &mut self.transport {
-            Transport::Own(end) => end,
-            Transport::Routed(_) if class == Class::Ack => return None,
-            Transport::Routed(routed) => return routed.transmit(),
-        };
-        let message = match class {
-            Class::Ack => end.poll_ack().map(|ack| ack.into_message(circuit)),
-            Class::Payload => end.poll_transmit(now).map(|payload| payload.into_message(circuit)),
-        };
-        if message.is_some() || class == Class::Ack || !self.owes_farewell() {
-            return message;
-        }
-        self.told = true;
-        Some(payload::close(circuit))
-    }
-
-    /// True if the router has to be told now that the circuit is over.
-    fn owes_farewell(&self) -> bool {
-        match &self.transport {
-            Transport::Own(end) => {
-                let over = end.closed().is_some() && !end.wants_transmit() && !end.wants_ack();
-                over && !self.told
-            }
-            Transport::Routed(_) => false,
-        }
-    }
-
-    /// Ends the circuit because the other side has ended it. The router is not told.
-    fn end(&mut self, reason: CloseReason) {
-        self.traces.clear();
-        match &mut self.transport {
-            Transport::Own(end) => {
-                // An end that is closed already drops its last message.
-                end.unrouted();
-                self.told = true;
-            }
-            Transport::Routed(routed) => routed.end(reason),
-        }
-    }
-
-    /// Determines the steps from the state, and notes them as done.
-    fn follows(driver: &mut Driver<Self>) -> Follows {
-        let state = &mut driver.machine;
-        if state.transport.can_write()
-            && let Some(preface) = state.preface.take()
-        {
-            // There is room, so that the write succeeds.
-            let _ = state.transport.write(preface);
-        }
-        if !state.transport.has_waiting() {
-            state.flush();
-        }
-        let steps = driver.steps(true);
-        let state = &mut driver.machine;
-        let over = match &mut state.transport {
-            Transport::Own(_) => None,
-            Transport::Routed(routed) => routed.over_changed(),
-        };
-        let is_quiet = !state.wants(Class::Payload) && !state.wants(Class::Ack);
-        let release = state.transport.closed() && is_quiet && !state.released;
-        state.released |= release;
-        Follows { steps, over, release }
-    }
-}
-
-impl Machine for State {
-    fn wants(&self, class: Class) -> bool {
-        match class {
-            Class::Ack => self.transport.wants_ack() || !self.traces.is_empty(),
-            Class::Payload => self.transport.wants_transmit() || self.owes_farewell(),
-        }
-    }
-
-    fn wants_read(&self) -> bool {
-        self.transport.wants_read()
-    }
-
-    fn wakes_writer(&self) -> bool {
-        self.can_write() || self.transport.is_sending_over()
-    }
-
-    fn deadline(&self) -> Option<Instant> {
-        self.transport.deadline()
-    }
-
-    fn on_timeout(&mut self, now: Instant) {
-        if let Transport::Own(end) = &mut self.transport {
-            end.on_timeout(now);
-        }
     }
 }
 

@@ -35,11 +35,13 @@ pub const MAX_VALUES: usize = 1_000_000;
 
 /// True if a body has at most [`MAX_ENTRIES`] names, circuits and intervals, and [`MAX_VALUES`] values
 /// and tags of these. Each of them takes a few bytes in the body and up to some hundred times as many
-/// in memory. A malformed body is not within the limit: a decoder reads a part of it.
+/// in memory. Of a malformed body that part counts which a decoder reads before it refuses the body.
 #[must_use]
 pub fn is_within_limit(body: &[u8]) -> bool {
     let mut count = Count::default();
-    count.add(body, Part::Report).is_some() && !count.is_over()
+    // Ends where the body is malformed, as a decoder does.
+    let _ = count.add(body, Part::Report);
+    !count.is_over()
 }
 
 /// A message in a report.
@@ -191,7 +193,11 @@ mod tests {
         };
         assert!(is_within_limit(&circuits(MAX_ENTRIES - 1).to_body()));
         assert!(!is_within_limit(&circuits(MAX_ENTRIES).to_body()));
-        assert!(!is_within_limit(&[0x12, 0xff]));
+        // The connection is closed for a malformed body, by its decoder.
+        let malformed = [0x12, 0xff];
+        assert!(is_within_limit(&malformed) && MetricsMessage::from_body(&malformed).is_err());
+        let after = [&circuits(MAX_ENTRIES).to_body()[..], &malformed].concat();
+        assert!(!is_within_limit(&after));
     }
 
     #[test]

@@ -7,13 +7,10 @@
 //! Payloads are sealed outside of the circuit's lock where the application's task does that: it takes the
 //! [`Pen`] out, and with it all that is gathered, and puts it back together with the payloads.
 
-use std::task::{Context, Poll};
-
 use bytes::{Bytes, BytesMut};
 use weft_e2e::Error;
-use weft_xgress::{PAYLOAD_SIZE, WriteError};
+use weft_xgress::PAYLOAD_SIZE;
 
-use super::{Circuit, Transport};
 use crate::sealing::Outward;
 
 /// Writes of up to so many bytes are gathered; a longer one is worth a payload of its own.
@@ -112,109 +109,6 @@ impl Pen {
     fn gathered(&mut self) -> Option<Result<Bytes, Error>> {
         let gathered = std::mem::take(&mut self.gathered);
         (!gathered.is_empty()).then(|| self.outward.gathered(gathered))
-    }
-}
-
-impl Circuit {
-    /// Seals the application's data from now on. The preface is sent before all other payloads, as soon as
-    /// the circuit has room.
-    pub(crate) fn seal(&self, outward: Outward, preface: Bytes) {
-        self.change(|inner, _| {
-            inner.writing = Writing::new(outward);
-            inner.preface = Some(preface);
-        });
-    }
-
-    /// Waits until data can be taken; an error once this direction has ended. The room is promised: the next
-    /// write is taken, although the window may shrink and other circuits may use the memory up meanwhile.
-    pub(crate) fn poll_writable(&self, cx: &mut Context<'_>) -> Poll<Result<(), WriteError>> {
-        let mut inner = self.inner.lock();
-        let ready = inner.machine.writable();
-        inner.machine.promised = matches!(ready, Poll::Ready(Ok(())));
-        if ready.is_pending() {
-            inner.wake_to_write(cx);
-        }
-        ready
-    }
-
-    /// Takes a beginning of `data` for the stream, as soon as there is room; returns its length.
-    pub(crate) fn poll_write(
-        &self,
-        cx: &mut Context<'_>,
-        data: &[u8],
-    ) -> Poll<Result<usize, Unwritten>> {
-        let mut inner = self.inner.lock();
-        match inner.machine.writable() {
-            Poll::Pending => {
-                inner.wake_to_write(cx);
-                return Poll::Pending;
-            }
-            Poll::Ready(Err(_)) => return Poll::Ready(Err(Unwritten::Ended)),
-            Poll::Ready(Ok(())) => {}
-        }
-        let state = &mut inner.machine;
-        state.promised = false;
-        let waits = state.transport.has_waiting();
-        if let Some(taken) = state.writing.gather(data, waits) {
-            // A payload waits, so that the outlet knows the circuit already.
-            return Poll::Ready(Ok(taken));
-        }
-        let Some(pen) = state.writing.take() else { return Poll::Ready(Err(Unwritten::Full)) };
-        drop(inner);
-        let data = pen.share(data);
-        Poll::Ready(self.make(pen, data, true).map(|()| data.len()))
-    }
-
-    /// Takes all of `data` as one message, if there is room or some was promised.
-    pub(crate) fn write_message(&self, data: &[u8]) -> Result<(), Unwritten> {
-        let pen = {
-            let mut inner = self.inner.lock();
-            match inner.machine.writable() {
-                Poll::Pending => return Err(Unwritten::Full),
-                Poll::Ready(Err(_)) => return Err(Unwritten::Ended),
-                Poll::Ready(Ok(())) => {
-                    inner.machine.promised = false;
-                    inner.machine.writing.take().ok_or(Unwritten::Full)?
-                }
-            }
-        };
-        self.make(pen, data, false)
-    }
-
-    /// Makes payloads, and puts the pen back.
-    fn make(&self, mut pen: Pen, data: &[u8], is_stream: bool) -> Result<(), Unwritten> {
-        // Outside of the circuit's lock. No other task writes, so that the room stays.
-        let payloads = pen.payloads(data, is_stream);
-        self.change(|state, _| {
-            state.writing.put_back(pen);
-            match payloads {
-                Ok(mut payloads) => payloads
-                    .try_for_each(|payload| state.transport.write(payload))
-                    .map_err(|_| Unwritten::Ended),
-                Err(problem) => {
-                    state.abort();
-                    Err(Unwritten::Sealing(problem))
-                }
-            }
-        })
-    }
-
-    /// Ends the application's direction, behind all that was written, however full the window is.
-    pub(crate) fn finish(&self) {
-        self.change(|inner, now| {
-            inner.flush();
-            if let Some(last) = inner.writing.last() {
-                let preface = inner.preface.take();
-                for payload in preface.into_iter().chain([last]) {
-                    // Refused once the direction is over, when it is not needed.
-                    let _ = inner.transport.write(payload);
-                }
-            }
-            match &mut inner.transport {
-                Transport::Own(end) => end.finish(now),
-                Transport::Routed(routed) => routed.finish(),
-            }
-        });
     }
 }
 

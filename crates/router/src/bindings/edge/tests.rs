@@ -338,7 +338,7 @@ async fn a_lost_dialer_closes_the_hosts_side_and_a_lost_host_its_terminator() {
     let dialer = router.sdk("dialer").await;
     let (_, there) = tokio::join!(dialer.connect(1, "echo"), host.accept());
     dialer.channel.close("gone");
-    assert!(host.data().await.is_fin());
+    // Not the regular end of its data, which may be missing in part.
     let closed = StateClosed::from_message(&host.next().await).unwrap();
     assert_eq!(closed.conn_id, there);
     host.channel.close("gone too");

@@ -1,5 +1,5 @@
 use std::sync::{Arc, Weak};
-use std::task::Waker;
+use std::task::{Context, Poll, Waker};
 
 use proptest::prelude::*;
 use weft_channel::UnderlayWaker;
@@ -10,7 +10,7 @@ use weft_wire::edge::{Data, content_type, data_flags};
 use weft_xgress::{Class, End, Options, Role};
 
 use super::*;
-use crate::circuit::{Home, Timers};
+use crate::circuit::{Circuit, Home, Timers, Transport};
 use crate::outlet::RouterOutlet;
 use crate::routed::Routed;
 use crate::sealing::{Inward, Keys};

@@ -1,0 +1,189 @@
+//! The state of a circuit, under its lock.
+
+use std::task::Poll;
+use std::time::Instant;
+
+use bytes::Bytes;
+use weft_circuit::{Driver, Machine, Steps};
+use weft_wire::Message;
+use weft_wire::payload;
+use weft_xgress::{Class, CloseReason, WriteError};
+
+use super::transport::Transport;
+use super::writing::Writing;
+use crate::sealing::Outward;
+use crate::traces::Traces;
+
+/// The flow control of a circuit, and the news for the application and the router.
+pub(super) struct State {
+    pub(super) transport: Transport,
+    pub(super) writing: Writing,
+    /// True once the application was told of room, until it has written: it may have taken data from elsewhere
+    /// meanwhile.
+    pub(super) promised: bool,
+    /// The payload to be sent before all others: the header of the encrypted stream.
+    pub(super) preface: Option<Bytes>,
+    /// Requests for hops of the route, and answers to those of the other end.
+    pub(super) traces: Traces,
+    /// True once the router has been told that the circuit is over, or need not be.
+    pub(super) told: bool,
+    pub(super) released: bool,
+    /// True once the application has dropped its connection.
+    pub(super) left: bool,
+}
+
+/// The steps that follow from a change, done after the lock is released.
+pub(super) struct Follows {
+    pub(super) steps: Steps,
+    pub(super) over: Option<bool>,
+    pub(super) release: bool,
+}
+
+impl State {
+    /// A circuit whose application has not written yet.
+    pub(super) fn new(transport: Transport) -> Self {
+        Self {
+            transport,
+            writing: Writing::new(Outward::Plain),
+            promised: false,
+            preface: None,
+            traces: Traces::default(),
+            told: false,
+            released: false,
+            left: false,
+        }
+    }
+
+    /// True if the application can write.
+    pub(super) fn can_write(&self) -> bool {
+        self.transport.can_write() && self.preface.is_none()
+    }
+
+    /// Ready once the application can write, or never can again.
+    pub(super) fn writable(&self) -> Poll<Result<(), WriteError>> {
+        if self.transport.is_sending_over() {
+            Poll::Ready(Err(WriteError::Ended))
+        } else if self.can_write() || self.promised {
+            Poll::Ready(Ok(()))
+        } else {
+            Poll::Pending
+        }
+    }
+
+    /// Makes a payload of all that is gathered.
+    pub(super) fn flush(&mut self) {
+        match self.writing.gathered() {
+            None => {}
+            Some(Ok(payload)) => {
+                // Refused once the direction is over, when it is not needed.
+                let _ = self.transport.write(payload);
+            }
+            Some(Err(_)) => self.abort(),
+        }
+    }
+
+    pub(super) fn abort(&mut self) {
+        match &mut self.transport {
+            Transport::Own(end) => end.abort(),
+            Transport::Routed(routed) => routed.close(),
+        }
+    }
+
+    /// The next message for the router.
+    pub(super) fn next(&mut self, class: Class, circuit: &str, now: Instant) -> Option<Message> {
+        if class == Class::Ack
+            && let Some(trace) = self.traces.pop()
+        {
+            return Some(trace);
+        }
+        let end = match &mut self.transport {
+            Transport::Own(end) => end,
+            Transport::Routed(_) if class == Class::Ack => return None,
+            Transport::Routed(routed) => return routed.transmit(),
+        };
+        let message = match class {
+            Class::Ack => end.poll_ack().map(|ack| ack.into_message(circuit)),
+            Class::Payload => end.poll_transmit(now).map(|payload| payload.into_message(circuit)),
+        };
+        if message.is_some() || class == Class::Ack || !self.owes_farewell() {
+            return message;
+        }
+        self.told = true;
+        Some(payload::close(circuit))
+    }
+
+    /// True if the router has to be told now that the circuit is over.
+    pub(super) fn owes_farewell(&self) -> bool {
+        match &self.transport {
+            Transport::Own(end) => {
+                let over = end.closed().is_some() && !end.wants_transmit() && !end.wants_ack();
+                over && !self.told
+            }
+            Transport::Routed(_) => false,
+        }
+    }
+
+    /// Ends the circuit because the other side has ended it. The router is not told.
+    pub(super) fn end(&mut self, reason: CloseReason) {
+        self.traces.clear();
+        match &mut self.transport {
+            Transport::Own(end) => {
+                // An end that is closed already drops its last message.
+                end.unrouted();
+                self.told = true;
+            }
+            Transport::Routed(routed) => routed.end(reason),
+        }
+    }
+
+    /// Determines the steps from the state, and notes them as done.
+    pub(super) fn follows(driver: &mut Driver<Self>) -> Follows {
+        let state = &mut driver.machine;
+        if state.transport.can_write()
+            && let Some(preface) = state.preface.take()
+        {
+            // There is room, so that the write succeeds.
+            let _ = state.transport.write(preface);
+        }
+        if !state.transport.has_waiting() {
+            state.flush();
+        }
+        let steps = driver.steps(true);
+        let state = &mut driver.machine;
+        let over = match &mut state.transport {
+            Transport::Own(_) => None,
+            Transport::Routed(routed) => routed.over_changed(),
+        };
+        let is_quiet = !state.wants(Class::Payload) && !state.wants(Class::Ack);
+        let release = state.transport.closed() && is_quiet && !state.released;
+        state.released |= release;
+        Follows { steps, over, release }
+    }
+}
+
+impl Machine for State {
+    fn wants(&self, class: Class) -> bool {
+        match class {
+            Class::Ack => self.transport.wants_ack() || !self.traces.is_empty(),
+            Class::Payload => self.transport.wants_transmit() || self.owes_farewell(),
+        }
+    }
+
+    fn wants_read(&self) -> bool {
+        self.transport.wants_read()
+    }
+
+    fn wakes_writer(&self) -> bool {
+        self.can_write() || self.transport.is_sending_over()
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        self.transport.deadline()
+    }
+
+    fn on_timeout(&mut self, now: Instant) {
+        if let Transport::Own(end) = &mut self.transport {
+            end.on_timeout(now);
+        }
+    }
+}
