@@ -70,7 +70,7 @@ fn fabric(session: &Arc<RouterSession>, message: &Message) -> Result<(), WireErr
         }
         is::METRICS
             if !router.may_report(message.body.len())
-                || !weft_wire::metrics::is_within_limit(&message.body) =>
+                || !weft_wire::metrics::is_within_limit(&message.body)? =>
         {
             network.refuse_metrics(router);
         }

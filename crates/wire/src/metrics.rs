@@ -4,8 +4,9 @@
 
 pub use crate::proto::metrics::*;
 
+use crate::WireError;
 use crate::ctrl::content_type;
-use crate::proto::proto_bodies;
+use crate::proto::{ProtoBody, proto_bodies};
 
 /// The latency reported for a link whose other end does not answer, in nanoseconds.
 pub const UNRESPONSIVE_LATENCY: i64 = 8_888_888_888_888;
@@ -35,13 +36,21 @@ pub const MAX_VALUES: usize = 1_000_000;
 
 /// True if a body has at most [`MAX_ENTRIES`] names, circuits and intervals, and [`MAX_VALUES`] values
 /// and tags of these. Each of them takes a few bytes in the body and up to some hundred times as many
-/// in memory. Of a malformed body that part counts which a decoder reads before it refuses the body.
-#[must_use]
-pub fn is_within_limit(body: &[u8]) -> bool {
+/// in memory.
+///
+/// # Errors
+/// When the body is malformed: a decoder would read a part of it.
+pub fn is_within_limit(body: &[u8]) -> Result<bool, WireError> {
     let mut count = Count::default();
-    // Ends where the body is malformed, as a decoder does.
-    let _ = count.add(body, Part::Report);
-    !count.is_over()
+    let counted = count.add(body, Part::Report);
+    let malformed = || WireError::Body {
+        content_type: MetricsMessage::CONTENT_TYPE,
+        problem: "a field ends behind the end of its message".to_owned(),
+    };
+    match count.is_over() {
+        true => Ok(false),
+        false => counted.map(|()| true).ok_or_else(malformed),
+    }
 }
 
 /// A message in a report.
@@ -146,6 +155,10 @@ mod tests {
     use crate::{Message, ProtoBody};
     use proptest::prelude::*;
 
+    fn is_within_limit(body: &[u8]) -> bool {
+        super::is_within_limit(body).unwrap()
+    }
+
     fn histogram(mean: f64) -> Histogram {
         Histogram { mean, ..Histogram::default() }
     }
@@ -193,11 +206,7 @@ mod tests {
         };
         assert!(is_within_limit(&circuits(MAX_ENTRIES - 1).to_body()));
         assert!(!is_within_limit(&circuits(MAX_ENTRIES).to_body()));
-        // The connection is closed for a malformed body, by its decoder.
-        let malformed = [0x12, 0xff];
-        assert!(is_within_limit(&malformed) && MetricsMessage::from_body(&malformed).is_err());
-        let after = [&circuits(MAX_ENTRIES).to_body()[..], &malformed].concat();
-        assert!(!is_within_limit(&after));
+        assert!(super::is_within_limit(&[0x12, 0xff]).is_err());
     }
 
     #[test]
@@ -216,7 +225,7 @@ mod tests {
         // A decoder skips a group. It reads a message that is longer than the one around it.
         assert!(!is_within_limit(&[&[0x7b, 0x7c], &too_many[..]].concat()));
         let longer = [0x4a, 4, 0x12, 4, 0x12, 0, 0x12, 0];
-        assert!(!is_within_limit(&longer));
+        assert!(super::is_within_limit(&longer).is_err());
 
         let values = |count: usize| {
             let values = (0..count).map(|at| (at.to_string(), 1)).collect();
@@ -232,7 +241,7 @@ mod tests {
     proptest! {
         #[test]
         fn any_bytes_never_panic(body in prop::collection::vec(any::<u8>(), 0..200)) {
-            let _ = is_within_limit(&body);
+            let _ = super::is_within_limit(&body);
             if let Ok(report) = MetricsMessage::from_message(&Message::new(1007, body)) {
                 let _ = report.link_latency("x");
             }
