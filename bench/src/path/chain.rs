@@ -175,7 +175,7 @@ impl Path for Chain {
         async move {
             let dialed = self.dialer.dial(SERVICE).await.map_err(io::Error::other)?;
             Ok(if self.messages {
-                Box::pin(Messages::new(dialed)) as AnyStream
+                Box::pin(Messages::of(dialed)) as AnyStream
             } else {
                 Box::pin(dialed)
             })

@@ -6,32 +6,20 @@ use std::{
     task::{Context, Poll, ready},
 };
 
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncWrite, Join, join};
 use weft_sdk::{Connection, ReadHalf, WriteHalf};
 
 /// Bytes of the longest payload.
 const LONGEST: usize = 32 * 1024;
 
-/// A connection of messages.
-pub(super) struct Messages {
-    reader: ReadHalf,
-    writer: WriteHalf,
-}
+/// The half of a connection that is written, in messages.
+pub(super) struct Messages(WriteHalf);
 
 impl Messages {
-    pub(super) fn new(connection: Connection) -> Self {
+    /// The connection, with its writes in messages.
+    pub(super) fn of(connection: Connection) -> Join<ReadHalf, Self> {
         let (reader, writer) = connection.into_split();
-        Self { reader, writer }
-    }
-}
-
-impl AsyncRead for Messages {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.reader).poll_read(cx, buffer)
+        join(reader, Self(writer))
     }
 }
 
@@ -41,16 +29,16 @@ impl AsyncWrite for Messages {
         cx: &mut Context<'_>,
         data: &[u8],
     ) -> Poll<io::Result<usize>> {
-        ready!(pin!(self.writer.writable()).poll(cx))?;
+        ready!(pin!(self.0.writable()).poll(cx))?;
         let message = data.get(..LONGEST).unwrap_or(data);
-        Poll::Ready(self.writer.try_write_message(message).map(|()| message.len()))
+        Poll::Ready(self.0.try_write_message(message).map(|()| message.len()))
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.writer).poll_flush(cx)
+        Pin::new(&mut self.0).poll_flush(cx)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.writer).poll_shutdown(cx)
+        Pin::new(&mut self.0).poll_shutdown(cx)
     }
 }

@@ -196,6 +196,13 @@ impl Online {
         routers.filter(|router| tables.routers.contains_key(*router)).cloned().collect()
     }
 
+    /// Those of these routers that are connected and drain.
+    pub fn draining<'i>(&self, routers: impl Iterator<Item = &'i Id>) -> HashSet<Id> {
+        let tables = self.0.read();
+        let drains = |router: &&Id| tables.routers.get(*router).is_some_and(|it| it.facts.drains);
+        routers.filter(drains).cloned().collect()
+    }
+
     /// A number that changes with any fact about a router.
     pub fn version(&self) -> u64 {
         self.0.read().version

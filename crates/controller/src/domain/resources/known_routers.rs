@@ -1,6 +1,6 @@
 //! The members of routers that every caller may see.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use roaring::RoaringBitmap;
@@ -61,8 +61,7 @@ pub(crate) fn in_order(
 ) -> Vec<Arc<Router>> {
     let mut found: Vec<_> = snapshot.entities::<Router>(ordinals).cloned().collect();
     let connected = online.among(found.iter().map(|it| &it.base.id));
-    let drains = |id: &Id| online.router(id.as_str()).is_some_and(|facts| facts.drains);
-    let draining: HashSet<Id> = connected.iter().filter(|id| drains(id)).cloned().collect();
+    let draining = online.draining(connected.iter());
     if draining.len() < connected.len() {
         found.retain(|it| !draining.contains(&it.base.id));
     }
