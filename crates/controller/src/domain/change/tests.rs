@@ -362,23 +362,22 @@ async fn many_documents_of_one_caller_do_not_go_before_those_of_another() {
         assert!(futures::poll!(&mut plan).is_pending());
         held.push((release, plan));
     }
-    let order = parking_lot::Mutex::new(Vec::new());
-    let mut all = Vec::new();
-    for (name, who) in [("clerk", &clerk), ("clerk", &clerk), ("clerk", &clerk), ("admin", &admin)]
-    {
-        let (bed, order) = (&bed, &order);
-        let mut waits = Box::pin(async move {
-            plan(bed, who, json!({"services": [{"name": "web"}]})).await.unwrap();
-            order.lock().push(name);
-        });
-        assert!(futures::poll!(&mut waits).is_pending());
-        all.push(waits);
-    }
+    let (tell, told) = std::sync::mpsc::channel();
+    let mut first = Box::pin(bed.controller.plans().asked_by(&clerk).work(|| Ok(())));
+    // It ends once the other caller's plan is made, which would come after it in the order of arrival.
+    let waits = move || Ok(told.recv_timeout(std::time::Duration::from_secs(60)).is_ok());
+    let mut second = Box::pin(bed.controller.plans().asked_by(&clerk).work(waits));
+    let mut others = Box::pin(async {
+        plan(&bed, &admin, json!({"services": [{"name": "web"}]})).await.unwrap();
+        let _ = tell.send(());
+    });
+    assert!(futures::poll!(&mut first).is_pending() && futures::poll!(&mut second).is_pending());
+    assert!(futures::poll!(&mut others).is_pending());
     // One of the two turns is passed on.
     drop(held.pop());
-    futures::future::join_all(all).await;
-    let order = order.into_inner();
-    assert_eq!(order.last(), Some(&"clerk"), "{order:?}");
+    let (first, second, ()) = futures::join!(first, second, others);
+    assert!(first.is_ok());
+    assert!(second.unwrap(), "all work of one caller went first");
 }
 
 #[tokio::test]
