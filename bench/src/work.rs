@@ -27,6 +27,8 @@ const SINK: u8 = b'S';
 const ECHO: u8 = b'E';
 /// Largest write and read of either side, bytes.
 const BUFFER: usize = 64 * 1024;
+/// Buffer of a connection whose small requests are echoed: zeroing a larger one would count as set-up time.
+const ECHO_BUFFER: usize = 4 * 1024;
 /// Bytes that a first run moves.
 const PROBE: u64 = 16 << 20;
 /// Round trips behind each percentile, at most.
@@ -59,7 +61,7 @@ pub(crate) trait Path: Send + Sync {
 pub(crate) async fn serve(mut stream: AnyStream) -> io::Result<()> {
     let what = stream.read_u8().await?;
     let count = stream.read_u64().await?;
-    let mut buffer = vec![0; BUFFER];
+    let mut buffer = vec![0; if what == ECHO { ECHO_BUFFER } else { BUFFER }];
     match what {
         SINK => {
             let mut left = count;

@@ -176,8 +176,9 @@ impl Site {
             Load::Usual => (call.row.id, limits.handler_timeout),
             Load::Document => (call.row.id, limits.document_timeout),
         };
+        let running = self.shared.operations.token();
         let work = async move {
-            let _kept = kept;
+            let _kept = (kept, running);
             controller.call(caller, call).await
         };
         within(limit, operation, work).await

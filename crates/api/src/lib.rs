@@ -33,7 +33,7 @@
 //! for address in server.addresses() {
 //!     println!("the APIs are served at {address}");
 //! }
-//! server.shutdown(Duration::from_secs(5)).await; // requests in work are answered
+//! server.shutdown(Duration::from_secs(5), Duration::from_secs(30)).await; // requests in work are answered
 //! # Ok(())
 //! # }
 //! ```

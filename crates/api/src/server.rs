@@ -86,6 +86,7 @@ impl ApiServer {
             stopping: stopping.clone(),
             stopped: CancellationToken::new(),
             tasks: TaskTracker::new(),
+            operations: TaskTracker::new(),
             controller,
             limits,
         });
@@ -128,13 +129,17 @@ impl ApiServer {
     }
 
     /// Stops listening, lets requests in work finish, and closes connections that are not done
-    /// within the time.
-    pub async fn shutdown(mut self, within: Duration) {
+    /// within the time. Operations that are being carried out then (a large document takes long) have
+    /// the second time to finish; connections that wait for their clients have not.
+    pub async fn shutdown(mut self, within: Duration, operations: Duration) {
         self.registrations.clear();
         let shared = Arc::clone(&self.shared);
         shared.stopping.cancel();
         shared.tasks.close();
         if tokio::time::timeout(within, shared.tasks.wait()).await.is_ok() {
+            return;
+        }
+        if self.finish_operations(operations).await {
             return;
         }
         tracing::warn!(
@@ -143,6 +148,23 @@ impl ApiServer {
         );
         shared.stopped.cancel();
         let _ = tokio::time::timeout(CUT, shared.tasks.wait()).await;
+    }
+
+    /// Waits for the operations that are being carried out, and for their answers. Clients that are
+    /// slow to send a request or to take an answer are not waited for. True if no connection is left.
+    async fn finish_operations(&self, limit: Duration) -> bool {
+        let shared = &self.shared;
+        let running = shared.operations.len();
+        if running > 0 {
+            tracing::info!(
+                running,
+                ?limit,
+                "the stop waits for operations that are being carried out; a second signal ends the process at once"
+            );
+        }
+        shared.operations.close();
+        let _ = tokio::time::timeout(limit, shared.operations.wait()).await;
+        running > 0 && tokio::time::timeout(CUT, shared.tasks.wait()).await.is_ok()
     }
 
     async fn add(

@@ -36,7 +36,10 @@ pub(crate) struct Shared {
     pub(crate) stopping: CancellationToken,
     /// Cancelled when all connections have to close.
     pub(crate) stopped: CancellationToken,
+    /// The connections.
     pub(crate) tasks: TaskTracker,
+    /// The operations that are being carried out, whether or not their callers still wait.
+    pub(crate) operations: TaskTracker,
 }
 
 /// One bind point.

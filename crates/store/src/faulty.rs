@@ -12,6 +12,7 @@ use std::{
 use bytes::Bytes;
 use futures::{FutureExt, future::BoxFuture, stream::BoxStream};
 use parking_lot::Mutex;
+use tokio::sync::Notify;
 use weft_model::{ChangeSet, ColdField, Entity, Id, Kind, Revision};
 
 use crate::{
@@ -39,6 +40,8 @@ pub enum Fault {
     GoesDark,
     /// The commit is never answered, and happens when [`Faulty::let_land`] is called.
     LandsLate,
+    /// The commit happens when the test notifies.
+    Awaits(Arc<Notify>),
 }
 
 /// A wrapper of a store; each commit takes the next fault from a queue.
@@ -63,6 +66,11 @@ impl<S: Store> Faulty<S> {
     /// Adds a fault to the queue.
     pub fn push(&self, fault: Fault) {
         self.faults.lock().push_back(fault);
+    }
+
+    /// The number of faults that no commit has taken yet.
+    pub fn left(&self) -> usize {
+        self.faults.lock().len()
     }
 
     /// The wrapped store.
@@ -130,6 +138,10 @@ impl<S: Store> Store for Faulty<S> {
                     self.store.commit_as(batch, base, sets).await?;
                     self.set_dark(true);
                     Err(lost())
+                }
+                Fault::Awaits(told) => {
+                    told.notified().await;
+                    self.store.commit_as(batch, base, sets).await
                 }
                 Fault::LandsLate => {
                     self.late.lock().push((batch, base, sets));

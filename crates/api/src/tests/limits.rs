@@ -7,6 +7,7 @@ use reqwest::Method;
 use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
+use tokio::sync::Notify;
 use weft_config::web::{TlsVersion, WebOptions};
 use weft_config::{BindPoint, HostPort, WebServer};
 use weft_identity::LiveIdentity;
@@ -197,13 +198,63 @@ async fn the_server_stops_when_its_requests_are_done() {
     // server had time for that.
     assert_eq!(bed.get("/version").await.status, 200);
     let Bed { server, .. } = bed;
-    let stop = tokio::spawn(server.shutdown(LONG));
+    let stop = tokio::spawn(server.shutdown(LONG, LONG));
     assert_eq!(end_of(&mut idle).await, "");
     working.write_all(body.as_bytes()).await.unwrap();
     let text = end_of(&mut working).await;
     assert!(text.starts_with("HTTP/1.1 200"), "{text}");
     tokio::time::timeout(LONG, stop).await.unwrap().unwrap();
     assert!(TcpStream::connect(address).await.is_err());
+}
+
+/// The head of a request that creates a service, and its body.
+fn creation(token: &str) -> (String, String) {
+    let body = json!({"name": "web", "encryptionRequired": true}).to_string();
+    let head = format!(
+        "POST {MANAGEMENT}/services HTTP/1.1\r\nhost: x\r\nzt-session: {token}\r\n\
+         content-type: application/json\r\ncontent-length: {}\r\n\r\n",
+        body.len()
+    );
+    (head, body)
+}
+
+#[tokio::test]
+async fn a_stop_waits_longer_for_operations_that_are_carried_out() {
+    let bed = Bed::with(section(), Limits { handler_timeout: LONG, ..Limits::default() }).await;
+    let token = bed.controller.open_operator_session().unwrap();
+    let gate = Arc::new(Notify::new());
+    bed.store.push(Fault::Awaits(Arc::clone(&gate)));
+    let mut working = bed.connect(&[b"http/1.1"]).await;
+    let (head, body) = creation(&token);
+    working.write_all(format!("{head}{body}").as_bytes()).await.unwrap();
+    let taken = async {
+        while bed.store.left() > 0 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(LONG, taken).await.unwrap();
+    let Bed { server, store: _store, controller: _controller, .. } = bed;
+    let mut stop = tokio::spawn(server.shutdown(Duration::from_millis(10), LONG));
+    let early = tokio::time::timeout(Duration::from_millis(300), &mut stop).await;
+    assert!(early.is_err(), "the stop waits for the commit");
+    gate.notify_one();
+    let text = end_of(&mut working).await;
+    assert!(text.starts_with("HTTP/1.1 201"), "{text}");
+    tokio::time::timeout(LONG, stop).await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn a_stop_does_not_wait_longer_for_bodies() {
+    let bed = Bed::with(patient(), Limits::default()).await;
+    let token = bed.controller.open_operator_session().unwrap();
+    let mut slow = bed.connect(&[b"http/1.1"]).await;
+    let (head, _) = creation(&token);
+    slow.write_all(head.as_bytes()).await.unwrap();
+    assert_eq!(bed.get("/version").await.status, 200);
+    let Bed { server, .. } = bed;
+    let stop = server.shutdown(Duration::from_millis(10), 2 * LONG);
+    tokio::time::timeout(LONG, stop).await.unwrap();
+    assert_eq!(end_of(&mut slow).await, "");
 }
 
 #[tokio::test]

@@ -43,6 +43,9 @@ const PENDING_PER_SOURCE: usize = 256;
 const TRACED: Duration = Duration::from_secs(2);
 /// Time for requests in progress once the controller stops.
 const DRAIN: Duration = Duration::from_secs(5);
+/// Time after that for operations that are being carried out, such as the change of a whole network. The
+/// times of a stop together are shorter than `TimeoutStopSec=` in docs/systemd/weft-controller.service.
+const OPERATIONS: Duration = Duration::from_secs(60);
 
 /// Default of `edge.api.activityUpdateBatchSize`.
 const DEFAULT_ACTIVITY_BATCH: u32 = 250;
@@ -190,7 +193,7 @@ impl RunningController {
         drop(reload);
         control.stop();
         drop(registration);
-        api.shutdown(DRAIN).await;
+        api.shutdown(DRAIN, OPERATIONS).await;
         network.stop().await;
         if let Some(trace) = trace {
             trace.flush(TRACED).await;
