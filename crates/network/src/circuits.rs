@@ -14,6 +14,7 @@ use weft_model::{Id, Timestamp};
 use weft_paths::path::Path;
 use weft_wire::StringMap;
 
+use crate::adopt::CLIENT_TAG;
 use crate::clock;
 use crate::moving::Moving;
 use crate::traffic::Traffic;
@@ -87,6 +88,11 @@ pub struct EndAddresses {
 }
 
 impl Circuit {
+    /// The id of the identity that dialed, if an identity did.
+    pub fn dialer(&self) -> Option<&str> {
+        self.tags.get(CLIENT_TAG).map(String::as_str)
+    }
+
     /// The service and the terminator.
     fn used(&self) -> [Id; 2] {
         [self.service.clone(), self.terminator.clone()]

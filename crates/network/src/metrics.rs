@@ -101,7 +101,12 @@ impl Network {
         let is_possible = values.values().all(|bytes| used::is_possible(*bytes, seconds));
         let used = self.0.circuits.used_over(circuit, router.id.as_str());
         let Some([service, terminator]) = used.filter(|_| is_possible) else {
-            return self.refuse(router, Misreport::Usage, circuit);
+            let is_foreign = !is_possible
+                || self.is_of_this_run(circuit)
+                || self.0.circuits.is_known(circuit)
+                || self.0.circuits.has_ended(circuit);
+            let kind = if is_foreign { Misreport::Usage } else { Misreport::UnknownUsage };
+            return self.refuse(router, kind, circuit);
         };
         let snapshot = self.0.kernel.snapshot();
         let values = || values.iter().map(|(name, bytes)| (name.as_str(), *bytes));

@@ -42,6 +42,10 @@ pub(crate) enum Misreport {
     TooManyMetrics,
     /// Bytes of a circuit that does not go over the router.
     Usage,
+    /// Bytes of a circuit that this run of the controller does not know and has not made: the circuit of
+    /// an earlier run that ended before it was adopted, or of another controller. No fault of the router,
+    /// so only counted.
+    UnknownUsage,
     /// Listeners for links that are too many or too long, or are reported too often.
     LinkListeners,
     /// A terminator of another router.
@@ -49,7 +53,7 @@ pub(crate) enum Misreport {
 }
 
 impl Misreport {
-    const ALL: [Self; 13] = [
+    const ALL: [Self; 14] = [
         Self::ForeignLink,
         Self::LinkToNobody,
         Self::TooManyLinks,
@@ -61,6 +65,7 @@ impl Misreport {
         Self::Latency,
         Self::TooManyMetrics,
         Self::Usage,
+        Self::UnknownUsage,
         Self::LinkListeners,
         Self::Terminator,
     ];
@@ -79,6 +84,7 @@ impl Misreport {
             Self::Latency => "latencyOfForeignLink",
             Self::TooManyMetrics => "tooManyMetrics",
             Self::Usage => "usageOfForeignCircuit",
+            Self::UnknownUsage => "usageOfUnknownCircuit",
             Self::LinkListeners => "tooManyLinkListeners",
             Self::Terminator => "terminatorOfAnotherRouter",
         }
@@ -116,6 +122,10 @@ impl Misreports {
         };
         if let Some((more, in_all)) = named {
             let (report, what): (_, String) = (kind.as_str(), what.chars().take(SHOWN).collect());
+            if kind == Misreport::UnknownUsage {
+                tracing::debug!(%router, report, what, more, in_all, "bytes of a circuit count for no service: the circuit is of another controller, or ended while this one was away");
+                return;
+            }
             tracing::warn!(%router, report, what, more, in_all, "a report of a router is refused: it is about something that is not its own, or beyond a limit");
         }
     }

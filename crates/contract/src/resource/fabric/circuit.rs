@@ -38,7 +38,7 @@ pub const KIND: Kind = Kind {
     roles: &[],
     columns: &[
         Column { title: "ID", pointer: "/id" },
-        Column { title: "CLIENT", pointer: "/clientId" },
+        Column { title: "DIALER", pointer: "/dialer/name" },
         Column { title: "SERVICE", pointer: "/service/name" },
         Column { title: "PATH", pointer: "/path" },
         Column { title: "RATE", pointer: "/traffic/rateFromDialer" },
@@ -62,6 +62,9 @@ detail! {
     pub struct CircuitDetail with Base {
         /// The id of the service session, identity or router that dialed.
         pub client_id: String,
+        /// The identity that dialed; absent if the identity no longer exists, or none dialed. weft's own.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub dialer: Option<EntityRef>,
         /// The path of the circuit.
         pub path: CircuitPath,
         /// The service that was dialed. The name of a service that no longer exists is `<deleted>`.

@@ -128,6 +128,10 @@ async fn links_and_circuits_are_listed_changed_and_ended() {
         (&json!(one.id.as_str()), &json!("web"))
     );
     assert_eq!(
+        (&shown["dialer"]["id"], &shown["dialer"]["name"]),
+        (&json!(one.id.as_str()), &json!("er1"))
+    );
+    assert_eq!(
         (&shown["terminator"]["id"], &shown["terminator"]["name"]),
         (&json!("t1"), &json!("t1"))
     );

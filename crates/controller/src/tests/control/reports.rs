@@ -63,12 +63,15 @@ async fn bytes_count_for_the_service_of_a_circuit_that_went_over_the_router() {
     tell(&evil_peer, &usage(id, &service, 7)).await;
     tell(&evil_peer, &usage("nobody's", &service, 7)).await;
     tell(&evil_peer, &usage("nobody's", &service, 7)).await;
-    assert_eq!(refused(&net, &evil, "usageOfForeignCircuit").await, 3);
+    // No circuit of this run: that of another controller, or of an earlier run, would look alike.
+    assert_eq!(refused(&net, &evil, "usageOfUnknownCircuit").await, 2);
+    tell(&evil_peer, &usage(&format!("{id}x"), &service, 7)).await;
+    assert_eq!(refused(&net, &evil, "usageOfForeignCircuit").await, 2);
     // The router reports the bytes of an ended circuit later.
     assert!(net.network.circuits().remove(id).is_some());
     tell(&peer, &usage(id, &service, 5)).await;
     tell(&evil_peer, &usage(id, &service, 7)).await;
-    assert_eq!(refused(&net, &evil, "usageOfForeignCircuit").await, 4);
+    assert_eq!(refused(&net, &evil, "usageOfForeignCircuit").await, 3);
     assert_eq!((counted(&service), refused(&net, &router, "usageOfForeignCircuit").await), (10, 0));
     // More than any link can carry.
     tell(&peer, &usage(id, &service, u64::MAX)).await;

@@ -10,10 +10,12 @@ use weft_contract::resource::fabric::circuit::{
 };
 use weft_contract::resource::fabric::link::COLLECTION as LINKS;
 use weft_contract::resource::fabric::terminator::COLLECTION as TERMINATORS;
+use weft_contract::resource::identity::COLLECTION as IDENTITIES;
 use weft_contract::{Api, EntityRef, Verb};
 use weft_kernel::call::{Answer, Handler};
+use weft_kernel::view::View;
 use weft_kernel::{Call, Caller, Failure, Reply, convert};
-use weft_model::entity::Service;
+use weft_model::entity::{Identity, Service};
 use weft_model::filter::{Column, Symbols, Type, Value};
 use weft_network::circuits::Circuit;
 use weft_network::network::Network;
@@ -89,6 +91,7 @@ impl InMemoryKind for Circuits {
                 updated_at: at,
             },
             client_id: record.client.clone(),
+            dialer: record.dialer().and_then(|id| dialer(view, id)),
             path: CircuitPath {
                 links: record.path.links.iter().map(|id| EntityRef::new(LINKS, id, id)).collect(),
                 nodes: record.path.nodes.iter().map(|id| router_ref(view, id)).collect(),
@@ -98,6 +101,12 @@ impl InMemoryKind for Circuits {
             traffic: context.controller().network().and_then(|it| traffic(&it, record)),
         })
     }
+}
+
+/// The identity that dialed, unless it was deleted.
+fn dialer(view: View<'_>, id: &str) -> Option<EntityRef> {
+    let identity = view.get::<Identity>(id)?;
+    Some(EntityRef::new(IDENTITIES, id, &identity.name))
 }
 
 fn traffic(network: &Network, circuit: &Circuit) -> Option<CircuitTraffic> {
