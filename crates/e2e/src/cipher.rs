@@ -12,9 +12,8 @@ use aws_lc_rs::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};
 use bytes::{Buf, Bytes, BytesMut};
 use chacha20::ChaCha20;
 use chacha20::cipher::{KeyIvInit, StreamCipher, StreamCipherSeek};
-use dryoc::classic::crypto_onetimeauth::{
-    OnetimeauthState, crypto_onetimeauth_final, crypto_onetimeauth_init, crypto_onetimeauth_update,
-};
+use poly1305::universal_hash::{KeyInit as _, UniversalHash as _};
+use poly1305::{Block, Poly1305};
 use zeroize::Zeroizing;
 
 use crate::Error;
@@ -24,6 +23,9 @@ const BLOCK: usize = 64;
 
 /// Bytes of the authenticator.
 pub(crate) const MAC: usize = 16;
+
+/// Bytes of a block of the authenticator.
+const MAC_BLOCK: usize = poly1305::BLOCK_SIZE;
 
 /// The nonce of one message: counter and state nonce.
 pub(crate) type MessageNonce = [u8; 12];
@@ -87,7 +89,7 @@ impl Cipher {
         bytes.extend_from_slice(&block[..1]);
         bytes.extend_from_slice(message);
         stream.apply_keystream(&mut bytes[1..]);
-        crypto_onetimeauth_update(&mut authenticator, &*block);
+        authenticator.update_padded(&*block);
         let mac = finish(authenticator, &bytes[1..]);
         bytes.extend_from_slice(&mac);
         Sealed { bytes: bytes.freeze(), mac }
@@ -103,7 +105,7 @@ impl Cipher {
         let (mut stream, mut authenticator, mut block) = self.start(nonce);
         let plain_tag = tag ^ block[0];
         block[0] = tag;
-        crypto_onetimeauth_update(&mut authenticator, &*block);
+        authenticator.update_padded(&*block);
         let expected = finish(authenticator, ciphertext);
         aws_lc_rs::constant_time::verify_slices_are_equal(&expected, mac)
             .map_err(|_| Error::Forged)?;
@@ -114,7 +116,7 @@ impl Cipher {
 
     /// The keystream at the start of the message, the authenticator with its key, and the
     /// keystream that covers the tag block.
-    fn start(&self, nonce: &MessageNonce) -> (ChaCha20, OnetimeauthState, Zeroizing<[u8; BLOCK]>) {
+    fn start(&self, nonce: &MessageNonce) -> (ChaCha20, Poly1305, Zeroizing<[u8; BLOCK]>) {
         let mut stream = self.stream(nonce);
         let mut first = Zeroizing::new([0; BLOCK]);
         stream.apply_keystream(&mut *first);
@@ -122,7 +124,7 @@ impl Cipher {
         mac_key.copy_from_slice(&first[..32]);
         let mut block = Zeroizing::new([0; BLOCK]);
         stream.apply_keystream(&mut *block);
-        (stream, crypto_onetimeauth_init(&mac_key), block)
+        (stream, Poly1305::new((&*mac_key).into()), block)
     }
 
     fn open_fast(
@@ -186,15 +188,15 @@ fn seal_fast(
 }
 
 /// Authenticates the ciphertext, its padding and the lengths.
-fn finish(mut authenticator: OnetimeauthState, ciphertext: &[u8]) -> [u8; MAC] {
-    crypto_onetimeauth_update(&mut authenticator, ciphertext);
-    crypto_onetimeauth_update(&mut authenticator, &[0; 16][..ciphertext.len() % 16]);
-    let mut lengths = [0; 16];
-    lengths[8..].copy_from_slice(&((BLOCK + ciphertext.len()) as u64).to_le_bytes());
-    crypto_onetimeauth_update(&mut authenticator, &lengths);
-    let mut mac = [0; MAC];
-    crypto_onetimeauth_final(authenticator, &mut mac);
-    mac
+fn finish(mut authenticator: Poly1305, ciphertext: &[u8]) -> [u8; MAC] {
+    let (blocks, rest) = Block::slice_as_chunks(ciphertext);
+    authenticator.update(blocks);
+    // The rest of the ciphertext, as many zeros, and the lengths.
+    let mut end = [0; 4 * MAC_BLOCK];
+    let (begun, lengths) = end.split_at_mut(2 * rest.len());
+    begun[..rest.len()].copy_from_slice(rest);
+    lengths[8..16].copy_from_slice(&((BLOCK + ciphertext.len()) as u64).to_le_bytes());
+    authenticator.compute_unpadded(&end[..2 * rest.len() + MAC_BLOCK]).into()
 }
 
 #[cfg(test)]

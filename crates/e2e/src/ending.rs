@@ -123,7 +123,7 @@ mod tests {
     #[test]
     fn ends_tell_each_other_and_others_see_nothing_new() {
         assert!(dialer_seals(b"1a2b3c4d+end") && !dialer_seals(b"1a2b3c4d"));
-        let key = KeyPair::generate(&mut rand::rng()).public_key();
+        let key = KeyPair::generate(&mut rand::rng()).unwrap().public_key();
         let (read, seals_end) = read_host_key(&host_key(&key)).unwrap();
         assert!(seals_end && read.as_bytes() == key.as_bytes());
         assert!(!read_host_key(key.as_bytes()).unwrap().1);
@@ -136,7 +136,8 @@ mod tests {
     #[test]
     fn an_end_that_is_missing_or_early_shows() {
         let mut rng = rand::rng();
-        let (dialer, host) = (KeyPair::generate(&mut rng), KeyPair::generate(&mut rng));
+        let (dialer, host) =
+            (KeyPair::generate(&mut rng).unwrap(), KeyPair::generate(&mut rng).unwrap());
         let tx = dialer.client_session(&host.public_key()).unwrap().tx;
         let rx = host.server_session(&dialer.public_key()).unwrap().rx;
         let (sealer, header) = Sealer::new(&tx, &mut rng);

@@ -3,10 +3,10 @@
 
 use std::fmt;
 
-use dryoc::classic::crypto_core::crypto_scalarmult_base;
-use dryoc::classic::crypto_kx;
+use aws_lc_rs::agreement::{self, PrivateKey, UnparsedPublicKey, X25519};
+use blake2::{Blake2b512, Digest as _};
 use rand::CryptoRng;
-use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
+use zeroize::Zeroizing;
 
 use crate::Error;
 
@@ -45,8 +45,8 @@ impl fmt::Debug for PublicKey {
 }
 
 /// The key of one direction of one connection. Wiped when dropped, never printed.
-#[derive(Clone, PartialEq, Eq, Zeroize, ZeroizeOnDrop)]
-pub struct SessionKey([u8; 32]);
+#[derive(Clone, PartialEq, Eq)]
+pub struct SessionKey(Zeroizing<[u8; 32]>);
 
 impl SessionKey {
     /// The key's bytes.
@@ -58,7 +58,7 @@ impl SessionKey {
 
 impl From<[u8; 32]> for SessionKey {
     fn from(bytes: [u8; 32]) -> Self {
-        Self(bytes)
+        Self(Zeroizing::new(bytes))
     }
 }
 
@@ -78,25 +78,27 @@ pub struct ConnectionKeys {
 }
 
 /// A dialer's or host's key pair. A dialer makes one per dial, a host one per listener.
-#[derive(Clone)]
 pub struct KeyPair {
     public: PublicKey,
-    secret: Zeroizing<[u8; 32]>,
+    secret: PrivateKey,
 }
 
 impl KeyPair {
     /// A new random pair.
-    pub fn generate(rng: &mut impl CryptoRng) -> Self {
+    ///
+    /// # Errors
+    /// [`Error::Cipher`] if the library refuses the key, which happens only without memory.
+    pub fn generate(rng: &mut impl CryptoRng) -> Result<Self, Error> {
         let mut secret = Zeroizing::new([0; 32]);
         rng.fill_bytes(&mut *secret);
-        Self::from_secret(secret)
+        Self::from_secret(&secret)
     }
 
     /// The pair that belongs to a seed, as libsodium derives it.
     #[cfg(test)]
     fn from_seed(seed: &[u8; 32]) -> Result<Self, Error> {
-        let (_, secret) = crypto_kx::crypto_kx_seed_keypair(seed).map_err(|_| Error::Cipher)?;
-        Ok(Self::from_secret(Zeroizing::new(secret)))
+        let secret = blake2::Blake2b::<chacha20::cipher::consts::U32>::digest(seed);
+        Self::from_secret(&secret.into())
     }
 
     /// The public key, which is sent to the peer.
@@ -106,37 +108,48 @@ impl KeyPair {
     }
 
     /// The keys of a connection that this side dialed.
+    ///
+    /// # Errors
+    /// [`Error::WeakKey`] for a key of the peer that gives no secret.
     pub fn client_session(&self, host: &PublicKey) -> Result<ConnectionKeys, Error> {
-        let (mut rx, mut tx) = (SessionKey([0; 32]), SessionKey([0; 32]));
-        crypto_kx::crypto_kx_client_session_keys(
-            &mut rx.0,
-            &mut tx.0,
-            &self.public.0,
-            &self.secret,
-            &host.0,
-        )
-        .map_err(|_| Error::WeakKey)?;
+        let [rx, tx] = self.session(host, &self.public, host)?;
         Ok(ConnectionKeys { rx, tx })
     }
 
     /// The keys of a connection that the peer dialed.
+    ///
+    /// # Errors
+    /// [`Error::WeakKey`] for a key of the peer that gives no secret.
     pub fn server_session(&self, dialer: &PublicKey) -> Result<ConnectionKeys, Error> {
-        let (mut rx, mut tx) = (SessionKey([0; 32]), SessionKey([0; 32]));
-        crypto_kx::crypto_kx_server_session_keys(
-            &mut rx.0,
-            &mut tx.0,
-            &self.public.0,
-            &self.secret,
-            &dialer.0,
-        )
-        .map_err(|_| Error::WeakKey)?;
+        let [tx, rx] = self.session(dialer, dialer, &self.public)?;
         Ok(ConnectionKeys { rx, tx })
     }
 
-    fn from_secret(secret: Zeroizing<[u8; 32]>) -> Self {
-        let mut public = [0; 32];
-        crypto_scalarmult_base(&mut public, &secret);
-        Self { public: PublicKey(public), secret }
+    /// The keys of both directions: towards the dialer, and towards the host.
+    fn session(
+        &self,
+        peer: &PublicKey,
+        dialer: &PublicKey,
+        host: &PublicKey,
+    ) -> Result<[SessionKey; 2], Error> {
+        let peer = UnparsedPublicKey::new(&X25519, peer.0);
+        agreement::agree(&self.secret, peer, Error::WeakKey, |shared| {
+            let digest = Blake2b512::new().chain_update(shared).chain_update(dialer.0);
+            let both: Zeroizing<[u8; 64]> =
+                Zeroizing::new(digest.chain_update(host.0).finalize().into());
+            let mut keys = [SessionKey::from([0; 32]), SessionKey::from([0; 32])];
+            for (key, half) in keys.iter_mut().zip(both.chunks_exact(32)) {
+                key.0.copy_from_slice(half);
+            }
+            Ok(keys)
+        })
+    }
+
+    fn from_secret(secret: &[u8; 32]) -> Result<Self, Error> {
+        let secret = PrivateKey::from_private_key(&X25519, secret).map_err(|_| Error::Cipher)?;
+        let public = secret.compute_public_key().map_err(|_| Error::Cipher)?;
+        let public = PublicKey::try_from(public.as_ref())?;
+        Ok(Self { public, secret })
     }
 }
 
@@ -182,7 +195,7 @@ mod tests {
 
     #[test]
     fn refuses_keys_that_give_no_secret() {
-        let own = KeyPair::generate(&mut rand::rng());
+        let own = KeyPair::generate(&mut rand::rng()).unwrap();
         let mut one = [0; 32];
         one[0] = 1;
         for weak in [[0; 32], one] {
@@ -194,11 +207,13 @@ mod tests {
 
     #[test]
     fn secrets_are_not_printed() {
-        let own = KeyPair::generate(&mut rand::rng());
+        let secret = [0xa7; 32];
+        let own = KeyPair::from_secret(&secret).unwrap();
         let session = own.client_session(&seeded(0).public_key()).unwrap();
-        let secret = hex::encode(*own.secret);
         let printed = format!("{own:?} {session:?}");
-        assert!(!printed.contains(&secret[..8]));
+        for secret in [&secret, session.rx.as_bytes(), session.tx.as_bytes()] {
+            assert!(!printed.contains(&hex::encode(&secret[..4])), "{printed}");
+        }
         assert!(printed.contains("SessionKey(..)"));
     }
 }

@@ -15,7 +15,7 @@
 //! use weft_e2e::{KeyPair, Opener, Sealer, Tag};
 //!
 //! let mut rng = rand::rng();
-//! let (dialer, host) = (KeyPair::generate(&mut rng), KeyPair::generate(&mut rng));
+//! let (dialer, host) = (KeyPair::generate(&mut rng)?, KeyPair::generate(&mut rng)?);
 //! let dialer_session = dialer.client_session(&host.public_key())?;
 //! let host_session = host.server_session(&dialer.public_key())?;
 //!

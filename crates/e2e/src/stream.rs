@@ -3,7 +3,7 @@
 use std::fmt;
 
 use bytes::Bytes;
-use dryoc::classic::crypto_core::crypto_core_hchacha20;
+use chacha20::{R20, hchacha};
 use rand::CryptoRng;
 use zeroize::Zeroizing;
 
@@ -172,10 +172,10 @@ const FIRST_COUNTER: [u8; COUNTER] = [1, 0, 0, 0];
 
 impl State {
     fn new(key: &SessionKey, header: &Header) -> Self {
-        let mut stream_key = Zeroizing::new([0; 32]);
         let mut input = [0; 16];
         input.copy_from_slice(&header.0[..16]);
-        crypto_core_hchacha20(&mut stream_key, &input, key.as_bytes(), None);
+        let stream_key: Zeroizing<[u8; 32]> =
+            Zeroizing::new(hchacha::<R20>(key.as_bytes().into(), &input.into()).into());
         let mut nonce = [0; 12];
         nonce[..COUNTER].copy_from_slice(&FIRST_COUNTER);
         nonce[COUNTER..].copy_from_slice(&header.0[16..]);

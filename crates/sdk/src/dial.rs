@@ -134,7 +134,7 @@ async fn connect(
     trace: Option<TraceContext>,
 ) -> Result<Result<Connection, Failure>> {
     let inner = &guard.inner;
-    let own = service.encryption_required.then(|| KeyPair::generate(&mut rand::rng()));
+    let own = own_keys(service)?;
     let caller_id = options.caller_id.clone().or_else(|| inner.account.identity_name());
     let caller_id = caller_id.unwrap_or_default();
     let request = Connect {
@@ -173,6 +173,15 @@ fn keys(own: &KeyPair, host: Option<&Bytes>) -> Result<Keys, String> {
     let (peer, seals_end) = ending::read_host_key(key).map_err(|error| error.to_string())?;
     let session = own.client_session(&peer).map_err(|error| error.to_string())?;
     Ok(Keys::new(session, seals_end, seals_end))
+}
+
+/// The key pair of this side, if the service demands encryption.
+pub(crate) fn own_keys(service: &ServiceDetail) -> Result<Option<KeyPair>> {
+    let keys = service.encryption_required.then(|| KeyPair::generate(&mut rand::rng()));
+    keys.transpose().map_err(|error| {
+        let (service, problem) = (service.name.clone(), error.to_string());
+        Error::Encryption { service, problem }
+    })
 }
 
 /// A short random name for logs (docs/protocol/sdk.md 5, header 1025). For a connection that is

@@ -8,6 +8,7 @@
 
 use crate::bind_options::BindOptions;
 use crate::channel::{Arrival, ChannelListener, HostEvent, RouterChannel};
+use crate::dial::own_keys;
 use crate::error::{Error, Failure, Refusal, Result};
 use crate::inner::Inner;
 use crate::jitter::jittered;
@@ -92,10 +93,10 @@ impl Host {
         service: Arc<ServiceDetail>,
         options: BindOptions,
         dials: mpsc::Sender<Arrival>,
-    ) -> Arc<Self> {
+    ) -> Result<Arc<Self>> {
         let terms = Terms { cost: options.cost, precedence: options.precedence };
-        Arc::new(Self {
-            keys: service.encryption_required.then(|| KeyPair::generate(&mut rand::rng())),
+        Ok(Arc::new(Self {
+            keys: own_keys(&service)?,
             service,
             listener_id: Bytes::from(uuid::Uuid::new_v4().to_string()),
             dials,
@@ -106,7 +107,7 @@ impl Host {
             refusing: Mutex::default(),
             rescan: Notify::new(),
             options,
-        })
+        }))
     }
 
     pub(crate) fn state(&self) -> watch::Receiver<HostState> {

@@ -40,7 +40,7 @@ impl Listener {
         let detail = inner.account.service(service, DialBind::Bind);
         let detail = timeout_at(deadline, detail).await.map_err(|_| too_long(None))??;
         let (dials, arrivals) = mpsc::channel(options.backlog.max(1));
-        let host = Host::new(detail, options, dials);
+        let host = Host::new(detail, options, dials)?;
         let cancel = CancellationToken::new();
         tokio::spawn(Arc::clone(&host).run(Arc::clone(inner), cancel.clone()));
         let listener = Self {

@@ -141,7 +141,8 @@ mod tests {
 
     fn pair() -> (Keys, Keys) {
         let mut rng = rand::rng();
-        let (dialer, host) = (KeyPair::generate(&mut rng), KeyPair::generate(&mut rng));
+        let (dialer, host) =
+            (KeyPair::generate(&mut rng).unwrap(), KeyPair::generate(&mut rng).unwrap());
         let one = dialer.client_session(&host.public_key()).unwrap();
         let other = host.server_session(&dialer.public_key()).unwrap();
         (Keys::new(one, true, true), Keys::new(other, true, true))

@@ -27,7 +27,7 @@ pub(crate) fn answer(dialer: &PeerData) -> Result<Option<Answer>, RouteError> {
         text: error.to_string(),
     };
     let key = PublicKey::try_from(&key[..]).map_err(refused)?;
-    let pair = KeyPair::generate(&mut rand::rng());
+    let pair = KeyPair::generate(&mut rand::rng()).map_err(refused)?;
     let session = pair.server_session(&key).map_err(refused)?;
     let seals_end = dialer.get(&MARKER).is_some_and(|marker| ending::dialer_seals(marker));
     Ok(Some(Answer { session, own: pair.public_key(), seals_end }))
@@ -56,8 +56,8 @@ pub(crate) struct Offer {
 
 impl Offer {
     /// Makes keys for a stream, or for datagrams, which have no end that could be sealed.
-    pub(crate) fn new(is_stream: bool) -> Self {
-        Self { pair: KeyPair::generate(&mut rand::rng()), is_stream }
+    pub(crate) fn new(is_stream: bool) -> Result<Self, weft_e2e::Error> {
+        Ok(Self { pair: KeyPair::generate(&mut rand::rng())?, is_stream })
     }
 
     /// The headers for the host.
@@ -88,7 +88,7 @@ mod tests {
     #[test]
     fn both_sides_seal_the_end_of_a_stream_and_of_no_datagrams() {
         for (dials_stream, hosts_stream) in [(true, true), (true, false), (false, true)] {
-            let offer = Offer::new(dials_stream);
+            let offer = Offer::new(dials_stream).unwrap();
             let answer = answer(&offer.peer_data()).unwrap().unwrap();
             let (host, told) = answer.ready(hosts_stream);
             let dialer = offer.accepted(&told).unwrap().unwrap();
@@ -100,12 +100,12 @@ mod tests {
 
     #[test]
     fn peers_that_seal_no_end_are_answered_as_ever() {
-        let pair = KeyPair::generate(&mut rand::rng());
+        let pair = KeyPair::generate(&mut rand::rng()).unwrap();
         let key = Bytes::copy_from_slice(pair.public_key().as_bytes());
         let dialer = PeerData::from([(PUBLIC_KEY, key.clone()), (MARKER, "abcd".into())]);
         let (host, told) = answer(&dialer).unwrap().unwrap().ready(true);
         assert_eq!((host.seals(), told[&PUBLIC_KEY].len()), (Seals::default(), 32));
-        let accepted = Offer::new(true).accepted(&PeerData::from([(PUBLIC_KEY, key)]));
+        let accepted = Offer::new(true).unwrap().accepted(&PeerData::from([(PUBLIC_KEY, key)]));
         assert_eq!(accepted.unwrap().unwrap().seals(), Seals::default());
     }
 }

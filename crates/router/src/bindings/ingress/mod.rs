@@ -163,7 +163,7 @@ impl Ingress {
         let timeout = self.options.circuit_timeout;
         let turn = tokio::time::timeout(timeout, self.making.acquire());
         let _turn = turn.await.map_err(|_| Refusal::plain("too many circuits are being made"))?;
-        let offer = Offer::new(!datagrams);
+        let offer = Offer::new(!datagrams).map_err(|error| Refusal::plain(error.to_string()))?;
         let mut peer_data = offer.peer_data();
         let told = [
             (INITIATOR_LOCAL_ADDRESS, addresses.local),

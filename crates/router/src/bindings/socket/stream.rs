@@ -354,7 +354,7 @@ mod tests {
     #[tokio::test]
     async fn a_sealed_stream_that_was_cut_short_has_not_ended() {
         for is_cut in [false, true] {
-            let offer = keys::Offer::new(true);
+            let offer = keys::Offer::new(true).unwrap();
             let host = keys::answer(&offer.peer_data()).unwrap().unwrap();
             let (host, told) = host.ready(true);
             let keys = offer.accepted(&told).unwrap().unwrap();

@@ -105,6 +105,7 @@ async fn dial(
 ) -> Result<(Arc<LocalEnd>, Option<Crypto>), Refusal> {
     let is_stream = matches!(call.client, Client::Tcp(_));
     let keys = call.service.encryption_required.then(|| Offer::new(is_stream));
+    let keys = keys.transpose().map_err(|error| Refusal::other(error.to_string()))?;
     let timeout = call.timeout.unwrap_or(DIAL_TIMEOUT);
     let request = TunnelCircuitRequest {
         service: call.service.name.clone(),

@@ -44,7 +44,8 @@ fn own_circuit(budget: &Budget) -> Arc<Circuit> {
 /// Both sides of a sealed direction: the circuit seals, the other side opens.
 fn seal(circuit: &Circuit) -> Inward {
     let mut rng = rand::rng();
-    let (dialer, host) = (KeyPair::generate(&mut rng), KeyPair::generate(&mut rng));
+    let (dialer, host) =
+        (KeyPair::generate(&mut rng).unwrap(), KeyPair::generate(&mut rng).unwrap());
     let ours = Keys::new(dialer.client_session(&host.public_key()).unwrap(), true, true);
     let theirs = Keys::new(host.server_session(&dialer.public_key()).unwrap(), true, true);
     let (outward, _, header) = ours.start();
