@@ -5,6 +5,9 @@
 //! where a ping waits behind them, and leave the caches of the processors. A [`Scheduler`](crate::Scheduler) therefore
 //! holds such circuits back while [`MOST`] bytes of its connection are on their way.
 //!
+//! Half of that is on the way while a flow that sends little shares the connection ([`Crowd::share`]): its payloads wait
+//! half as long in the sockets, for a tenth of the throughput of the others.
+//!
 //! A payload counts from its sending until its ack, but for two spans at most ([`SPAN`]: 4 to 8 ms in all). A peer that
 //! acknowledges nothing delays the other circuits of the connection by no more than that.
 //!
@@ -16,6 +19,12 @@ use std::time::{Duration, Instant};
 
 /// Bytes on the way, with bookkeeping, at which a crowd is full.
 const MOST: u64 = 512 * 1024;
+
+/// The same while a flow that sends little shares the connection.
+const MOST_SHARED: u64 = 256 * 1024;
+
+/// How long a connection counts as shared after a payload of such a flow.
+const SHARED: Duration = Duration::from_millis(100);
 
 /// The unit of time in which payloads are counted: those of the present span and of the last one count.
 const SPAN: Duration = Duration::from_millis(4);
@@ -30,6 +39,8 @@ pub struct Crowd {
     spans: [AtomicU64; SPANS],
     /// True while a scheduler holds circuits back.
     holds: AtomicBool,
+    /// The end of the time in which the connection counts as shared, in microseconds since `began`.
+    shared_until: AtomicU64,
     /// Called when circuits that are held back may go on.
     wake: Box<dyn Fn() + Send + Sync>,
 }
@@ -42,6 +53,7 @@ impl Crowd {
             began: now,
             spans: std::array::from_fn(|_| AtomicU64::new(0)),
             holds: AtomicBool::new(false),
+            shared_until: AtomicU64::new(0),
             wake: Box::new(wake),
         }
     }
@@ -54,7 +66,14 @@ impl Crowd {
     /// True if circuits with short paths have to wait.
     pub(crate) fn is_full(&self, now: Instant) -> bool {
         let span = self.span(now);
-        [span, span.wrapping_sub(1)].map(|span| self.bytes(span)).iter().sum::<u64>() >= MOST
+        let is_shared = self.micros(now) < self.shared_until.load(Ordering::Relaxed);
+        let most = if is_shared { MOST_SHARED } else { MOST };
+        [span, span.wrapping_sub(1)].map(|span| self.bytes(span)).iter().sum::<u64>() >= most
+    }
+
+    /// A flow that sends little was served beside others.
+    pub(crate) fn share(&self, now: Instant) {
+        self.shared_until.store(self.micros(now + SHARED), Ordering::Relaxed);
     }
 
     /// A scheduler holds circuits back. Returns the time at which the oldest bytes stop to count.
@@ -85,7 +104,11 @@ impl Crowd {
     }
 
     fn span(&self, at: Instant) -> u32 {
-        (at.saturating_duration_since(self.began).as_micros() / SPAN.as_micros()) as u32
+        (self.micros(at) / SPAN.as_micros() as u64) as u32
+    }
+
+    fn micros(&self, at: Instant) -> u64 {
+        at.saturating_duration_since(self.began).as_micros() as u64
     }
 
     fn bytes(&self, span: u32) -> u64 {
@@ -135,6 +158,19 @@ mod tests {
         crowd.arrived(MOST / 4, now, now + 2 * MILLI);
         crowd.arrived(MOST / 4, now, now + 2 * MILLI);
         assert_eq!(woken.load(Ordering::Relaxed), 1);
+    }
+
+    #[test]
+    fn half_as_much_is_on_the_way_while_a_flow_that_sends_little_shares_the_connection() {
+        let now = Instant::now();
+        let crowd = Crowd::new(now, || {});
+        crowd.sent(MOST_SHARED, now);
+        assert!(!crowd.is_full(now));
+        crowd.share(now);
+        assert!(crowd.is_full(now) && crowd.is_full(now + MILLI));
+        let later = now + SHARED;
+        crowd.sent(MOST_SHARED, later);
+        assert!(!crowd.is_full(later));
     }
 
     #[test]

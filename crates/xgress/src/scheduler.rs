@@ -199,7 +199,12 @@ impl<S: Source> Scheduler<S> {
     }
 
     fn has_payloads(&self) -> bool {
-        !self.sparse.is_empty() || !self.payloads.is_empty() || !self.held.is_empty()
+        !self.sparse.is_empty() || self.has_busy()
+    }
+
+    /// True if flows are listed that send much.
+    fn has_busy(&self) -> bool {
+        !self.payloads.is_empty() || !self.held.is_empty()
     }
 
     /// Takes all flows out, when the connection closes.
@@ -264,6 +269,9 @@ impl<S: Source> Scheduler<S> {
             source.tally().add(self.round, cost);
             let served = source.tally().served(self.round);
             if served < SPARSE {
+                if let Some(crowd) = self.crowd.as_ref().filter(|_| self.has_busy()) {
+                    crowd.share(now);
+                }
                 self.sparse.push_back(source);
             } else {
                 // The flow has used this much of its turn.
