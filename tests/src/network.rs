@@ -143,7 +143,7 @@ impl Network {
     pub(crate) async fn stop_controller(&mut self) {
         if let Some(running) = self.controller.take() {
             running.control.stop();
-            running.api.shutdown(Duration::from_secs(5)).await;
+            running.api.shutdown(Duration::from_secs(5), Duration::from_secs(5)).await;
             running.circuits.stop().await;
         }
     }
