@@ -93,8 +93,8 @@ impl Manner {
     }
 }
 
-/// Compresses answers of all connections.
-#[derive(Debug)]
+/// Compresses answers of all connections. Clones share their limits.
+#[derive(Debug, Clone)]
 pub(crate) struct Compressor {
     /// Permits for the threads that compress.
     slots: Arc<Semaphore>,

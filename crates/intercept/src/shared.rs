@@ -47,6 +47,29 @@ pub(crate) struct Shared {
 pub(crate) struct Pending {
     pub(crate) changes: Changes,
     pub(crate) waiting: Vec<oneshot::Sender<bool>>,
+    /// True once nothing keeps the firewall any more.
+    is_over: bool,
+}
+
+impl Pending {
+    /// Takes the changes and the requests out.
+    pub(crate) fn take(&mut self) -> Self {
+        let is_over = self.is_over;
+        std::mem::replace(self, Self { is_over, ..Self::default() })
+    }
+
+    /// Ends the waits of all requests, and of those that come later.
+    pub(crate) fn end(&mut self) {
+        *self = Self { is_over: true, ..Self::default() };
+    }
+
+    /// Queues changes, and the request that waits for them.
+    fn add(&mut self, changes: Changes, waiting: oneshot::Sender<bool>) {
+        if !self.is_over {
+            self.changes.then(changes);
+            self.waiting.push(waiting);
+        }
+    }
 }
 
 impl Shared {
@@ -70,7 +93,8 @@ impl Shared {
         }
     }
 
-    /// Changes the state. The future resolves when the firewall has the change: true if it does.
+    /// Changes the state. The future resolves when the firewall has the change: true if it does. It
+    /// fails once nothing keeps the firewall any more.
     pub(crate) fn change<T>(
         &self,
         change: impl FnOnce(&mut State) -> (T, Changes),
@@ -79,10 +103,8 @@ impl Shared {
         let mut state = self.state.lock();
         let (outcome, changes) = change(&mut state);
         // Under the lock of the state, so that changes are queued in their order.
-        let mut pending = self.pending.lock();
-        pending.changes.then(changes);
-        pending.waiting.push(sender);
-        drop((pending, state));
+        self.pending.lock().add(changes, sender);
+        drop(state);
         self.changed.notify_one();
         (outcome, receiver)
     }
@@ -144,6 +166,31 @@ impl Shared {
         let quiet = self.kept_quiet.swap(0, Ordering::Relaxed);
         if quiet > 0 {
             tracing::warn!(quiet, "warnings were left out of the log");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_waits_for_a_firewall_that_nothing_keeps() {
+        let mut pending = Pending::default();
+        let (sender, mut first) = oneshot::channel();
+        pending.add(Changes::default(), sender);
+        assert_eq!(first.try_recv(), Err(oneshot::error::TryRecvError::Empty));
+        drop(pending.take());
+        let (sender, mut second) = oneshot::channel();
+        pending.add(Changes::default(), sender);
+        pending.end();
+        let (sender, mut late) = oneshot::channel();
+        pending.add(Changes::default(), sender);
+        drop(pending.take());
+        let (sender, mut later) = oneshot::channel();
+        pending.add(Changes::default(), sender);
+        for ended in [&mut first, &mut second, &mut late, &mut later] {
+            assert_eq!(ended.try_recv(), Err(oneshot::error::TryRecvError::Closed));
         }
     }
 }

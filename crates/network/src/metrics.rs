@@ -22,7 +22,6 @@ use super::traffic::{Now, Shown};
 use super::used;
 use crate::clock;
 use crate::network::Network;
-use crate::texts::FRESH;
 
 /// Longest text, in bytes.
 const MAX_TEXT: usize = 64 << 20;
@@ -142,20 +141,13 @@ impl Network {
 
     /// The values of this controller and the routers in the text format of Prometheus.
     pub async fn prometheus(&self, with_times: bool) -> Bytes {
-        let mut last = self.0.texts.last[usize::from(with_times)].lock().await;
-        if let Some((_, text)) = last.as_ref().filter(|(at, _)| clock::since(*at) < FRESH) {
-            return text.clone();
-        }
         let network = self.clone();
-        // With many routers this takes long, so it runs on a thread for blocking work.
-        let made = tokio::task::spawn_blocking(move || {
+        let make = move || {
             let made = network.exposition(with_times);
             network.0.texts.left_out.store(made.left_out(), Ordering::Relaxed);
-            made.text()
-        });
-        let text = Bytes::from(made.await.unwrap_or_default());
-        *last = Some((clock::now(), text.clone()));
-        text
+            Bytes::from(made.text())
+        };
+        self.0.texts.get(with_times, make).await
     }
 
     fn exposition(&self, with_times: bool) -> Exposition {

@@ -199,12 +199,10 @@ impl Circuit {
     pub(crate) fn finish(&self) {
         self.change(|inner, now| {
             inner.flush();
-            if let Some(last) = inner.writing.last() {
-                let preface = inner.preface.take();
-                for payload in preface.into_iter().chain([last]) {
-                    // Refused once the direction is over, when it is not needed.
-                    let _ = inner.transport.write(payload);
-                }
+            let (preface, last) = (inner.preface.take(), inner.writing.last());
+            for payload in preface.into_iter().chain(last) {
+                // Refused once the direction is over, when it is not needed.
+                let _ = inner.transport.write(payload);
             }
             match &mut inner.transport {
                 Transport::Own(end) => end.finish(now),
@@ -319,9 +317,11 @@ impl Circuit {
         });
     }
 
-    /// The router has closed the connection; payloads that arrived can still be read.
-    pub(crate) fn closed_by_router(&self) {
-        self.change(|inner, _| inner.end(CloseReason::PeerClosed));
+    /// The router has closed the connection; payloads that arrived can still be read. `is_whole` is false
+    /// if the router says that data may be missing.
+    pub(crate) fn closed_by_router(&self, is_whole: bool) {
+        let reason = if is_whole { CloseReason::PeerClosed } else { CloseReason::PeerGaveUp };
+        self.change(|inner, _| inner.end(reason));
     }
 
     /// The channel is closed.

@@ -29,6 +29,8 @@ pub(crate) struct Routed {
     finished: bool,
     /// True once the application is gone: the router is told when all data is sent.
     closing: bool,
+    /// True once this side has given the connection up: the router is told that data may be missing.
+    gave_up: bool,
     /// Messages that wait for the application.
     held: VecDeque<Data>,
     held_bytes: usize,
@@ -52,6 +54,7 @@ impl Routed {
             out_bytes: 0,
             finished: false,
             closing: false,
+            gave_up: false,
             held: VecDeque::new(),
             held_bytes: 0,
             over: false,
@@ -98,6 +101,15 @@ impl Routed {
         self.closing = true;
         self.held.clear();
         self.held_bytes = 0;
+    }
+
+    /// Gives the connection up: data that waits is dropped, and the router is told that some may be
+    /// missing.
+    pub(crate) fn abort(&mut self) {
+        self.gave_up = true;
+        self.out.clear();
+        self.out_bytes = 0;
+        self.close();
     }
 
     /// Ends the connection: nothing more is sent.
@@ -172,8 +184,16 @@ impl Routed {
         if !self.closing {
             return None;
         }
-        self.end(CloseReason::Finished);
-        Some(StateClosed::new(self.conn_id, "closed by the application").to_message())
+        let (reason, closed) = if self.gave_up {
+            (
+                CloseReason::Aborted,
+                StateClosed::gave_up(self.conn_id, "given up by the application"),
+            )
+        } else {
+            (CloseReason::Finished, StateClosed::new(self.conn_id, "closed by the application"))
+        };
+        self.end(reason);
+        Some(closed.to_message())
     }
 
     /// Whether the channel must be held back, if that has changed.
@@ -231,6 +251,17 @@ mod tests {
         use weft_wire::edge::content_type::{DATA, STATE_CLOSED};
         assert_eq!(sent, [DATA, DATA, STATE_CLOSED]);
         assert_eq!(conn.closed(), Some(CloseReason::Finished));
+    }
+
+    #[test]
+    fn a_connection_that_is_given_up_says_so_and_sends_nothing_before() {
+        let mut conn = Routed::new(7);
+        conn.write(Bytes::from_static(b"x")).unwrap();
+        conn.abort();
+        let closed = StateClosed::from_message(&conn.transmit().unwrap()).unwrap();
+        assert!(closed.error.is_some(), "{closed:?}");
+        assert!(conn.transmit().is_none());
+        assert_eq!(conn.closed(), Some(CloseReason::Aborted));
     }
 
     #[test]

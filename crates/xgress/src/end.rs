@@ -160,7 +160,12 @@ impl End {
     ///
     /// Ask [`can_write`](Self::can_write) before each write. Its room may be gone by then, because
     /// the window shrinks and other ends use up the budget: the one payload is taken nevertheless,
-    /// because its data has left the application already.
+    /// because its data has left the application already. A payload that is written before the circuit
+    /// has begun, like the last ones of a direction that ends so early, waits for the beginning.
+    ///
+    /// # Errors
+    ///
+    /// This direction has ended.
     pub fn write(&mut self, data: Bytes) -> Result<(), WriteError> {
         self.write_with(Vec::new(), data)
     }
@@ -170,9 +175,6 @@ impl End {
     pub fn write_with(&mut self, headers: PayloadHeaders, data: Bytes) -> Result<(), WriteError> {
         if self.sending != Sending::Open {
             return Err(WriteError::Ended);
-        }
-        if !self.started {
-            return Err(WriteError::Full);
         }
         self.fin_written |= has_fin(&headers);
         let Some(most) = self.most.filter(|most| data.len() > *most) else {

@@ -84,14 +84,14 @@ impl Keeper {
         }
         shared.conversations.end_all();
         // Ends all waits for changes.
-        drop(std::mem::take(&mut *shared.pending.lock()));
+        shared.pending.lock().end();
         drop(lock);
     }
 
     async fn put_in(&mut self) {
         let (pending, everything) = {
             let state = self.shared.state.lock();
-            let pending = std::mem::take(&mut *self.shared.pending.lock());
+            let pending = self.shared.pending.lock().take();
             let much = Firewall::is_much(&pending.changes);
             (pending, much.then(|| state.everything()))
         };
@@ -117,7 +117,7 @@ impl Keeper {
     async fn put_in_anew(&mut self) -> bool {
         let (everything, waiting) = {
             let state = self.shared.state.lock();
-            let pending = std::mem::take(&mut *self.shared.pending.lock());
+            let pending = self.shared.pending.lock().take();
             (state.everything(), pending.waiting)
         };
         let done = self.firewall.rebuild(&everything).await;

@@ -68,6 +68,7 @@ async fn keep(core: &Arc<Core>, target: &Arc<Target>) {
             Ok((established, controller)) => {
                 turn = turn.wrapping_sub(1);
                 let registered = Registered::new(core, &controller);
+                core.renewal.accepted();
                 let since = Instant::now();
                 run(core.clone(), established, controller, registered).await;
                 backoff.ended_after(since.elapsed());
@@ -80,7 +81,12 @@ async fn keep(core: &Arc<Core>, target: &Arc<Target>) {
                 }
                 // The former channel of the same controller is closing.
             }
-            Err(problem) => complain(&problem, backoff.failures()),
+            Err(problem) => {
+                if let ConnectError::Dial(DialError::Refused { .. }) = &problem {
+                    core.renewal.refused(&core.identity);
+                }
+                complain(&problem, backoff.failures());
+            }
         }
         tokio::time::sleep(backoff.after_failure(rand::random())).await;
     }

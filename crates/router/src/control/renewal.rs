@@ -17,7 +17,8 @@
 //!
 //! The router asks for the confirmation only when the new certificates are on its disk: after the
 //! confirmation a controller may refuse the former ones. The identity is loaded again in the end. The keys
-//! stay the same.
+//! stay the same. When the answer to the confirmation is missing, both pairs are kept: a controller that
+//! refuses the router is shown the other pair, until one accepts it.
 
 pub(super) mod pending;
 
@@ -38,6 +39,7 @@ use weft_wire::{
     },
 };
 
+use self::pending::Renewal;
 use super::shared::Core;
 use crate::controllers::Controller;
 
@@ -67,6 +69,11 @@ enum RenewalError {
     NotIssued,
     #[error("the controller does not confirm the new certificate: {0}")]
     NotConfirmed(String),
+    #[error(
+        "the controller's answer about the new certificate is missing ({0}); if a controller refuses \
+         the present certificate, the new one is used"
+    )]
+    Unsure(String),
     #[error(transparent)]
     Identity(#[from] weft_identity::Error),
 }
@@ -148,18 +155,27 @@ async fn renew(core: &Core) -> Result<(), RenewalError> {
     for (pem, former) in [(&certs.client_cert_pem, client), (&certs.server_cert_pem, server)] {
         KeyedChain::new(Certificate::from_pem(pem.as_bytes())?, former.key().clone())?;
     }
-    take(&core.identity, &certs, confirm(&controller, &certs)).await
+    take(&core.identity, &core.renewal, &certs, confirm(&controller, &certs)).await
 }
 
 /// Writes new certificates, has them confirmed, and uses them.
 async fn take(
     identity: &LiveIdentity,
+    renewal: &Renewal,
     certs: &EnrollmentCertsResponse,
     confirmed: impl Future<Output = Result<(), RenewalError>>,
 ) -> Result<(), RenewalError> {
     let (client, server) = (certs.client_cert_pem.as_str(), certs.server_cert_pem.as_str());
     let prepared = identity.prepare_certificates(Some(client), Some(server))?;
-    confirmed.await?;
+    match confirmed.await {
+        Ok(()) => renewal.accepted(),
+        Err(problem) => {
+            if matches!(problem, RenewalError::Unsure(_)) {
+                renewal.keep(certs);
+            }
+            return Err(problem);
+        }
+    }
     Ok(identity.use_certificates(prepared)?)
 }
 
@@ -197,9 +213,9 @@ async fn confirm(
     let verify =
         EnrollmentExtendRouterVerifyRequest { client_cert_pem: certs.client_cert_pem.clone() };
     let reply = controller.channel.request(verify.to_message(), CONFIRM_TIMEOUT).await;
-    let reply = reply.map_err(|problem| RenewalError::NotConfirmed(problem.to_string()))?;
+    let reply = reply.map_err(|problem| RenewalError::Unsure(problem.to_string()))?;
     let result = ExtendVerifyResult::from_message(&reply);
-    let result = result.map_err(|problem| RenewalError::NotConfirmed(problem.to_string()))?;
+    let result = result.map_err(|problem| RenewalError::Unsure(problem.to_string()))?;
     if result.code.is_empty() {
         return Ok(());
     }
@@ -282,6 +298,7 @@ mod tests {
             server_cert_pem: issue(),
             ca_certs_pem: String::new(),
         };
+        let renewal = Renewal::default();
         let files = || names.map(|name| std::fs::read_to_string(path(name)).unwrap());
 
         // A folder in the way of the second file stands for a full disk.
@@ -292,16 +309,33 @@ mod tests {
             asked.set(true);
             Ok(())
         };
-        assert!(take(&identity, &certs, confirmed).await.is_err());
+        assert!(take(&identity, &renewal, &certs, confirmed).await.is_err());
         assert!(!asked.get() && files() == present);
         std::fs::remove_dir(&in_the_way).unwrap();
 
         let refused = async { Err(RenewalError::NotConfirmed("no".to_owned())) };
-        assert!(take(&identity, &certs, refused).await.is_err());
+        assert!(take(&identity, &renewal, &certs, refused).await.is_err());
         assert!(files() == present);
         assert_eq!(std::fs::read_dir(home.path()).unwrap().count(), 4, "new files are removed");
 
-        take(&identity, &certs, async { Ok(()) }).await.unwrap();
+        renewal.refused(&identity);
+        assert!(files() == present, "a certificate that was refused is not tried");
+
+        // The answer is missing: each refusal leads to the other pair, until one is accepted.
+        let lost = || async { Err(RenewalError::Unsure("timeout".to_owned())) };
+        let new = [certs.client_cert_pem.clone(), certs.server_cert_pem.clone()];
+        assert!(take(&identity, &renewal, &certs, lost()).await.is_err());
+        assert!(files() == present);
+        renewal.refused(&identity);
+        assert!(files() == new);
+        assert_eq!(identity.current().client().unwrap().leaf().to_pem(), new[0]);
+        renewal.refused(&identity);
+        assert!(files() == present);
+        renewal.accepted();
+        renewal.refused(&identity);
+        assert!(files() == present);
+
+        take(&identity, &renewal, &certs, async { Ok(()) }).await.unwrap();
         assert!(files() == [certs.client_cert_pem.clone(), certs.server_cert_pem.clone()]);
         let used = identity.current();
         assert_eq!(used.client().unwrap().leaf().to_pem(), certs.client_cert_pem);

@@ -184,7 +184,7 @@ impl RouterChannel {
             }
         };
         match entry {
-            Some(Entry::Circuit(circuit)) => circuit.closed_by_router(),
+            Some(Entry::Circuit(circuit)) => circuit.closed_by_router(closed.error.is_none()),
             Some(Entry::Dialing(answer)) => {
                 let _ = answer.send(Err(Refusal::of(&closed)));
             }
@@ -204,7 +204,7 @@ impl RouterChannel {
             let mut conns = self.conns.lock();
             [Role::Initiator, Role::Terminator].map(|role| conns.circuits(role).get(id).cloned())
         };
-        ends.iter().flatten().for_each(|circuit| circuit.closed_by_router());
+        ends.iter().flatten().for_each(|circuit| circuit.closed_by_router(true));
         Ok(())
     }
 

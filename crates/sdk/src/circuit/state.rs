@@ -85,7 +85,7 @@ impl State {
     pub(super) fn abort(&mut self) {
         match &mut self.transport {
             Transport::Own(end) => end.abort(),
-            Transport::Routed(routed) => routed.close(),
+            Transport::Routed(routed) => routed.abort(),
         }
     }
 

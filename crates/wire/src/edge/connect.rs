@@ -1,6 +1,6 @@
 //! Dialing, and the answers to dialing and binding (docs/protocol/sdk.md 7, 10.3).
 
-use super::error::StructuredError;
+use super::error::{ErrorCode, StructuredError};
 use super::{content_type, header};
 use crate::error::WireError;
 use crate::headers::{Headers, PeerData};
@@ -189,6 +189,18 @@ impl StateClosed {
     /// A plain close.
     pub fn new(conn_id: u32, reason: impl Into<String>) -> Self {
         Self { conn_id, reason: reason.into(), ..Self::default() }
+    }
+
+    /// The close of a connection whose data may be incomplete: an error tells it from the close that an
+    /// application asked for.
+    pub fn gave_up(conn_id: u32, reason: impl Into<String>) -> Self {
+        let reason = reason.into();
+        let error = StructuredError {
+            message: reason.clone(),
+            code: ErrorCode::INTERNAL,
+            ..StructuredError::default()
+        };
+        Self { conn_id, reason, error: Some(error), circuit_id: None }
     }
 
     /// Reads the message.

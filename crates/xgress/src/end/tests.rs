@@ -68,7 +68,6 @@ fn the_initiator_starts_and_the_terminator_answers_with_its_capabilities() {
     let now = Instant::now();
     let (mut a, mut b) = (end(Role::Initiator, now), end(Role::Terminator, now));
     assert!(!b.can_write() && !b.wants_transmit());
-    assert_eq!(b.write(Bytes::new()), Err(WriteError::Full));
     let start = a.poll_transmit(now).unwrap();
     assert_eq!((start.sequence, start.flags), (0, Flags::CIRCUIT_START));
     assert_eq!(start.capabilities(), Some(0x100));
@@ -82,6 +81,24 @@ fn the_initiator_starts_and_the_terminator_answers_with_its_capabilities() {
     assert_eq!(answer.capabilities(), Some(0x100));
     a.on_payload(answer, now);
     assert_eq!(a.read(), None);
+}
+
+#[test]
+fn a_direction_that_ends_before_the_circuit_begins_loses_nothing() {
+    let now = Instant::now();
+    let (mut a, mut b) = (end(Role::Initiator, now), end(Role::Terminator, now));
+    b.write(Bytes::from_static(b"preface")).unwrap();
+    b.write(Bytes::from_static(b"last")).unwrap();
+    b.finish(now);
+    assert_eq!(b.write(Bytes::new()), Err(WriteError::Ended));
+    assert!(!b.wants_transmit(), "nothing is sent before the dialer's first payload");
+    b.on_payload(a.poll_transmit(now).unwrap(), now);
+    while let Some(payload) = b.poll_transmit(now) {
+        a.on_payload(payload, now);
+    }
+    let read: Vec<_> = std::iter::from_fn(|| a.read()).collect();
+    let data = |data| Delivery::Data { headers: Vec::new(), data: Bytes::from_static(data) };
+    assert_eq!(read, [data(b"preface"), data(b"last"), Delivery::Fin { headers: Vec::new() }]);
 }
 
 #[test]

@@ -57,10 +57,6 @@ pub enum Delivery {
 /// Why a write was refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum WriteError {
-    /// The circuit has not begun, or there is no room: try again when
-    /// [`End::can_write`](crate::End::can_write).
-    #[error("the circuit takes no data yet")]
-    Full,
     /// This direction has ended.
     #[error("the circuit takes no more data in this direction")]
     Ended,

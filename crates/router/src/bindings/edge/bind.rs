@@ -37,6 +37,15 @@ const INSPECT_PATIENCE: Duration = Duration::from_secs(600);
 /// A listener that took longer than this to be established is inspected once more.
 const SLOW_ESTABLISHMENT: Duration = Duration::from_secs(30);
 
+/// A bind among the listeners of the router.
+struct Entered {
+    hosted: Arc<Hosted>,
+    /// The listener whose terminator it has taken over.
+    older: Option<Arc<Hosted>>,
+    /// The outcome of the request for the terminator.
+    made: BoxFuture<'static, Result<(), Refusal>>,
+}
+
 impl SdkConnection {
     /// Answers a bind, whatever its outcome.
     pub(super) async fn bind(
@@ -67,22 +76,14 @@ impl SdkConnection {
                 return self.refuse_bind(message, conn_id, &refusal).await;
             }
         };
-        let placement = self.binding.hosts.lock().place(self.number, &bind, &session);
-        match (placement, taken) {
-            (Placement::Duplicate(hosted), _) => self.confirm_again(message, &hosted).await,
-            (_, Err(why)) => self.refuse_bind(message, conn_id, &Refusal::plain(why)).await,
-            (Placement::Stale, Ok(reserved)) => {
-                self.ids.release_reserved(conn_id, &reserved);
-                let why = Refusal::plain("a newer bind of this listener came first");
-                self.refuse_bind(message, conn_id, &why).await;
-            }
-            (Placement::New(terminator), Ok(reserved)) => {
-                self.host(message, bind, session, grant, terminator, &reserved).await;
-            }
-            (Placement::Takes(older), Ok(reserved)) => {
-                self.binding.replace(&older);
-                let terminator = older.terminator.clone();
-                self.host(message, bind, session, grant, terminator, &reserved).await;
+        match taken {
+            Ok(reserved) => self.host(message, bind, session, grant, &reserved).await,
+            Err(why) => {
+                let placement = self.binding.hosts.lock().place(self.number, &bind, &session);
+                match placement {
+                    Placement::Duplicate(hosted) => self.confirm_again(message, &hosted).await,
+                    _ => self.refuse_bind(message, conn_id, &Refusal::plain(why)).await,
+                }
             }
         }
     }
@@ -98,30 +99,24 @@ impl SdkConnection {
         }
     }
 
-    /// Registers the listener, answers the SDK at once and has the terminator made.
+    /// Registers the listener, has its terminator made, and answers the SDK at once.
     async fn host(
         self: &Arc<Self>,
         message: &Message,
         bind: Bind,
         session: Arc<ApiSession>,
         grant: Grant,
-        terminator: String,
         reserved: &CancellationToken,
     ) {
         let conn_id = bind.conn_id;
-        let hosted = Arc::new(Hosted {
-            terminator,
-            conn_id,
-            channel: self.number,
-            bind,
-            session,
-            grant: grant.clone(),
-            over: CancellationToken::new(),
-            why: OnceLock::new(),
-            established: AtomicBool::new(false),
-            answered: CancellationToken::new(),
-        });
-        self.binding.hosts.lock().enter(&hosted);
+        let Some(Entered { hosted, older, made }) = self.enter(bind, session, grant.clone()) else {
+            self.ids.release_reserved(conn_id, reserved);
+            let why = Refusal::plain("a newer bind of this listener came first");
+            return self.refuse_bind(message, conn_id, &why).await;
+        };
+        if let Some(older) = older {
+            self.binding.tell_replaced(&older);
+        }
         if !self.ids.fill(conn_id, reserved, Conn::Host(Arc::clone(&hosted)), grant) {
             self.binding.withdraw(&hosted);
             // Either the SDK cancelled the bind, or its right was lost meanwhile.
@@ -130,9 +125,6 @@ impl SdkConnection {
             }
             return;
         }
-        // The request for the terminator comes before the answer: a change of cost that the SDK
-        // sends next must find the terminator.
-        let made = self.binding.control.create_terminator(hosted.terminator_request());
         if !self.send_hosting(bound(&hosted.bind).in_reply_to(message)).await {
             // The SDK did not get the answer, and would be dialed for a listener that it does not
             // know.
@@ -142,7 +134,9 @@ impl SdkConnection {
         }
         hosted.answered.cancel();
         if let Some(why) = hosted.why.get() {
-            // The SDK's close may have been queued before the answer.
+            // The SDK's close may have been queued before the answer, and the listener's id filled after
+            // the listener had ended.
+            self.ids.release_host(&hosted);
             self.send_hosting(why.message(conn_id)).await;
             return;
         }
@@ -154,6 +148,41 @@ impl SdkConnection {
             let this = Arc::clone(self);
             runtime.spawn(async move { this.inspect(hosted).await });
         }
+    }
+
+    /// Enters a bind among the listeners and asks for its terminator; `None` if a later bind of the listener
+    /// has been entered.
+    ///
+    /// All under one lock: of two binds of one listener, the terminator's last request is that of the bind
+    /// that stays. The request also comes before the answer to the SDK, whose next message may change the
+    /// terminator.
+    fn enter(&self, bind: Bind, session: Arc<ApiSession>, grant: Grant) -> Option<Entered> {
+        let mut hosts = self.binding.hosts.lock();
+        let (terminator, older) = match hosts.place(self.number, &bind, &session) {
+            Placement::Stale => return None,
+            Placement::New(terminator) => (terminator, None),
+            // The connection id of a duplicate is free already: its listener is about to end.
+            Placement::Takes(older) | Placement::Duplicate(older) => {
+                older.why.get_or_init(|| Why::Replaced);
+                older.over.cancel();
+                (older.terminator.clone(), Some(older))
+            }
+        };
+        let hosted = Arc::new(Hosted {
+            terminator,
+            conn_id: bind.conn_id,
+            channel: self.number,
+            bind,
+            session,
+            grant,
+            over: CancellationToken::new(),
+            why: OnceLock::new(),
+            established: AtomicBool::new(false),
+            answered: CancellationToken::new(),
+        });
+        hosts.enter(&hosted);
+        let made = self.binding.control.create_terminator(hosted.terminator_request());
+        Some(Entered { hosted, older, made })
     }
 
     /// Reports the outcome of the terminator to the SDK. A terminator that is no longer wanted is
@@ -271,7 +300,7 @@ impl EdgeBinding {
             return;
         }
         // Held until the removal is queued: a newer listener may be taking the terminator over, is
-        // entered under this lock, and asks for the terminator after that.
+        // entered under this lock, and asks for the terminator under it.
         let mut hosts = self.hosts.lock();
         if hosts.forget(hosted) {
             self.control.remove_terminators(vec![hosted.terminator.clone()]);
@@ -292,11 +321,8 @@ impl EdgeBinding {
         }
     }
 
-    /// Tells the SDK of an older listener that a newer one takes over its terminator. The
-    /// terminator stays registered until then.
-    fn replace(&self, older: &Arc<Hosted>) {
-        older.why.get_or_init(|| Why::Replaced);
-        older.over.cancel();
+    /// Tells the SDK of an older listener that a newer one has taken over its terminator.
+    fn tell_replaced(&self, older: &Arc<Hosted>) {
         let Some(connection) = self.connection(older.channel) else { return };
         if connection.ids.release_host(older) {
             connection.tell_hosting(Why::Replaced.message(older.conn_id));

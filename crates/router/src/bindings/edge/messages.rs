@@ -98,9 +98,10 @@ impl SdkConnection {
 
     /// The SDK closes a connection or a listener.
     fn on_closed(&self, message: &Message) {
-        let Some(id) = message.headers.get_u32(header::CONN_ID) else { return };
-        match self.ids.release(id) {
+        let Ok(closed) = StateClosed::from_message(message) else { return };
+        match self.ids.release(closed.conn_id) {
             Some(Conn::Pending(cancel)) => cancel.cancel(),
+            Some(Conn::Local(end)) if closed.error.is_some() => end.sdk_gave_up(),
             Some(Conn::Local(end)) => end.sdk_closed(),
             Some(Conn::Sdk(circuit)) => circuit.ended_by_sdk(),
             Some(Conn::Host(hosted)) => self.binding.withdraw(&hosted),
@@ -126,6 +127,12 @@ impl SdkConnection {
 
     /// Handles a request in a task of its own.
     fn request(self: &Arc<Self>, message: Message) {
+        // A listener is taken down here, in the order of arrival and however many requests wait: the next
+        // message may bind its connection id again, and no one would take it down later.
+        let unbound = match message.content_type {
+            content_type::UNBIND => self.unbind(&message),
+            _ => None,
+        };
         let Some(room) = self.room_for(&message) else {
             let id = message.headers.get_u32(header::CONN_ID).unwrap_or(0);
             let closed = StateClosed::new(id, "too many requests at once on this channel");
@@ -140,12 +147,6 @@ impl SdkConnection {
             content_type::CONNECT | content_type::BIND => {
                 message.headers.get_u32(header::CONN_ID).map(|id| self.ids.reserve(id))
             }
-            _ => None,
-        };
-        // A listener is taken down here, too, because the next message may bind its connection id
-        // again.
-        let unbound = match message.content_type {
-            content_type::UNBIND => self.unbind(&message),
             _ => None,
         };
         self.binding.options.control_runtime.spawn(async move {

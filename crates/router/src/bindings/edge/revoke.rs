@@ -37,6 +37,10 @@ impl SdkConnection {
             // this one.
             access.judge(session, token, purpose)?;
         }
+        if self.binding.is_draining() {
+            // The drain began meanwhile, and ends listeners whose grants were noted by then.
+            return Err(draining());
+        }
         Ok(grant)
     }
 

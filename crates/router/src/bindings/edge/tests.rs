@@ -64,7 +64,7 @@ mod spans;
 mod traced;
 mod unjudged;
 
-use fakes::{Believer, Ended, FakeControl, Table, fallen_behind};
+use fakes::{Believer, Ended, FakeControl, Hook, Table, fallen_behind};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -76,6 +76,7 @@ struct Router {
     ended: Ended,
     end_before_next: Ended,
     judge_slow: CancellationToken,
+    while_judging: Hook,
     address: std::net::SocketAddr,
     client: Arc<rustls::ClientConfig>,
     _listeners: Listeners,
@@ -145,12 +146,13 @@ async fn router_telling(fin_hold: Duration, spans: Spans) -> Router {
     };
     let control = Arc::new(FakeControl(Arc::clone(&table)));
     let (ended, end_before_next) = (Ended::default(), Ended::default());
-    let judge_slow = CancellationToken::new();
+    let (judge_slow, while_judging) = (CancellationToken::new(), Hook::default());
     let access = Arc::new(Believer {
         events: events.clone(),
         ended: Arc::clone(&ended),
         end_before_next: Arc::clone(&end_before_next),
         judge_slow: judge_slow.clone(),
+        while_judging: Arc::clone(&while_judging),
     });
     let data = DataHalf::start(options, control, access);
     table.data.set(Arc::downgrade(&data)).unwrap();
@@ -165,6 +167,7 @@ async fn router_telling(fin_hold: Duration, spans: Spans) -> Router {
         ended,
         end_before_next,
         judge_slow,
+        while_judging,
         address,
         client: Arc::new(client),
         _listeners: listeners,
@@ -329,6 +332,23 @@ async fn a_close_reaches_the_other_side() {
     let closed = StateClosed::from_message(&host.next().await).unwrap();
     assert_eq!(closed.conn_id, there);
     router.until("the circuit to be gone", || router.data.counts() == (0, 0)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_connection_that_is_given_up_does_not_look_whole() {
+    let router = router().await;
+    let mut host = router.host("echo").await;
+    let mut dialer = router.sdk("dialer").await;
+    let (_, there) = tokio::join!(dialer.connect(1, "echo"), host.accept());
+    dialer.channel.send(StateClosed::gave_up(1, "half of it").to_message()).await.unwrap();
+    let closed = StateClosed::from_message(&host.next().await).unwrap();
+    assert_eq!(closed.conn_id, there);
+    assert!(closed.error.is_some(), "{closed:?}");
+    // The other way round.
+    let (_, there) = tokio::join!(dialer.connect(2, "echo"), host.accept());
+    host.channel.send(StateClosed::gave_up(there, "half of it").to_message()).await.unwrap();
+    let closed = StateClosed::from_message(&dialer.next().await).unwrap();
+    assert!(closed.conn_id == 2 && closed.error.is_some(), "{closed:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

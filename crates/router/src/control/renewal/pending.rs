@@ -1,10 +1,12 @@
-//! The renewal under way: the names that are asked for, and the task that waits for certificates.
+//! The renewal under way: the names that are asked for, the task that waits for certificates, and
+//! certificates of which only controllers know whether they count.
 
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 use weft_client::enroll::RouterNames;
+use weft_identity::{KeyedChain, LiveIdentity, to_pem};
 use weft_wire::{Message, ProtoBody, edge_ctrl::EnrollmentCertsResponse};
 
 use crate::controllers::Controller;
@@ -14,12 +16,22 @@ use crate::controllers::Controller;
 pub(crate) struct Renewal {
     pub(super) names: Option<RouterNames>,
     pub(super) waiting: Mutex<Option<oneshot::Sender<EnrollmentCertsResponse>>>,
+    /// The chains that are not in use, after a renewal whose confirmation got no answer: controllers
+    /// accept either these or the present ones.
+    others: Mutex<Option<Chains>>,
+}
+
+/// A client and a server chain, as PEM.
+#[derive(Debug)]
+struct Chains {
+    client: Option<String>,
+    server: Option<String>,
 }
 
 impl Renewal {
     /// Renews with these names; without names there is no renewal.
     pub(crate) fn new(names: Option<RouterNames>) -> Self {
-        Self { names, waiting: Mutex::default() }
+        Self { names, ..Self::default() }
     }
 
     /// Takes certificates that a controller sent.
@@ -36,5 +48,49 @@ impl Renewal {
             }
             (_, Err(problem)) => from.not_understood(&message, &problem),
         }
+    }
+
+    /// Keeps certificates that a controller may have confirmed.
+    pub(super) fn keep(&self, certs: &EnrollmentCertsResponse) {
+        *self.others.lock() = Some(Chains {
+            client: Some(certs.client_cert_pem.clone()),
+            server: Some(certs.server_cert_pem.clone()),
+        });
+    }
+
+    /// A controller refuses the router. If its certificate may be the reason, the next attempt shows the
+    /// other one; the present one is kept for the attempt after that, because controllers refuse for
+    /// other reasons, too.
+    pub(crate) fn refused(&self, identity: &LiveIdentity) {
+        let mut others = self.others.lock();
+        let Some(other) = others.take() else { return };
+        let present = Chains::of(identity);
+        match identity.save_certificates(other.client.as_deref(), other.server.as_deref()) {
+            Ok(()) => {
+                tracing::warn!(
+                    "a controller refuses the router, and the answer to the last renewal of its \
+                     certificates is missing: the other certificates are used from now on"
+                );
+                *others = Some(present);
+            }
+            Err(problem) => {
+                tracing::warn!(%problem, "the other certificates cannot be used");
+                *others = Some(other);
+            }
+        }
+    }
+
+    /// A controller accepts the router: the present certificates count.
+    pub(crate) fn accepted(&self) {
+        *self.others.lock() = None;
+    }
+}
+
+impl Chains {
+    /// The chains that are in use.
+    fn of(identity: &LiveIdentity) -> Self {
+        let identity = identity.current();
+        let pem = |chain: &KeyedChain| to_pem(chain.chain());
+        Self { client: identity.client().map(pem), server: identity.servers().first().map(pem) }
     }
 }

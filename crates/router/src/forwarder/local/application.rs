@@ -88,6 +88,14 @@ impl<F: EndFlow> LocalEnd<F> {
         self.change(State::close_by_sdk);
     }
 
+    /// The SDK gave the connection up: its earlier data may be incomplete, and what waits is dropped.
+    pub(crate) fn sdk_gave_up(&self) {
+        self.change(|state, _| {
+            state.quiet = true;
+            state.abort();
+        });
+    }
+
     /// The next message for the SDK, on its connection's task.
     pub(crate) fn pull_app(&self) -> Option<(Message, u64)> {
         let App::Sdk { conn_id, owner, .. } = &self.app else { return None };

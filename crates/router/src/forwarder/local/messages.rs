@@ -13,7 +13,10 @@ pub(super) fn of_delivery(conn_id: u32, delivery: Delivery) -> Message {
     match delivery {
         Delivery::Data { headers, data } => data_message(conn_id, &headers, data, 0),
         Delivery::Fin { headers } => data_message(conn_id, &headers, Bytes::new(), data_flags::FIN),
-        Delivery::Closed(reason) => StateClosed::new(conn_id, close_text(reason)).to_message(),
+        Delivery::Closed(reason) if reason.is_orderly() => {
+            StateClosed::new(conn_id, close_text(reason)).to_message()
+        }
+        Delivery::Closed(reason) => StateClosed::gave_up(conn_id, close_text(reason)).to_message(),
     }
 }
 

@@ -7,6 +7,7 @@ use weft_circuit::now;
 use weft_e2e::KeyPair;
 use weft_limits::Budget;
 use weft_wire::edge::{Data, content_type, data_flags};
+use weft_wire::payload::Payload;
 use weft_xgress::{Class, End, Options, Role};
 
 use super::*;
@@ -33,12 +34,16 @@ fn circuit() -> Arc<Circuit> {
 
 /// A circuit whose flow control is here, with memory from a budget.
 fn own_circuit(budget: &Budget) -> Arc<Circuit> {
+    own_circuit_of(Role::Initiator, budget)
+}
+
+fn own_circuit_of(role: Role, budget: &Budget) -> Arc<Circuit> {
     let (outlet, _outbox) = RouterOutlet::new(UnderlayWaker::default());
     let (timers, _armed) = Timers::observed();
     let home: Weak<dyn Home> = Weak::<Nobody>::new();
-    let end = End::new(Role::Initiator, &Options::default(), budget, now());
+    let end = End::new(role, &Options::default(), budget, now());
     let transport = Transport::Own(Box::new(end));
-    Circuit::new(home, outlet, timers, 7, Role::Initiator, "".into(), transport)
+    Circuit::new(home, outlet, timers, 7, role, "".into(), transport)
 }
 
 /// Both sides of a sealed direction: the circuit seals, the other side opens.
@@ -138,11 +143,31 @@ async fn the_end_comes_behind_what_is_gathered() {
 }
 
 #[tokio::test]
+async fn a_host_that_ends_before_the_circuit_begins_sends_its_sealed_end() {
+    let budget = Budget::new(1 << 20);
+    let host = own_circuit_of(Role::Terminator, &budget);
+    let mut inward = seal(&host);
+    host.finish();
+    assert!(host.pull(Class::Payload, now()).is_none());
+    let start = own_circuit(&budget).pull(Class::Payload, now()).unwrap().0;
+    host.on_payload(Payload::from_message(&start).unwrap());
+    let sent = std::iter::from_fn(|| host.pull(Class::Payload, now()));
+    let sent = sent.map(|(message, _)| Payload::from_message(&message).unwrap());
+    let data: Vec<_> = sent.map(|payload| payload.data).filter(|data| !data.is_empty()).collect();
+    assert_eq!(data.len(), 2, "the header and the end");
+    for sealed in data {
+        assert!(inward.is_cut());
+        assert_eq!(inward.open(&Vec::new(), sealed).unwrap(), "");
+    }
+    assert!(!inward.is_cut());
+}
+
+#[tokio::test]
 async fn an_aborted_circuit_forgets_what_is_gathered() {
     let circuit = circuit();
     write_all(&circuit, b"one");
     write_all(&circuit, b"two");
-    circuit.closed_by_router();
+    circuit.closed_by_router(true);
     assert!(next(&circuit).is_none());
     assert!(matches!(write(&circuit, b"late"), Poll::Ready(Err(Unwritten::Ended))));
 }

@@ -2,6 +2,16 @@
 
 use super::*;
 
+/// Work that a fake does once.
+pub(super) type Hook = Arc<Mutex<Option<Box<dyn FnOnce() + Send>>>>;
+
+fn run(hook: &Hook) {
+    let work = hook.lock().take();
+    if let Some(work) = work {
+        work();
+    }
+}
+
 /// A controller: services by name, circuits over this one router.
 #[derive(Default)]
 pub(super) struct Table {
@@ -18,8 +28,10 @@ pub(super) struct Table {
     pub(super) next: AtomicU32,
     /// Work that runs while a circuit is made.
     pub(super) meanwhile: Mutex<Option<BoxFuture<'static, ()>>>,
+    /// Work that runs when a terminator is about to be made.
+    pub(super) before_making: Hook,
     /// Work that runs when terminators are about to be removed.
-    pub(super) before_removal: Mutex<Option<Box<dyn FnOnce() + Send>>>,
+    pub(super) before_removal: Hook,
     /// Circuits are taken down again before their dialer hears of them.
     pub(super) short_lived: AtomicBool,
 }
@@ -106,6 +118,7 @@ impl Control for FakeControl {
         request: TerminatorRequest,
     ) -> BoxFuture<'static, Result<(), Refusal>> {
         let crate::seam::Host::Sdk { grant, .. } = &request.host else { panic!("an SDK hosts") };
+        run(&self.0.before_making);
         self.0.terminators.lock().insert(grant.service.clone(), request);
         async { Ok(()) }.boxed()
     }
@@ -117,10 +130,7 @@ impl Control for FakeControl {
     }
 
     fn remove_terminators(&self, ids: Vec<String>) {
-        let before = self.0.before_removal.lock().take();
-        if let Some(before) = before {
-            before();
-        }
+        run(&self.0.before_removal);
         self.0.terminators.lock().retain(|_, known| !ids.contains(&known.id));
         self.0.removed.lock().extend(ids);
     }
@@ -157,6 +167,8 @@ pub(super) struct Believer {
     pub(super) end_before_next: Ended,
     /// The session of `slow` is judged after this.
     pub(super) judge_slow: CancellationToken,
+    /// Work that runs while a service token is judged.
+    pub(super) while_judging: Hook,
 }
 
 /// Sessions that do not stand any more, whether that was told or not.
@@ -200,6 +212,7 @@ impl Access for Believer {
     }
 
     fn judge(&self, _: &ApiSession, token: &[u8], purpose: Use) -> Result<Grant, Refusal> {
+        run(&self.while_judging);
         let token = String::from_utf8_lossy(token).into_owned();
         if token == "forbidden" {
             return Err(Refusal { code: 14, ..refusal("access denied") });

@@ -158,3 +158,57 @@ async fn a_listener_that_takes_over_a_terminator_keeps_it_while_the_older_one_en
     assert!(router.table.terminators.lock().contains_key("echo"), "the terminator is gone");
     assert_eq!(router.hosted().conn_id, 2);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_two_binds_of_a_listener_at_once_the_later_has_the_terminator() {
+    let router = router().await;
+    let bind = |cost| Bind {
+        conn_id: 1,
+        token: "echo".into(),
+        listener_id: Some("L".into()),
+        supports_bind_success: true,
+        cost,
+        ..Bind::default()
+    };
+    let (first, mut second) = (router.sdk("host").await, router.sdk("host").await);
+    // The first bind is about to have its terminator made, and the second one overtakes it if it can.
+    let (sent, arrived) = std::sync::mpsc::channel();
+    let begin = move || {
+        sent.send(()).unwrap();
+        std::thread::sleep(Duration::from_millis(200));
+    };
+    *router.table.before_making.lock() = Some(Box::new(begin));
+    let channel = first.channel.clone();
+    let binding =
+        tokio::spawn(async move { channel.request(bind(1).to_message(), PATIENCE).await });
+    tokio::task::spawn_blocking(move || arrived.recv().unwrap()).await.unwrap();
+    second.channel.request(bind(2).to_message(), PATIENCE).await.unwrap();
+    assert_eq!(second.next().await.content_type, content_type::BIND_SUCCESS);
+    binding.await.unwrap().unwrap();
+    assert_eq!(router.table.terminators.lock().get("echo").unwrap().cost, 2);
+    assert_eq!(router.hosted().bind.cost, 2);
+}
+
+#[tokio::test]
+async fn a_listener_is_taken_down_although_too_many_requests_wait() {
+    let router = router().await;
+    let mut host = router.sdk("host").await;
+    host.bind(Bind::default()).await;
+    let hosted = router.hosted();
+    let connection = router.data.edge().connection(hosted.channel).unwrap();
+    let _all: Vec<_> = std::iter::from_fn(|| connection.room_for(&unbind())).collect();
+    host.channel.request(unbind(), PATIENCE).await.unwrap();
+    assert_eq!(*router.table.removed.lock(), std::slice::from_ref(&hosted.terminator));
+}
+
+#[tokio::test]
+async fn a_bind_that_is_judged_while_a_drain_begins_is_refused() {
+    let router = router().await;
+    let host = router.sdk("host").await;
+    let edge = Arc::clone(router.data.edge());
+    *router.while_judging.lock() = Some(Box::new(move || edge.drain()));
+    let bind = Bind { conn_id: 1, token: "echo".into(), ..Bind::default() };
+    let answer = host.channel.request(bind.to_message(), PATIENCE).await.unwrap();
+    assert!(StateClosed::from_message(&answer).is_ok(), "{answer:?}");
+    assert!(router.table.terminators.lock().is_empty());
+}
