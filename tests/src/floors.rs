@@ -18,6 +18,7 @@ const FLOORS: &[(&str, u8)] = &[
     ("weft-identity", 1),
     ("weft-contract", 1),
     ("weft-limits", 1),
+    ("weft-schema", 1),
     ("weft-e2e", 1),
     ("weft-metrics", 1),
     ("weft-unsafe-pages", 1),

@@ -1,6 +1,6 @@
 //! Messages with a protobuf body: the generated types, and their conversion to messages.
 //!
-//! The types come from `proto/*.proto`. The modules of the wires re-export them and connect each to its
+//! The types in `generated` come from `proto/*.proto` (`cargo run -p weft-wire --example proto`). The modules of the wires re-export them and connect each to its
 //! content type.
 
 use crate::error::WireError;
@@ -9,27 +9,27 @@ use bytes::Bytes;
 
 /// Types of `proto/ctrl.proto`.
 pub(crate) mod ctrl {
-    include!(concat!(env!("OUT_DIR"), "/weft.ctrl.rs"));
+    include!("../generated/weft.ctrl.rs");
 }
 
 /// Types of `proto/edge_ctrl.proto`.
 pub(crate) mod edge_ctrl {
-    include!(concat!(env!("OUT_DIR"), "/weft.edge_ctrl.rs"));
+    include!("../generated/weft.edge_ctrl.rs");
 }
 
 /// Types of `proto/data_model.proto`.
 pub(crate) mod data_model {
-    include!(concat!(env!("OUT_DIR"), "/weft.data_model.rs"));
+    include!("../generated/weft.data_model.rs");
 }
 
 /// Types of `proto/metrics.proto`.
 pub(crate) mod metrics {
-    include!(concat!(env!("OUT_DIR"), "/weft.metrics.rs"));
+    include!("../generated/weft.metrics.rs");
 }
 
 /// Types of `proto/edge_client.proto`.
 pub(crate) mod edge_client {
-    include!(concat!(env!("OUT_DIR"), "/weft.edge_client.rs"));
+    include!("../generated/weft.edge_client.rs");
 }
 
 /// Largest body of most messages, in bytes. An empty item of a list takes two bytes on the wire and

@@ -77,27 +77,39 @@ impl Order {
             }
             kept.push(record);
             if kept.len() >= most {
-                kept.select_nth_unstable_by(end - 1, |a, b| self.compare(a, b));
-                kept.truncate(end);
+                let places = self.first_places(&as_records(&kept), end);
+                take(&mut kept, places);
                 last = Some(end - 1);
             }
         }
-        self.window(&mut kept, start, end);
+        let places = self.places(&as_records(&kept), start, end);
+        take(&mut kept, places);
         kept
     }
 
-    /// Sorts so that the records at `start..end` are right, and drops the others.
-    fn window<R: Record>(&self, records: &mut Vec<R>, start: usize, end: usize) {
+    /// The places of the first `count` of the sorted records: that of the last of them last, the others in
+    /// any order.
+    fn first_places(&self, records: &[&dyn Record], count: usize) -> Vec<usize> {
+        let mut places: Vec<usize> = (0..records.len()).collect();
+        if count > 0 && count < places.len() {
+            let by_order = |a: &usize, b: &usize| self.compare(records[*a], records[*b]);
+            places.select_nth_unstable_by(count - 1, by_order);
+            places.truncate(count);
+        }
+        places
+    }
+
+    /// The places of the records at `start..end` of the sorted records, in order.
+    fn places(&self, records: &[&dyn Record], start: usize, end: usize) -> Vec<usize> {
         let end = end.min(records.len());
         if start >= end {
-            records.clear();
-            return;
+            return Vec::new();
         }
         // The first key is read once per record, because reading and comparing it costs most.
-        let mut keyed: Vec<(First<'_>, usize)> =
-            records.iter().map(|record| First::of(self.keys.first(), record)).zip(0..).collect();
+        let firsts = records.iter().map(|record| First::of(self.keys.first(), *record));
+        let mut keyed: Vec<(First<'_>, usize)> = firsts.zip(0..).collect();
         let mut by_order = |(a, at): &(First<'_>, usize), (b, other): &(First<'_>, usize)| {
-            a.compare(b).then_with(|| self.compare(&records[*at], &records[*other]))
+            a.compare(b).then_with(|| self.compare(records[*at], records[*other]))
         };
         if end < keyed.len() {
             keyed.select_nth_unstable_by(end - 1, &mut by_order);
@@ -108,10 +120,19 @@ impl Order {
             keyed.drain(..start);
         }
         keyed.sort_unstable_by(by_order);
-        let places: Vec<usize> = keyed.into_iter().map(|(_, place)| place).collect();
-        let mut taken: Vec<Option<R>> = records.drain(..).map(Some).collect();
-        records.extend(places.into_iter().filter_map(|place| taken.get_mut(place)?.take()));
+        keyed.into_iter().map(|(_, place)| place).collect()
     }
+}
+
+/// Records without their type: what sorts them is compiled once and not for each kind.
+fn as_records<R: Record>(records: &[R]) -> Vec<&dyn Record> {
+    records.iter().map(|record| record as &dyn Record).collect()
+}
+
+/// Keeps the records at these places, in the order of the places.
+fn take<R>(records: &mut Vec<R>, places: Vec<usize>) {
+    let mut taken: Vec<Option<R>> = records.drain(..).map(Some).collect();
+    records.extend(places.into_iter().filter_map(|place| taken.get_mut(place)?.take()));
 }
 
 /// The value of a record's first key, quick to compare.
@@ -123,7 +144,7 @@ enum First<'r> {
 }
 
 impl<'r> First<'r> {
-    fn of<R: Record>(key: Option<&SortKey>, record: &'r R) -> Self {
+    fn of(key: Option<&SortKey>, record: &'r dyn Record) -> Self {
         let Some(key) = key else { return Self::None };
         match record.value(key.symbol) {
             Value::Time(at) => Self::Time(at.unix_timestamp_nanos(), key.descending),

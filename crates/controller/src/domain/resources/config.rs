@@ -19,7 +19,7 @@ use crate::Controller;
 use crate::domain::context::Context;
 use crate::domain::fields::fields;
 use crate::domain::resource::{Readable, Resource, Shown};
-use crate::domain::schema::Schema;
+use crate::domain::schema::check;
 
 /// The resource.
 pub(crate) struct Configs;
@@ -115,14 +115,6 @@ fn kept(data: &weft_contract::JsonMap) -> Result<JsonMap, Failure> {
     let mut data = data.clone();
     data.values_mut().for_each(narrow_numbers);
     Ok(data.into())
-}
-
-/// Checks data against the schema of a type.
-fn check(schema: &JsonMap, data: &JsonMap) -> Result<(), Failure> {
-    let schema = schema.to_value();
-    Schema::compile(&schema)
-        .map_err(|reason| Failure::field("type", reason, schema.to_string()))?
-        .check(&data.to_value())
 }
 
 /// The configs of a config type.

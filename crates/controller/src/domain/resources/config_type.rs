@@ -11,11 +11,11 @@ use weft_kernel::decision::Decision;
 use weft_kernel::{Caller, Failure};
 use weft_model::Id;
 use weft_model::entity::{Config, ConfigTarget, ConfigType};
+use weft_schema::Schema;
 
 use crate::Controller;
 use crate::domain::fields::{Fields as _, fields};
 use crate::domain::resource::{Readable, Resource};
-use crate::domain::schema::Schema;
 use crate::domain::values::Take as _;
 
 /// The resource.
