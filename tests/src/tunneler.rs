@@ -4,7 +4,7 @@ use std::{net::SocketAddr, pin::pin, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use futures::{
-    FutureExt as _,
+    FutureExt as _, StreamExt as _,
     future::{BoxFuture, Either, select},
 };
 use serde_json::{Value, json};
@@ -12,13 +12,14 @@ use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::{TcpListener, TcpStream, UdpSocket},
 };
-use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
+use tokio_util::{io::StreamReader, sync::CancellationToken, task::AbortOnDropHandle};
 use weft_contract::resource;
 use weft_sdk::{Context, DialOptions};
 use weft_tunnel::{FindRecords, NamedPort, Protocol, Record, RecordData, RecordQuestion, Records};
-use weft_tunneler::{Options, Tunneler};
+use weft_tunneler::{Options, Tunneler, carry::pipe};
 
 use crate::network::{Network, soon, until_some};
+use crate::sdk::dial;
 
 const HOST_V1: &str = "NH5p4FpGR";
 const INTERCEPT_V1: &str = "g7cIWbcGg";
@@ -245,6 +246,44 @@ async fn resets_and_lost_circuits_are_no_regular_ends() {
     let (dialed, accepted) = opened(client.port("plain").await).await;
     network.stop_router().await;
     assert!(ends_with_a_reset(dialed).await && ends_with_a_reset(accepted).await, "no router");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_input_that_breaks_is_no_regular_end() {
+    let network = Network::start().await;
+    let application = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = application.local_addr().unwrap().port();
+    for (name, encrypted) in [("secret", true), ("plain", false)] {
+        service(&network, name, encrypted, &[(HOST_V1, at("tcp", port))]).await;
+    }
+    let host = Running::host(&network).await;
+    let dialer = network.context("dialer").await;
+    let half = || Ok(Bytes::from_static(b"half"));
+    for name in ["secret", "plain"] {
+        host.hosts(name).await;
+        for interrupted in [false, true] {
+            let connection = dial(&dialer, name).await;
+            let broken = Err(std::io::Error::other("the disk is broken"));
+            let rest = match interrupted {
+                true => futures::stream::pending().boxed(),
+                false => futures::stream::iter([broken]).boxed(),
+            };
+            let input = StreamReader::new(futures::stream::iter([half()]).chain(rest));
+            let piping = pipe(connection, input, tokio::io::sink());
+            let (mut accepted, _) = soon(application.accept()).await.unwrap();
+            if interrupted {
+                let mut came = [0; 4];
+                // An interruption drops the pipe.
+                match select(pin!(accepted.read_exact(&mut came)), pin!(piping)).await {
+                    Either::Left((read, _)) => assert!(read.is_ok() && &came == b"half"),
+                    Either::Right(_) => panic!("the input has not ended"),
+                }
+            } else {
+                assert!(soon(piping).await.is_err());
+            }
+            assert!(ends_with_a_reset(accepted).await, "{name}, interrupted: {interrupted}");
+        }
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -10,11 +10,11 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use http_body_util::Either;
-use hyper::body::Incoming;
+use http_body_util::{BodyExt as _, Collected, Either};
+use hyper::body::{Body as _, Incoming};
 use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap};
 use hyper::http::request::Parts;
-use hyper::{Method, Request, Response};
+use hyper::{Method, Request, Response, Version};
 use weft_auth::resolve::Credentials;
 use weft_contract::resource::change::MAX_DOCUMENT;
 use weft_contract::{Api, ErrorCode, Load, Operation, headers, paths as apis};
@@ -25,6 +25,7 @@ use crate::answer::{self, Answer, Outgoing, Refused};
 use crate::body::{self, Held};
 use crate::compress::Manner;
 use crate::encodings::Encodings;
+use crate::files::{FileBody, LEAST_RATE};
 use crate::routes::Found;
 use crate::site::Site;
 use crate::{accept, cors, description, health, paths};
@@ -32,6 +33,9 @@ use crate::{accept, cors, description, health, paths};
 /// Request headers that operations look at.
 const HEADERS: [&str; 4] =
     ["accept", headers::MFA_CODE, headers::SESSION_TOKEN, headers::TOKEN_ISSUER];
+/// Answers over HTTP/1.1 of up to this many bytes do not count while they are sent: a connection sends one at a
+/// time.
+const SMALL: u64 = 16 * 1024;
 /// Longest trace id that is kept, in characters; the rest is dropped.
 const MAX_TRACE_ID: usize = 128;
 
@@ -65,9 +69,10 @@ impl weft_web::Site for Site {
             tokio::spawn(async move { body::discard(body, &head.headers).await });
             answer
         } else {
-            let encodings = Encodings::of(request.headers());
+            let (encodings, version) = (Encodings::of(request.headers()), request.version());
             let answer = self.answer(peer, request, id).await;
-            self.shared.compressor.answer(answer, &encodings).await.map(Either::Left)
+            let answer = self.shared.compressor.answer(answer, &encodings).await;
+            self.until_sent(peer, version, answer, id).await
         };
         self.shared.signature.sign(answer.headers_mut());
         if let Some(address) = &self.new_address {
@@ -98,6 +103,33 @@ impl Site {
                 answer::refused(refused, request_id)
             }
         }
+    }
+
+    /// An answer that counts among the bytes of answers until it is sent, and that its client has to accept in
+    /// time. A client of HTTP/2 could otherwise ask for many answers and take none of them, and a client of
+    /// HTTP/1.1 a few bytes now and then.
+    async fn until_sent(
+        &self,
+        peer: &Arc<Peer>,
+        version: Version,
+        answer: Answer,
+        request_id: &str,
+    ) -> Response<Outgoing> {
+        let length = answer.body().size_hint().lower();
+        let is_small = version != Version::HTTP_2 && length <= SMALL;
+        if length == 0 || is_small {
+            return answer.map(Either::Left);
+        }
+        let place = self.shared.answers.none(peer.remote.ip());
+        if !place.try_grow(usize::try_from(length).unwrap_or(usize::MAX)) {
+            let refused = ErrorCode::ServerTooManyRequests.into();
+            return answer::refused(refused, request_id).map(Either::Left);
+        }
+        let time = Duration::from_secs(length / LEAST_RATE);
+        let sending = peer.send(self.terms.options.write_timeout + time);
+        let (head, body) = answer.into_parts();
+        let Ok(body) = body.collect().await.map(Collected::to_bytes);
+        Response::from_parts(head, Either::Right(FileBody::bytes(body, place, sending)))
     }
 
     async fn run(&self, peer: &Peer, head: &Parts, body: &mut Incoming) -> Result<Answer, Refused> {
@@ -131,7 +163,8 @@ impl Site {
         let held = body::read(body, allowance.bytes, allowance.time, &place, bytes).await?;
         let media = media(&head.headers);
         check_media(row, media.as_deref(), &held)?;
-        let caller = known.unwrap_or_else(caller);
+        // Looked up again after a long body: meanwhile the caller may have lost rights.
+        let caller = caller();
         let manner = Manner::of(row, &ids);
         let own = HEADERS.iter().filter_map(|name| header(&head.headers, name));
         let call = Call {

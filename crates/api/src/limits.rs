@@ -39,6 +39,10 @@ pub struct Limits {
     pub body_bytes: usize,
     /// Bytes of bodies from one source: at least those of the largest document (16 MiB).
     pub body_bytes_per_source: usize,
+    /// Bytes of answers that are being sent; more are answered 429.
+    pub answer_bytes: usize,
+    /// Bytes of answers that are being sent to one source.
+    pub answer_bytes_per_source: usize,
     /// Time limit for an operation. After that the answer is 503, and the operation goes on
     /// (docs/protocol/management-api.md 1).
     pub handler_timeout: Duration,
@@ -64,6 +68,8 @@ impl Default for Limits {
             file_time: Duration::from_secs(60),
             body_bytes: 64 * 1024 * 1024,
             body_bytes_per_source: 20 * 1024 * 1024,
+            answer_bytes: 512 * 1024 * 1024,
+            answer_bytes_per_source: 128 * 1024 * 1024,
             handler_timeout: Duration::from_secs(10),
             document_timeout: MAX_TIME,
         }

@@ -80,6 +80,7 @@ impl ApiServer {
             files: Places::new(limits.files, limits.files_per_source, limits.grace),
             compressor: Compressor::new(),
             bodies: Places::new(limits.body_bytes, limits.body_bytes_per_source, limits.grace),
+            answers: Places::new(limits.answer_bytes, limits.answer_bytes_per_source, limits.grace),
             scrapes: Scrapes::default(),
             texts: Texts::default(),
             health: health::begin(&controller, store_check, stopping.clone()),

@@ -29,6 +29,7 @@ pub(crate) struct Shared {
     pub(crate) files: Arc<Places>,
     pub(crate) compressor: Compressor,
     pub(crate) bodies: Arc<Places>,
+    pub(crate) answers: Arc<Places>,
     pub(crate) scrapes: Scrapes,
     pub(crate) texts: Texts,
     pub(crate) health: Arc<Check>,

@@ -42,6 +42,14 @@ impl Auth {
         Caller { who, origin }
     }
 
+    /// The caller of a request that has waited: rights, factors and the session may have changed since the
+    /// request came.
+    pub fn resolve_again(&self, caller: &Caller) -> Caller {
+        let Some(login) = caller.login() else { return caller.clone() };
+        let who = self.resolve_session(&login.session.token, &caller.origin);
+        Caller { who, origin: caller.origin.clone() }
+    }
+
     fn resolve_session(&self, token: &str, origin: &Origin) -> Who {
         let now = self.now();
         let Some(session) = self.sessions().by_token(token, now) else {

@@ -20,7 +20,7 @@ use weft_wire::ctrl::{RouteError, RouteErrorCode, Unroute, peer_data_key};
 use weft_wire::{PeerData, ProtoBody as _, StringMap};
 
 use super::circuits::{Circuit, EndAddresses, NotReserved};
-use super::routes::RouteSpec;
+use super::routes::{Answers, RouteSpec};
 use super::traced::{self, Asked};
 use crate::circuits::HOST_TAG;
 use crate::clock;
@@ -279,8 +279,25 @@ impl Making<'_> {
         span: &Span,
     ) -> Result<PeerData, Broken> {
         let network = self.network;
-        let deadline = tokio::time::Instant::now() + spec.timeout;
         let mut answers = network.0.waiting.begin(spec.circuit, spec.attempt, &spec.path.nodes);
+        let outcome = self.ask(spec, chosen, &mut answers, routed, span).await;
+        if outcome.is_err() {
+            // Routers may have set up their routes before another one failed.
+            routed.extend(answers.end());
+        }
+        outcome
+    }
+
+    async fn ask(
+        &self,
+        spec: &RouteSpec<'_>,
+        chosen: &Chosen,
+        answers: &mut Answers<'_>,
+        routed: &mut Vec<Id>,
+        span: &Span,
+    ) -> Result<PeerData, Broken> {
+        let network = self.network;
+        let deadline = tokio::time::Instant::now() + spec.timeout;
         let mut asked = Asked::default();
         let sends = spec.routes().into_iter().map(|(router, route)| {
             let mut message = route.to_message();
@@ -303,7 +320,10 @@ impl Making<'_> {
         while !missing.is_empty() {
             let answer = tokio::time::timeout_at(deadline, answers.next()).await;
             let Ok(Some((router, answer))) = answer else {
-                self.count_failure(chosen);
+                if missing.contains(host) {
+                    self.count_failure(chosen);
+                }
+                missing.iter().for_each(|router| network.silent_at_dial(spec.path, router));
                 let cause = FailureCause::RouterResponseTimeout;
                 let late = "no answer in time";
                 missing.iter().for_each(|router| asked.failed(router, cause, late));

@@ -73,6 +73,7 @@ pub mod terminators;
 mod texts;
 mod traced;
 pub mod traffic;
+mod unroutes;
 pub mod upkeep;
 mod used;
 pub mod validate;

@@ -19,6 +19,7 @@ use weft_paths::pending::Pending;
 use weft_paths::topology::{Topology, Ways, World};
 use weft_spans::Spans;
 use weft_wire::Message;
+use weft_wire::ctrl::Unroute;
 
 use crate::circuits::Circuits;
 use crate::clock;
@@ -167,6 +168,7 @@ pub(crate) struct Inner {
     pub(crate) events: Events,
     /// The tag with which circuit ids of this run begin.
     pub(crate) run: String,
+    runtime: tokio::runtime::Handle,
     pub(crate) tasks: TaskTracker,
     pub(crate) stop: CancellationToken,
 }
@@ -229,6 +231,7 @@ impl Network {
             validations: Validations::default(),
             events: Events::default(),
             run: run.chars().take(RUN_TAG).collect(),
+            runtime: tokio::runtime::Handle::current(),
             tasks: TaskTracker::new(),
             stop: CancellationToken::new(),
             kernel,
@@ -295,6 +298,12 @@ impl Network {
         });
     }
 
+    /// As [`Network::spawn`], also from a thread outside of the runtime.
+    pub(crate) fn spawn_on_runtime(&self, task: impl Future<Output = ()> + Send + 'static) {
+        let _runtime = self.0.runtime.enter();
+        self.spawn(task);
+    }
+
     /// Registers a router that has connected. A former connection of the router that gives way is
     /// treated as disconnected.
     ///
@@ -342,16 +351,23 @@ impl Network {
     }
 
     /// Sends a message to a router if it is connected and its channel has room. Otherwise the
-    /// message is lost, which peers expect of unroutes and faults.
+    /// message is lost, which peers expect of faults and of some unroutes.
     pub fn tell(&self, router: &str, lane: Lane, message: Message) {
         let Some(live) = self.0.routers.get(router) else { return };
         match live.channel.try_send_on(lane, message) {
             Ok(()) | Err(SendError::Closed(_)) => {}
-            // Many circuits can end at once. A router whose unroute was lost asks again when it
-            // finds the circuit idle.
             Err(problem) => {
                 tracing::debug!(router, %problem, "a message to a router was not sent and is lost")
             }
+        }
+    }
+
+    /// Tells a router that a circuit is over. The circuit's id must never be routed again: the unroute may come
+    /// after later messages.
+    pub(crate) fn tell_over(&self, router: &str, unroute: &Unroute) {
+        let Some(live) = self.0.routers.get(router) else { return };
+        if live.unroutes.tell(&live.channel, unroute) {
+            self.spawn_on_runtime(async move { live.unroutes.send(&live.channel).await });
         }
     }
 

@@ -20,6 +20,7 @@ use weft_wire::{Capabilities, Version, VersionInfo};
 use crate::clock;
 use crate::ctrl_listeners;
 use crate::link_listeners::{self, LinkListeners, Reported};
+use crate::unroutes::Unroutes;
 
 /// Fingerprints that are remembered for one connection: of the shown certificate, and of
 /// certificates issued since.
@@ -72,6 +73,8 @@ pub struct LiveRouter {
     drains: AtomicBool,
     /// The bytes of reports that it may send now.
     reports: Mutex<TokenBucket>,
+    /// Unroutes that wait for room on its channel.
+    pub(crate) unroutes: Unroutes,
 }
 
 impl LiveRouter {
@@ -101,6 +104,7 @@ impl LiveRouter {
             window: Window::default(),
             drains: AtomicBool::new(false),
             reports: Mutex::new(TokenBucket::new(REPORTS, REPORTS_AT_ONCE, clock::now())),
+            unroutes: Unroutes::default(),
         })
     }
 

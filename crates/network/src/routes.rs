@@ -207,11 +207,23 @@ impl Answers<'_> {
     pub async fn next(&mut self) -> Option<(Id, RouteResult)> {
         self.answers.recv().await
     }
+
+    /// Ends the wait. Returns the routers that have set up their routes and were not asked for by
+    /// [`next`](Self::next).
+    pub(crate) fn end(&mut self) -> Vec<Id> {
+        self.stop();
+        let left = std::iter::from_fn(|| self.answers.try_recv().ok());
+        left.filter(|(_, answer)| answer.result.is_ok()).map(|(router, _)| router).collect()
+    }
+
+    fn stop(&self) {
+        self.waiting.0.lock().remove(&self.circuit);
+    }
 }
 
 impl Drop for Answers<'_> {
     fn drop(&mut self) {
-        self.waiting.0.lock().remove(&self.circuit);
+        self.stop();
     }
 }
 
@@ -219,6 +231,7 @@ impl Drop for Answers<'_> {
 mod tests {
     use super::*;
     use weft_model::{Base, Timestamp};
+    use weft_wire::ctrl::{RouteError, RouteErrorCode};
 
     fn path(nodes: &[&str], links: &[&str]) -> Path {
         Path {
@@ -250,6 +263,20 @@ mod tests {
             tags: &StringMap::new(),
         };
         spec.routes()
+    }
+
+    #[test]
+    fn routers_that_had_answered_when_an_attempt_failed_are_known() {
+        let waiting = Waiting::default();
+        let [r1, r2, r3] = ["r1", "r2", "r3"].map(Id::new);
+        let answer = |result| RouteResult { circuit_id: "c1".to_owned(), attempt: 0, result };
+        let failed = RouteError { code: RouteErrorCode::Generic, text: String::new() };
+        let mut answers = waiting.begin("c1", 0, &[r1.clone(), r2.clone(), r3.clone()]);
+        assert_eq!(waiting.deliver(&r1, answer(Ok(PeerData::new()))), Delivered::Yes);
+        assert_eq!(waiting.deliver(&r2, answer(Err(failed))), Delivered::Yes);
+        assert_eq!(answers.end(), [r1]);
+        // From now on a late answer is noticed by itself.
+        assert_eq!(waiting.deliver(&r3, answer(Ok(PeerData::new()))), Delivered::Nobody);
     }
 
     #[test]

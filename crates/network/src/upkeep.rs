@@ -70,7 +70,7 @@ impl Network {
         }
         let unroute = Unroute { circuit_id: circuit.id.clone(), now };
         for router in &circuit.path.nodes {
-            self.tell(router.as_str(), Lane::High, unroute.to_message());
+            self.tell_over(router.as_str(), &unroute);
         }
         if circuit.is_counted {
             self.0.costs.removed(&circuit.terminator);
@@ -133,6 +133,12 @@ impl Network {
         self.tell(router.as_str(), Lane::High, unroute.to_message());
     }
 
+    /// Tells a router to forget a circuit that nobody knows.
+    fn forget_at(&self, router: &LiveRouter, circuit: &str) {
+        let unroute = Unroute { circuit_id: circuit.to_owned(), now: true };
+        self.tell_over(router.id.as_str(), &unroute);
+    }
+
     /// Handles a router's answer to a route.
     pub fn on_route_result(&self, router: &Id, result: RouteResult) {
         let (circuit, attempt, done) =
@@ -183,7 +189,9 @@ impl Network {
                     self.move_or_end(&circuit, Why::Faulty);
                 }
                 Some(_) => self.unroute(&router.id, id),
-                None if is_owner && !self.0.circuits.is_known(id) => self.unroute(&router.id, id),
+                None if is_owner && !self.0.circuits.is_known(id) => {
+                    self.forget_at(router, id);
+                }
                 None => {}
             }
         }
@@ -195,7 +203,7 @@ impl Network {
         for id in asked.circuit_ids.iter().take(MAX_NAMED) {
             let Some(circuit) = self.0.circuits.get(id) else {
                 if !self.0.circuits.is_known(id) && !self.adopt_confirmed(router, id) {
-                    self.unroute(&router.id, id);
+                    self.forget_at(router, id);
                 }
                 continue;
             };

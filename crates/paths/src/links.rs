@@ -330,6 +330,8 @@ impl Links {
             Some(known) if known.iteration >= reported.iteration => {
                 return Report::Known(Arc::clone(known));
             }
+            // A link leads to one router for as long as it is known: the limits below hold for that.
+            Some(known) if known.destination != destination => return Report::Malformed,
             Some(former) => self.pending.link(&former.source, &former.destination),
             None => {
                 let own = table.by_router.get(source).map_or(0, |ends| ends.dialed);

@@ -12,6 +12,9 @@
 //! documents are never fetched. Patterns have neither look-around nor back-references, so that
 //! matching takes time linear in the text.
 //!
+//! A schema has limits: 128 patterns of 256 KiB each when compiled, and 20,000 rules; a part that several
+//! places refer to counts at each of them.
+//!
 //! The crate stands alone so that the code of the validator is compiled once, and for size.
 //!
 //! ```
@@ -24,17 +27,24 @@
 //! assert_eq!(schema.check(&json!({"port": 0})).unwrap_err().place, "port");
 //! ```
 
+mod cost;
+
 use jsonschema::{Draft, PatternOptions, Validator};
 use serde_json::Value;
 
+use crate::cost::Cost;
+
 /// Largest compiled pattern, in bytes.
-const MAX_PATTERN: usize = 10 << 20;
+const MAX_PATTERN: usize = 256 << 10;
 /// Most bytes of a wrong value that are shown.
 const MAX_SHOWN: usize = 256;
 
 /// A compiled schema.
 #[derive(Debug)]
-pub struct Schema(Validator);
+pub struct Schema {
+    validator: Validator,
+    cost: Cost,
+}
 
 /// The first place at which data does not follow its schema.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -51,23 +61,24 @@ impl Schema {
     /// Compiles a schema. Its root must have `"type": "object"`; `{}` and null accept any object.
     ///
     /// # Errors
-    /// The reason, if the schema has another root, refers to another document, or has a member or a
-    /// pattern that is not allowed.
+    /// The reason, if the schema has another root, refers to another document, is above a limit, or has a
+    /// member or a pattern that is not allowed.
     pub fn compile(schema: &Value) -> Result<Self, String> {
         let is_object = schema.get("type").and_then(Value::as_str) == Some("object");
         let is_empty = schema.is_null() || schema.as_object().is_some_and(|map| map.is_empty());
         if !is_object && !is_empty {
             return Err("the root of the schema must have \"type\": \"object\"".into());
         }
+        let cost = Cost::of(schema)?;
         let any = Value::Bool(true);
-        jsonschema::options()
+        let validator = jsonschema::options()
             .with_draft(Draft::Draft7)
             .with_pattern_options(PatternOptions::regex().size_limit(MAX_PATTERN))
             .should_validate_formats(true)
             .with_format("idn-hostname", |text: &str| !text.is_empty())
             .build(if is_empty { &any } else { schema })
-            .map(Self)
-            .map_err(|error| error.to_string())
+            .map_err(|error| error.to_string())?;
+        Ok(Self { validator, cost })
     }
 
     /// Checks data.
@@ -75,7 +86,12 @@ impl Schema {
     /// # Errors
     /// The first place that is wrong.
     pub fn check(&self, data: &Value) -> Result<(), Mismatch> {
-        let Err(error) = self.0.validate(data) else { return Ok(()) };
+        if !self.cost.allows(data) {
+            let problem = "the data is nested too deeply for a schema whose parts use themselves";
+            let place = "(root)".to_owned();
+            return Err(Mismatch { place, problem: problem.to_owned(), value: String::new() });
+        }
+        let Err(error) = self.validator.validate(data) else { return Ok(()) };
         let path = error.instance_path().as_str().trim_start_matches('/').replace('/', ".");
         let place = if path.is_empty() { "(root)".to_owned() } else { path };
         let mut value = error.instance().to_string();
@@ -112,6 +128,14 @@ mod tests {
         assert!(Schema::compile(&json!({"type": "object", "properties": 5})).is_err());
         assert!(Schema::compile(&json!({"$ref": "http://example.com/x"})).is_err());
         Schema::compile(&json!({})).unwrap().check(&json!({"any": 1})).unwrap();
+    }
+
+    #[test]
+    fn a_schema_that_only_refers_to_itself_is_checked_to_the_end() {
+        let schema = json!({"type": "object", "allOf": [{"$ref": "#"}, {"$ref": "#"}]});
+        if let Ok(schema) = Schema::compile(&schema) {
+            let _ = schema.check(&json!({}));
+        }
     }
 
     #[test]

@@ -223,18 +223,21 @@ pub async fn pipe(
     mut input: impl AsyncRead + Unpin,
     mut output: impl AsyncWrite + Unpin,
 ) -> io::Result<()> {
-    let (mut from_network, mut to_network) = connection.into_split();
+    let (mut from_network, to_network) = connection.into_split();
     let over = to_network.over();
+    let mut to_network = Unended { half: to_network, is_whole: false };
     let sending = async {
+        let to_network = &mut to_network;
         let mut buffer = vec![0; PAYLOAD_SIZE];
         loop {
             let count = input.read(&mut buffer).await?;
             if count == 0 {
-                return to_network.shutdown().await;
+                to_network.is_whole = true;
+                return to_network.half.shutdown().await;
             }
             // A peer that accepts no more data may still send some.
             let data = buffer.get(..count).unwrap_or_default();
-            if to_network.write_all(data).await.is_err() {
+            if to_network.half.write_all(data).await.is_err() {
                 return Ok(());
             }
         }
@@ -253,4 +256,19 @@ pub async fn pipe(
         output.shutdown().await
     };
     tokio::try_join!(sending, receiving).map(drop)
+}
+
+/// A direction into the network. If it is dropped before its input has ended, because of a fault or an
+/// interruption, the peer is told that data is missing.
+struct Unended {
+    half: WriteHalf,
+    is_whole: bool,
+}
+
+impl Drop for Unended {
+    fn drop(&mut self) {
+        if !self.is_whole {
+            self.half.reset();
+        }
+    }
 }

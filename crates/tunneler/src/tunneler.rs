@@ -8,6 +8,7 @@ use std::{
 };
 
 use parking_lot::Mutex;
+use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 use weft_sdk::{Context, Identity, Service};
 use weft_tunnel::{
@@ -141,6 +142,8 @@ impl Tunneler {
         // The services may have changed since they were read.
         changes.mark_changed();
         let mut retry = tokio::time::interval(RETRY);
+        // Nobody waits for the ticks while nothing has failed; those are not made up for.
+        retry.set_missed_tick_behavior(MissedTickBehavior::Delay);
         retry.reset();
         let mut behind = false;
         loop {
@@ -158,9 +161,10 @@ impl Tunneler {
                     behind = false;
                     self.apply(services, &identity).await;
                 }
-                // The controller refuses the identity: another try would be refused, too.
+                // The controller refuses the identity now. It may have been disabled for a moment only, in which
+                // its list of services did not change.
                 Err(problem) if problem.is_final() => {
-                    behind = false;
+                    behind = true;
                     self.end_all().await;
                 }
                 Err(problem) => {

@@ -96,6 +96,8 @@ pub struct End {
     fin_read: bool,
     /// True while this side closes the whole circuit.
     closing: bool,
+    /// True if the application was gone before it had ended its direction.
+    cut: bool,
     closed: Option<CloseReason>,
     /// True once the close was delivered.
     closed_read: bool,
@@ -138,6 +140,7 @@ impl End {
             next_delivery: None,
             fin_read: false,
             closing: false,
+            cut: false,
             closed: None,
             closed_read: false,
             goodbye: false,
@@ -211,7 +214,7 @@ impl End {
         }
         self.closing = true;
         self.finish(now);
-        if !self.peer_knows_eof && matches!(self.sending, Sending::Ending(_)) {
+        if !self.peer_knows_eof && !self.cut && matches!(self.sending, Sending::Ending(_)) {
             self.push_mark(Flags::CIRCUIT_END, Vec::new());
         }
         if self.receiving == Receiving::Open {
@@ -222,12 +225,20 @@ impl End {
     }
 
     /// The application takes no more data although there is some: the peer is told at once, and the
-    /// circuit is closed.
+    /// circuit is closed. The data that the application wrote is still sent. If the application had not ended
+    /// its direction, more may be missing, and the peer is told so in place of a regular end.
     pub fn delivery_failed(&mut self, now: Instant) {
-        if self.closed.is_none() && !self.closing && self.receiving != Receiving::Done {
+        if self.closed.is_some() || self.closing {
+            return;
+        }
+        if self.receiving != Receiving::Done {
             let headers = Vec::new();
             let (flags, data) = (Flags::WRITE_FAILED, Bytes::new());
             self.sender.push_front(Outgoing { flags, headers, data });
+        }
+        if self.sending == Sending::Open {
+            self.cut = true;
+            self.sending = Sending::Ending(now);
         }
         self.close(now);
     }
@@ -523,7 +534,8 @@ impl End {
         if self.closed.is_some() {
             return;
         }
-        self.closed = Some(reason);
+        let is_cut = self.cut && reason == CloseReason::Finished;
+        self.closed = Some(if is_cut { CloseReason::Aborted } else { reason });
         self.goodbye = true;
         self.sender.clear();
         self.sending = Sending::Done;

@@ -93,7 +93,12 @@ impl Body for FileBody {
     ) -> Poll<Option<io::Result<Frame<Bytes>>>> {
         loop {
             if !self.ready.is_empty() {
-                let count = self.ready.len().min(FRAME);
+                let mut count = self.ready.len().min(FRAME);
+                // The last byte comes alone: HTTP/2 asks for it once the peer has taken the others, and
+                // until then this body, with its places, is not dropped.
+                if count > 1 && count == self.ready.len() && matches!(self.rest, Rest::Over) {
+                    count -= 1;
+                }
                 return Poll::Ready(Some(Ok(Frame::data(self.ready.split_to(count)))));
             }
             match std::mem::replace(&mut self.rest, Rest::Over) {

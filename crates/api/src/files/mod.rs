@@ -19,6 +19,7 @@ use weft_config::{FileOptions, WebApi};
 use weft_contract::Api;
 
 pub(crate) use body::FileBody;
+pub(crate) use serve::LEAST_RATE;
 
 use crate::paths::unescape;
 use crate::site::Site;

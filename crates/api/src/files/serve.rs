@@ -21,7 +21,7 @@ use weft_web::Peer;
 
 const METHODS: HeaderValue = HeaderValue::from_static("GET, HEAD, OPTIONS");
 /// Bytes per second of a file that extend the time that a client has to accept the file.
-const LEAST_RATE: u64 = 16 * 1024;
+pub(crate) const LEAST_RATE: u64 = 16 * 1024;
 
 impl Site {
     /// Answers a request for a file.

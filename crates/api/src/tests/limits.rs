@@ -11,6 +11,7 @@ use tokio::sync::Notify;
 use weft_config::web::{TlsVersion, WebOptions};
 use weft_config::{BindPoint, HostPort, WebServer};
 use weft_identity::LiveIdentity;
+use weft_identity::tls::{ClientTls, client_config};
 use weft_store::Fault;
 
 use super::{Bed, LONG, MANAGEMENT, PASSWORD, USERNAME, listeners, section, send};
@@ -39,6 +40,42 @@ async fn end_of(stream: &mut (impl tokio::io::AsyncRead + Unpin)) -> String {
     let mut seen = Vec::new();
     let _ = tokio::time::timeout(LONG, stream.read_to_end(&mut seen)).await.unwrap();
     String::from_utf8_lossy(&seen).into_owned()
+}
+
+#[tokio::test]
+async fn answers_that_nobody_takes_have_a_limit_and_end_their_connection() {
+    let options = WebOptions { write_timeout: Duration::from_millis(500), ..WebOptions::default() };
+    let limits = Limits { answer_bytes_per_source: 1500, ..Limits::default() };
+    let bed = Bed::with(WebServer { options, ..section() }, limits).await;
+    // The windows of its streams stay shut, while the connection is in use.
+    let tls = client_config(&ClientTls::anonymous(bed.bundle().clone(), &[b"h2"])).unwrap();
+    let narrow = reqwest::Client::builder()
+        .tls_backend_preconfigured(tls)
+        .no_proxy()
+        .http2_initial_stream_window_size(100)
+        .timeout(LONG)
+        .build()
+        .unwrap();
+    let ask = || narrow.get(bed.url("/version")).send();
+    let mut untaken = Vec::new();
+    let refused = loop {
+        assert!(untaken.len() < 20, "answers have no limit");
+        let answer = ask().await.unwrap();
+        if answer.status() != 200 {
+            break answer.status();
+        }
+        untaken.push(answer);
+    };
+    assert!(refused == 429 && !untaken.is_empty(), "{refused}");
+    let cut = async {
+        while !ask().await.is_ok_and(|answer| answer.status() == 200) {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(LONG, cut).await.expect("the bytes are given back");
+    for answer in untaken {
+        assert!(answer.bytes().await.is_err());
+    }
 }
 
 #[tokio::test]

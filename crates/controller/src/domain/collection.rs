@@ -134,6 +134,20 @@ pub(crate) fn select<'c, R: Readable>(
     Ok(selection.run_by_id(rows))
 }
 
+/// A list that looks at so many candidates, in the caller's turn if that takes long.
+pub(crate) async fn in_turn<R: Readable>(
+    context: Context,
+    caller: Caller,
+    call: Call,
+    candidates: usize,
+    list: impl FnOnce(&Context, &Caller, &Call) -> Result<Reply, Failure> + Send + 'static,
+) -> Result<Reply, Failure> {
+    let selection = selection(&call.query, R::SYMBOLS, &PageRules::LIST)?;
+    let weight = usize::try_from(selection.plan().weight()).unwrap_or(usize::MAX);
+    let turns = context.controller().scans().asked_by(&caller);
+    run(turns, candidates.saturating_mul(weight), move || list(&context, &caller, &call)).await
+}
+
 /// The answer made of a page and its details.
 pub(crate) fn reply<R: Readable>(
     listed: &Listed<Row<'_, Context, R::Record>>,

@@ -4,6 +4,9 @@ use super::ast::{LimitClause, Literal, Op};
 use super::order::Order;
 use super::schema::{Index, SymbolId};
 
+/// The cost of a filter whose test takes no longer than the rest of the work on a record.
+const SIMPLE: u64 = 8;
+
 /// A filter bound to a kind. Made by [`super::bind`].
 #[derive(Debug, Clone)]
 pub struct Plan {
@@ -23,6 +26,11 @@ impl Plan {
     /// `skip` of the filter.
     pub fn skip(&self) -> Option<i64> {
         self.skip
+    }
+
+    /// Rough number of records without a filter that take as long as a test of one record.
+    pub fn weight(&self) -> u64 {
+        1 + u64::from(self.condition.cost()) / SIMPLE
     }
 
     /// `limit` of the filter.

@@ -86,15 +86,19 @@ fn noun(count: u64, one: &'static str, many: &'static str) -> &'static str {
 }
 
 impl Selection {
-    /// Approximate number of rows that a search has to read: those it tests, sorts or answers.
+    /// Approximate number of rows that a search has to read: those it tests, sorts or answers. A row that
+    /// takes long to test counts for several.
     pub fn effort<F>(&self, source: &Source<'_, F>) -> u64 {
         let access = self.access();
         let within = source.within.as_ref().map_or(u64::MAX, RoaringBitmap::len);
         let candidates = access.estimate(source.table).min(within);
-        let tests = if access.is_exact() && source.all_have_rows { 0 } else { candidates };
+        let tests = match access.is_exact() && source.all_have_rows {
+            true => 0,
+            false => candidates.saturating_mul(self.plan().weight()),
+        };
         let sorts = if self.walk(source.table).is_some() { 0 } else { candidates };
         let (start, end) = self.page().bounds();
-        tests + sorts + candidates.min(end.saturating_sub(start) as u64)
+        tests.saturating_add(sorts) + candidates.min(end.saturating_sub(start) as u64)
     }
 
     /// The page of the matches in a table, and how it was found.

@@ -449,15 +449,28 @@ impl Network {
     /// Notes the answer of a router to the route of a dial; `refusal` is none if it is set up. Only
     /// answers of routers between the ends count.
     pub(crate) fn answered_dial(&self, path: &Path, router: &Id, refusal: Option<RouteErrorCode>) {
+        let answer = match refusal {
+            None => Answer::Done,
+            Some(RouteErrorCode::InvalidLinkDestination) => Answer::NoLink,
+            Some(_) => Answer::Refused,
+        };
+        self.note_dial(path, router, answer);
+    }
+
+    /// Notes that a router did not answer the route of a dial in time. The router of the host does not count:
+    /// it may have waited for the host.
+    pub(crate) fn silent_at_dial(&self, path: &Path, router: &Id) {
+        self.note_dial(path, router, Answer::Silence);
+    }
+
+    fn note_dial(&self, path: &Path, router: &Id, answer: Answer) {
         if [path.first(), path.last()].contains(&Some(router)) {
             return;
         }
         let Some(live) = self.0.routers.get(router.as_str()) else { return };
-        let Some(code) = refusal else { return live.window.accepted() };
-        let answer = match code {
-            RouteErrorCode::InvalidLinkDestination => Answer::NoLink,
-            _ => Answer::Refused,
-        };
+        if answer == Answer::Done {
+            return live.window.accepted();
+        }
         if let Some(until) = live.window.answered(answer, clock::now()) {
             self.leave_alone(&live, until);
         }

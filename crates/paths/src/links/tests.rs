@@ -73,6 +73,9 @@ fn two_routers_have_a_limit_of_links_between_them() {
     assert!(is_new(links.report(&r1, &reported("l0", "r2", 2), INITIAL, Timestamp(1))));
     links.fault("l1", 0).unwrap();
     assert!(is_new(report(&r1, 100, "r2")));
+    // A link that is known leads nowhere else.
+    let elsewhere = links.report(&r1, &reported("l99", "r2", 2), INITIAL, Timestamp(1));
+    assert_eq!(elsewhere, Report::Malformed);
 }
 
 #[test]

@@ -130,6 +130,7 @@ impl Arrivals {
             }
             return;
         };
+        circuit.hear();
         if head.class == Class::Payload {
             circuit.carried.add(Way::FabricRx, message.body.len());
         }

@@ -21,6 +21,9 @@ use crate::{
 
 /// Most former ways and most former links of hops that a circuit remembers.
 const LEFT: usize = 8;
+/// Time in which payloads arrive over a way that the circuit has left, in milliseconds. Controllers have the
+/// routers behind it forget the circuit after 2 s.
+const LEFT_FOR: u64 = 10_000;
 
 /// A circuit. `F` is the flow that the outlets of its links serve.
 #[derive(Debug)]
@@ -32,6 +35,8 @@ pub(crate) struct Circuit<F> {
     ended: AtomicBool,
     /// The time of the last message, in milliseconds since the process began.
     active: AtomicU64,
+    /// The same for the last sign of the other end, or for the last change of the ways.
+    heard: AtomicU64,
     /// A number that goes up with every change of the ways.
     generation: AtomicU32,
     routes: RwLock<Routes<F>>,
@@ -66,6 +71,8 @@ struct Routes<F> {
     ways: Ways,
     /// The queues towards neighbouring routers, by link.
     hops: Hops<F>,
+    /// Sources of ways that reroutes have left, with the time.
+    left: Vec<(Arc<str>, u64)>,
     /// The latest links that hops led to before reroutes.
     once: Vec<(Arc<str>, Weak<Hop<F>>)>,
     /// The newest attempt to set the circuit up.
@@ -76,7 +83,14 @@ struct Routes<F> {
 
 impl<F> Default for Routes<F> {
     fn default() -> Self {
-        Self { ways: Ways::new(), hops: Hops::new(), once: Vec::new(), newest: None, under_way: 0 }
+        Self {
+            ways: Ways::new(),
+            hops: Hops::new(),
+            left: Vec::new(),
+            once: Vec::new(),
+            newest: None,
+            under_way: 0,
+        }
     }
 }
 
@@ -107,6 +121,7 @@ impl<F: HopFlow> Circuit<F> {
             owner,
             ended: AtomicBool::new(false),
             active: AtomicU64::new(coarse_now()),
+            heard: AtomicU64::new(coarse_now()),
             generation: AtomicU32::new(0),
             routes: RwLock::default(),
             closing: Mutex::default(),
@@ -116,17 +131,23 @@ impl<F: HopFlow> Circuit<F> {
 
     /// Notes that a message was forwarded now.
     pub(crate) fn touch(&self) {
-        let now = coarse_now();
-        // Most calls fall into the same second: reading the cell is cheaper than a write that other
-        // processors see.
-        if now - self.active.load(Ordering::Relaxed).min(now) >= 1000 {
-            self.active.store(now, Ordering::Relaxed);
-        }
+        note_now(&self.active);
+    }
+
+    /// Notes that the other end of the circuit gave a sign now: a message of it came, or a message to an end on
+    /// this router. What an end here sends is no such sign: its data may lead nowhere.
+    pub(crate) fn hear(&self) {
+        note_now(&self.heard);
+    }
+
+    /// The time since the last sign of the other end, in whole seconds.
+    pub(crate) fn unheard(&self) -> Duration {
+        since(&self.heard)
     }
 
     /// The time since the last message, in whole seconds.
     pub(crate) fn idle(&self) -> Duration {
-        Duration::from_millis(coarse_now().saturating_sub(self.active.load(Ordering::Relaxed)))
+        since(&self.active)
     }
 
     /// Ends the circuit. True for the first call.
@@ -213,6 +234,7 @@ impl<F: HopFlow> Circuit<F> {
             return None;
         }
         let before = routes.ways.clone();
+        let left_before = routes.left_ways();
         for way in new {
             if let Some(outlet) = outlet(&way.destination) {
                 routes.lead_to(way, new, &outlet);
@@ -222,9 +244,30 @@ impl<F: HopFlow> Circuit<F> {
                 None => routes.ways.push(way.clone()),
             }
         }
+        let newly_left = routes.left_ways().into_iter().filter(|way| !left_before.contains(way));
+        let newly_left: Vec<_> = newly_left.map(|source| (source, coarse_now())).collect();
+        routes.left.extend(newly_left);
         routes.forget_left_ways();
         self.changed();
         Some(before)
+    }
+
+    /// Forgets ways that reroutes have left some time ago: the routers behind them may not send for the circuit
+    /// any more.
+    pub(super) fn forget_old_ways(&self, now: u64) {
+        let is_old = |(_, at): &(Arc<str>, u64)| now.saturating_sub(*at) >= LEFT_FOR;
+        if !self.routes.read().left.iter().any(is_old) {
+            return;
+        }
+        let mut routes = self.routes.write();
+        let old: Vec<Arc<str>> = routes.left_ways();
+        let old: Vec<_> = old
+            .into_iter()
+            .filter(|way| routes.left.iter().any(|left| left.0 == *way && is_old(left)))
+            .collect();
+        routes.ways.retain(|way| !old.contains(&way.source));
+        routes.left.retain(|left| !is_old(left));
+        self.changed();
     }
 
     /// Puts back the ways that [`Self::set_ways`] returned, because the route was not completed.
@@ -300,15 +343,17 @@ impl<F: HopFlow> Routes<F> {
     /// Keeps the latest [`LEFT`] ways from neighbours that are sent no messages any more, and
     /// forgets the older ones, whose payloads have arrived by then.
     fn forget_left_ways(&mut self) {
-        let is_left = |ways: &Ways, way: &Way| ways.iter().all(|to| to.destination != way.source);
-        let left: Vec<Arc<str>> = self
-            .ways
-            .iter()
-            .filter(|way| is_left(&self.ways, way))
-            .map(|way| Arc::clone(&way.source))
-            .collect();
+        let left = self.left_ways();
         let over = left.len().saturating_sub(LEFT);
         self.ways.retain(|way| !left.iter().take(over).any(|source| *source == way.source));
+        let left = &mut self.left;
+        left.drain(..left.len().saturating_sub(LEFT));
+    }
+
+    /// The sources of ways from neighbours that are sent no messages.
+    fn left_ways(&self) -> Vec<Arc<str>> {
+        let is_left = |way: &&Way| self.ways.iter().all(|to| to.destination != way.source);
+        self.ways.iter().filter(is_left).map(|way| Arc::clone(&way.source)).collect()
     }
 
     /// Makes the queue of a way over a link, or moves the queue of the way that it replaces to that
@@ -342,8 +387,22 @@ impl<F: HopFlow> Routes<F> {
     }
 }
 
+/// Sets a time to the present second.
+fn note_now(time: &AtomicU64) {
+    let now = coarse_now();
+    // Most calls fall into the same second: reading the cell is cheaper than a write that other
+    // processors see.
+    if now - time.load(Ordering::Relaxed).min(now) >= 1000 {
+        time.store(now, Ordering::Relaxed);
+    }
+}
+
+fn since(time: &AtomicU64) -> Duration {
+    Duration::from_millis(coarse_now().saturating_sub(time.load(Ordering::Relaxed)))
+}
+
 /// Milliseconds since the first call.
-fn coarse_now() -> u64 {
+pub(super) fn coarse_now() -> u64 {
     static START: OnceLock<Instant> = OnceLock::new();
     START.get_or_init(Instant::now).elapsed().as_millis() as u64
 }
@@ -394,6 +453,33 @@ mod tests {
         // Payloads that were on their way over the former link still arrive.
         assert_eq!(circuit.next("one").as_deref(), Some("end"));
         assert_eq!(&*circuit.links(), ["other".into()]);
+    }
+
+    #[test]
+    fn a_way_that_was_left_is_forgotten_after_a_while() {
+        let (circuit, one, other) = (Circuit::new("c", "ctrl".into()), outlet(), outlet());
+        let links = |id: &str| match id {
+            "one" => Some(Arc::clone(&one)),
+            "other" => Some(Arc::clone(&other)),
+            _ => None,
+        };
+        circuit.set_ways(Some(0), &[way("end", "one"), way("one", "end")], links).unwrap();
+        circuit.set_ways(None, &[way("end", "other"), way("other", "end")], links).unwrap();
+        circuit.forget_old_ways(coarse_now());
+        assert_eq!(circuit.next("one").as_deref(), Some("end"), "payloads still arrive");
+        let generation = circuit.generation();
+        circuit.forget_old_ways(coarse_now() + LEFT_FOR);
+        assert_eq!(circuit.next("one"), None);
+        assert_ne!(circuit.generation(), generation, "looked-up places are looked up again");
+        assert_eq!(circuit.next("end").as_deref(), Some("other"));
+        assert_eq!(circuit.next("other").as_deref(), Some("end"));
+        // A way that is used again is not forgotten.
+        circuit.set_ways(None, &[way("end", "one"), way("one", "end")], links).unwrap();
+        circuit.set_ways(None, &[way("end", "other"), way("other", "end")], links).unwrap();
+        circuit.set_ways(None, &[way("end", "one"), way("one", "end")], links).unwrap();
+        circuit.forget_old_ways(coarse_now() + LEFT_FOR);
+        assert_eq!(circuit.next("one").as_deref(), Some("end"));
+        assert_eq!(circuit.next("other"), None);
     }
 
     #[test]

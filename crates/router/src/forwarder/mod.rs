@@ -47,7 +47,7 @@ pub(crate) mod tests;
 mod tombstones;
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     sync::{Arc, OnceLock},
     time::Duration,
 };
@@ -91,7 +91,10 @@ pub(crate) struct Forwarder {
     /// Circuits that ended lately.
     tombstones: Mutex<Tombstones>,
     /// Circuits with payloads that have no next place, and their owners.
-    faults: Mutex<HashMap<Arc<str>, Option<ControllerId>>>,
+    faults: Mutex<HashMap<Arc<str>, ControllerId>>,
+    /// Unknown circuits that came over links since the last report. They are apart, so that a router that invents
+    /// ids keeps no circuit of this router from being reported.
+    unknown: Mutex<HashSet<Arc<str>>>,
     control: Arc<dyn Control>,
     timers: Timers,
     budget: Budget,
@@ -111,6 +114,7 @@ impl Forwarder {
             over: Mutex::default(),
             tombstones: Mutex::default(),
             faults: Mutex::default(),
+            unknown: Mutex::default(),
             control,
             timers,
             budget,
@@ -202,14 +206,15 @@ impl Forwarder {
         circuit.carried.settle(&circuit.id);
     }
 
-    /// Takes a circuit down once it has been quiet for this long: true if it was taken down.
+    /// Takes a circuit down once nothing of the other end has come for this long: true if it was taken down.
+    /// An end here that goes on sending does not keep it, and is told of the end by that.
     pub(crate) fn unroute_if_quiet(&self, id: &str, quiet: Duration) -> bool {
         let Some(circuit) = self.circuit(id) else { return true };
         let is_end = |address: &Arc<str>| {
             self.destination(address).is_some_and(|there| there.circuit().is_some())
         };
         let has_end = circuit.addresses().iter().any(is_end);
-        if has_end && circuit.idle() < quiet {
+        if has_end && circuit.unheard() < quiet {
             return false;
         }
         self.unroute(id);

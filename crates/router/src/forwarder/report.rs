@@ -8,10 +8,10 @@ use std::{collections::HashMap, sync::Arc, time::Duration};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::{Forwarder, flow::Circuit};
+use super::{Forwarder, circuit::coarse_now, flow::Circuit};
 use crate::seam::{ControllerId, Dropped};
 
-/// Most circuits without a next place that are remembered for one report.
+/// Most circuits without a next place that are remembered for one report, and as many unknown circuits.
 const MAX_FAULTS: usize = 10_000;
 
 /// Most circuits in one message to a controller.
@@ -40,7 +40,7 @@ impl Forwarder {
         }
         let mut faults = self.faults.lock();
         if faults.len() < MAX_FAULTS {
-            faults.insert(Arc::clone(&circuit.id), Some(Arc::clone(&circuit.owner)));
+            faults.insert(Arc::clone(&circuit.id), Arc::clone(&circuit.owner));
         }
     }
 
@@ -50,9 +50,9 @@ impl Forwarder {
         if self.tombstones.lock().has(id, Instant::now()) {
             return;
         }
-        let mut faults = self.faults.lock();
-        if faults.len() < MAX_FAULTS && !faults.contains_key(id) {
-            faults.insert(id.into(), None);
+        let mut unknown = self.unknown.lock();
+        if unknown.len() < MAX_FAULTS && !unknown.contains(id) {
+            unknown.insert(id.into());
         }
     }
 
@@ -98,8 +98,10 @@ impl Forwarder {
 
     pub(super) fn report_faults(&self) {
         let faults = std::mem::take(&mut *self.faults.lock());
+        let unknown = std::mem::take(&mut *self.unknown.lock());
+        let owned = faults.into_iter().map(|(circuit, owner)| (circuit, Some(owner)));
         let mut by_owner: HashMap<Option<ControllerId>, Vec<String>> = HashMap::new();
-        for (circuit, owner) in faults {
+        for (circuit, owner) in owned.chain(unknown.into_iter().map(|circuit| (circuit, None))) {
             by_owner.entry(owner).or_default().push(circuit.to_string());
         }
         for (owner, circuits) in by_owner {
@@ -110,11 +112,14 @@ impl Forwarder {
         self.tombstones.lock().forget(Instant::now());
     }
 
-    /// Reports circuits without messages for this time, and frees the memory that their queues have kept.
+    /// Reports circuits without messages for this time, and frees the memory that their queues have kept. Ways
+    /// that circuits have left are forgotten.
     pub(super) fn report_idle(&self, after: Duration) {
+        let now = coarse_now();
         let mut by_owner: HashMap<ControllerId, Vec<(String, Duration)>> = HashMap::new();
         for shard in &self.circuits {
             let idle_for = |circuit: &Arc<Circuit>| {
+                circuit.forget_old_ways(now);
                 let idle = circuit.idle();
                 (idle > after).then(|| (idle, Arc::clone(circuit)))
             };

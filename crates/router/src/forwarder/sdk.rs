@@ -17,7 +17,7 @@ use weft_xgress::{Class, Role};
 use super::{
     Forwarder,
     destination::Destination,
-    flow::{Cached, Circuit, Outlet, SdkQueue},
+    flow::{Cached, Circuit, Next, Outlet, SdkQueue},
     head::Head,
     owner::ConnOwner,
 };
@@ -126,6 +126,10 @@ impl SdkCircuit {
         };
         match Head::of(&message) {
             Ok(head) => {
+                // An ack answers a message of the other end.
+                if head.class == Class::Ack || !matches!(next, Next::Link(_)) {
+                    self.circuit.hear();
+                }
                 if head.class == Class::Payload {
                     let bytes = message.body.len();
                     let way = self.forwarder.measures().came(self.role(), bytes);

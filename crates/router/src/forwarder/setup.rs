@@ -122,6 +122,7 @@ impl SetUp {
             self.forwarder.paths_changed(ways.iter().filter(new).map(|way| &*way.source));
         }
         self.circuit.touch();
+        self.circuit.hear();
         Ok(())
     }
 

@@ -95,7 +95,8 @@ impl Links {
             return false;
         }
         if live.is_closed() {
-            // The link closed before it was registered.
+            // The link closed before it was registered, and before its last channel was added.
+            live.close("another connection of the link has closed");
             self.forwarder.unregister_link(&link);
             return true;
         }

@@ -6,8 +6,9 @@ use crate::error::{Failure, Refusal};
 use bytes::Bytes;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
-use weft_channel::Lane;
+use weft_channel::{Lane, SendError};
 use weft_wire::edge::{Bind, Connect, Dial, DialSuccess, StateClosed, Unbind};
 use weft_wire::{Message, TraceContext};
 use weft_xgress::Role;
@@ -163,8 +164,19 @@ impl Drop for ChannelListener<'_> {
     fn drop(&mut self) {
         let entry = self.channel.conns.lock().by_id.remove(&self.unbind.conn_id);
         // Without an entry, the router has closed the listener.
-        if entry.is_some() {
-            let _ = self.channel.handle.try_send_on(Lane::High, self.unbind.to_message());
+        if entry.is_none() {
+            return;
+        }
+        let (handle, unbind) = (self.channel.handle.clone(), self.unbind.to_message());
+        let sent = handle.try_send_on(Lane::High, unbind.clone());
+        // Many listeners may end at once. The router would keep one whose unbind was lost.
+        if let (Err(SendError::Full), Ok(runtime)) = (sent, Handle::try_current()) {
+            runtime.spawn(async move {
+                while !matches!(
+                    handle.send_on(Lane::High, unbind.clone()).await,
+                    Ok(()) | Err(SendError::Closed(_))
+                ) {}
+            });
         }
     }
 }

@@ -255,9 +255,27 @@ fn write_failed_stops_the_sender_at_once() {
     assert_eq!(a.write(Bytes::new()), Err(WriteError::Ended));
     b.on_payload(lost, now);
     exchange(&mut a, &mut b, now);
-    assert_eq!(a.read(), Some(FIN), "the failure itself delivers nothing");
-    assert!(matches!(a.read(), Some(Delivery::Closed(_))));
-    assert_eq!(b.read(), Some(Delivery::Closed(CloseReason::Finished)));
+    assert_eq!(a.read(), Some(Delivery::Closed(CloseReason::PeerGaveUp)));
+    assert_eq!(b.read(), Some(Delivery::Closed(CloseReason::Aborted)));
+}
+
+#[test]
+fn an_application_that_goes_before_its_end_does_not_look_finished() {
+    let now = Instant::now();
+    for has_ended in [false, true] {
+        let (mut a, mut b) = started(now);
+        write(&mut a, b"unwanted");
+        write(&mut b, b"half of it");
+        if has_ended {
+            b.finish(now);
+        }
+        b.delivery_failed(now);
+        assert_eq!(b.write(Bytes::new()), Err(WriteError::Ended));
+        exchange(&mut a, &mut b, now);
+        assert_eq!(a.read(), Some(data(b"half of it")), "what was written still arrives");
+        let end = if has_ended { FIN } else { Delivery::Closed(CloseReason::PeerGaveUp) };
+        assert_eq!(a.read(), Some(end));
+    }
 }
 
 #[test]

@@ -37,7 +37,8 @@ use weft_contract::{Api, ErrorCode, Verb};
 use weft_kernel::call::{Answer, Handler};
 use weft_kernel::turns::Turns;
 use weft_kernel::{Call, Caller, Failure, Reply};
-use weft_model::Snapshot;
+use weft_model::entity::Identity;
+use weft_model::{Id, Snapshot};
 
 use crate::Controller;
 use crate::domain::change::moved::moved;
@@ -71,6 +72,7 @@ fn plan_change(controller: Controller, caller: Caller, call: Call) -> Answer {
         let (turns, asking) = (controller.plans().clone(), caller.clone());
         let plan = on_its_own(&turns, &asking, async move {
             let document = Document::read(&body)?;
+            let caller = heard_again(&controller, &caller)?;
             let made = make(&controller, &caller, &document, until).await?;
             expect(&body, &made.report)?;
             Ok(made.report.plan)
@@ -101,6 +103,21 @@ fn is_heard(caller: &Caller) -> Result<(), Failure> {
         return Ok(());
     }
     Err(Failure::unauthorized("changing the network needs permissions"))
+}
+
+/// The caller as it is now: documents take long to arrive, and wait for their turn. A caller that has lost its
+/// session or every permission meanwhile is refused.
+fn heard_again(controller: &Controller, caller: &Caller) -> Result<Caller, Failure> {
+    let now = controller.resolve_again(caller);
+    is_heard(&now).map(|()| now)
+}
+
+/// True if both callers may do the same.
+fn has_rights_of(one: &Caller, other: &Caller) -> bool {
+    let rights = |caller: &Caller| {
+        caller.login().map(|login| (login.is_admin, login.complete, login.permissions.clone()))
+    };
+    rights(one) == rights(other)
 }
 
 /// Runs long work on a thread of its own when it is the caller's turn, so that requests of others
@@ -166,8 +183,16 @@ async fn apply(
 ) -> Result<ChangePlan, Failure> {
     let document = Document::read(body)?;
     let is_expected = body.expect_plan.is_some() || body.expect_revision.is_some();
+    let mut caller = heard_again(controller, caller)?;
     for attempt in 1..=TRIES {
-        let made = make(controller, caller, &document, until).await?;
+        let made = make(controller, &caller, &document, until).await?;
+        // The rights of the caller are those of the snapshot that the plan was made on, or the plan is made
+        // again: the writer only takes it while the network is at that snapshot.
+        let now = heard_again(controller, &caller)?;
+        if !has_rights_of(&now, &caller) {
+            caller = now;
+            continue;
+        }
         if made.planned.is_empty() {
             // The network is as the document wants it: a repeated apply succeeds.
             return Ok(ChangePlan { applied: true, ..made.report.plan });
@@ -181,7 +206,7 @@ async fn apply(
         // may decide the plan again on the tip, which keeps the writer busy; the tries before it do
         // not.
         let may_decide_again = !is_expected && attempt == TRIES;
-        match submit(controller, caller, &document, made, may_decide_again).await? {
+        match submit(controller, &caller, &document, made, may_decide_again).await? {
             Some(applied) => return Ok(applied),
             None => tokio::task::yield_now().await,
         }
@@ -203,12 +228,16 @@ async fn submit(
     let result = {
         let (caller, document, moment) = (caller.clone(), document.clone(), planned.moment);
         let (changes, decided) = (planned.changes.clone(), Arc::clone(&decided));
+        let at = Arc::clone(&before);
         controller
             .submit(move |tip| {
                 if tip.revision() == base {
                     return Ok(changes.clone());
                 }
                 if !may_decide_again {
+                    return Err(moved());
+                }
+                if !is_unchanged(&caller, &at, tip) {
                     return Err(moved());
                 }
                 let again = plan::again(&caller, &document, tip, &prepared, moment)?;
@@ -229,6 +258,13 @@ async fn submit(
     };
     let revision = i64::try_from(done.revision.0).unwrap_or(i64::MAX);
     Ok(Some(ChangePlan { applied: true, revision, ..report.plan }))
+}
+
+/// True if the identity of a caller is the same in both snapshots.
+fn is_unchanged(caller: &Caller, one: &Snapshot, other: &Snapshot) -> bool {
+    let Some(login) = caller.login() else { return true };
+    let id = Id::new(&login.identity);
+    one.get::<Identity>(&id) == other.get::<Identity>(&id)
 }
 
 #[cfg(test)]

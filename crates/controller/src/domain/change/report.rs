@@ -13,7 +13,7 @@ use weft_contract::resource::change::{
     MAX_SERVICES, ServiceAccess,
 };
 use weft_contract::{Action, Subject};
-use weft_kernel::Caller;
+use weft_kernel::{Caller, gate};
 use weft_model::entity::{Identity, PolicyType, Service};
 use weft_model::policy::{AccessChange as ServiceChange, access_changes};
 use weft_model::{Change, Entity, Snapshot};
@@ -53,7 +53,7 @@ impl Report {
         let mut hash = Sha256::new();
         hash.update(before.timeline().0.as_bytes());
         hash.update([u8::from(document.prune)]);
-        let (changes, along) = changes(&was, &is, planned, &mut hash);
+        let (changes, along) = changes(caller, &was, &is, planned, &mut hash);
         let access = access(caller, before, &after, planned, &mut hash);
         let count = |action: &str| {
             let of_action = changes.iter().filter(|change| change.action == action);
@@ -91,7 +91,10 @@ struct Item<'c> {
     is: Option<&'c Entity>,
 }
 
+/// The changes that the caller is told. Of entities that the caller may not read, deletions are counted; of
+/// those that the document names, the caller is told that they change, and nothing of what was.
 fn changes(
+    caller: &Caller,
     was: &Context,
     is: &Context,
     planned: &Planned,
@@ -150,8 +153,20 @@ fn changes(
             // Documents do not show this change, such as a new time of the last change.
             continue;
         }
+        let may_read = SECTIONS.get(place).is_none_or(|section| {
+            section.kind().detail().is_none_or(|row| gate::pass(caller, row).is_ok())
+        });
+        if !may_read && !is_asked_for {
+            if action == DELETE {
+                *along.entry(change.kind().collection()).or_default() += 1;
+            }
+            continue;
+        }
         if at >= MAX_DETAILED {
             fields.clear();
+        }
+        if !may_read {
+            fields.iter_mut().for_each(|field| field.before = Value::Null);
         }
         fields.iter_mut().for_each(shorten);
         told.push(EntityChange {

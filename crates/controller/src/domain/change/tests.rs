@@ -494,6 +494,56 @@ async fn nobody_learns_from_a_plan_what_they_may_not_read() {
 }
 
 #[tokio::test]
+async fn a_plan_leaves_out_what_its_caller_may_not_read() {
+    let bed = Bed::new().await;
+    let admin = bed.admin().await;
+    apply(&bed, &admin, small()).await.unwrap();
+    // The deletion of a service also changes the identity that has costs for it.
+    let prune = || json!({"network": {"services": [small()["services"][0]]}, "prune": true});
+    let all = ask(&bed, &admin, "planChange", prune()).await.unwrap();
+    assert!(all.changes.iter().any(|change| change.name == "server"), "{all:?}");
+    let clerk = somebody(&bed, &admin, "clerk", &["service"]).await;
+    let told = ask(&bed, &clerk, "planChange", prune()).await.unwrap();
+    assert!(told.changes.iter().all(|change| change.section == "services"), "{told:?}");
+    assert_eq!(told.plan, all.plan, "a fingerprint is the same for all readers");
+
+    // Who may change configs and not read them learns nothing of the data before.
+    let writer = somebody(&bed, &admin, "writer", &["config.update"]).await;
+    let data = json!({"protocol": "tcp", "address": "elsewhere", "port": 80});
+    let network = json!({"configs": [{"name": "web-host", "configType": "host.v1", "data": data}]});
+    let told = plan(&bed, &writer, network).await.unwrap();
+    let fields = &told.changes[0].fields;
+    assert_eq!(fields.len(), 1);
+    assert_eq!((&fields[0].before, &fields[0].after), (&NONE, &json!("elsewhere")));
+}
+
+#[tokio::test]
+async fn a_document_is_applied_with_the_rights_that_its_caller_has_then() {
+    let bed = Bed::new().await;
+    let admin = bed.admin().await;
+    let clerk = somebody(&bed, &admin, "clerk", &["service"]).await;
+    let id = clerk.login().unwrap().identity.clone();
+    // The clerk's request was let in, and its document took long to arrive.
+    let permitted = async |permissions: Value| {
+        let call = to(Api::Management, "patchIdentity", &[&id]);
+        let call = call.with_json(&json!({"permissions": permissions}));
+        bed.controller.call(admin.clone(), call).await.unwrap();
+    };
+    permitted(json!(["service.read"])).await;
+    let document = || json!({"services": [{"name": "late"}]});
+    let failure = apply(&bed, &clerk, document()).await.unwrap_err();
+    assert_eq!(failure.code(), ErrorCode::Unauthorized);
+    permitted(json!(["service"])).await;
+    let disable = to(Api::Management, "disableIdentity", &[&id]);
+    let disable = disable.with_json(&json!({"durationMinutes": 0}));
+    bed.controller.call(admin.clone(), disable).await.unwrap();
+    for operation in ["planChange", "applyChange"] {
+        let body = json!({"network": document()});
+        assert!(ask(&bed, &clerk, operation, body).await.is_err());
+    }
+}
+
+#[tokio::test]
 async fn identities_of_routers_are_changed_and_neither_made_nor_deleted() {
     let bed = Bed::new().await;
     let admin = bed.admin().await;

@@ -16,8 +16,8 @@ use weft_contract::resource::terminator::{COLLECTION as TERMINATORS, TerminatorC
 use weft_contract::{Action, Api, Subject};
 use weft_kernel::call::{Answer, Handler};
 use weft_kernel::{Call, Reply, convert, list};
-use weft_model::Id;
 use weft_model::entity::{Identity, PolicyType, Router, Service, Terminator};
+use weft_model::{Id, Kind};
 
 use crate::domain::collection;
 use crate::domain::context::Context;
@@ -150,29 +150,42 @@ fn service_routers(controller: Controller, caller: Caller, call: Call) -> Answer
 fn service_terminators(controller: Controller, caller: Caller, call: Call) -> Answer {
     async move {
         let context = controller.context(&caller);
-        let service = permitted(&context, &caller, call.id(0))?;
-        let link = Terminator::SERVICE;
-        let mut found = context.view().referring::<Terminator>(link, service.base.id.as_str());
-        found.sort_unstable_by(|a, b| a.base.id.cmp(&b.base.id));
-        let listed =
-            collection::select::<Terminators>(&context, &caller, &call.query, found.into_iter())?;
-        let details: Vec<_> = listed
-            .rows
-            .iter()
-            .map(|row| {
-                let it = row.record();
-                TerminatorClientDetail {
-                    base: convert::base(TERMINATORS, &it.base, &[]),
-                    identity: it.instance_id.to_string(),
-                    router_id: it.router_id.to_string(),
-                    service: convert::mention::<Service>(context.view(), SERVICES, &it.service_id),
-                    service_id: it.service_id.to_string(),
-                }
-            })
-            .collect();
-        collection::reply::<Terminators>(&listed, &details)
+        let service = permitted(&context, &caller, call.id(0))?.base.id.clone();
+        let count = context.view().referring::<Terminator>(Terminator::SERVICE, service.as_str());
+        let count = count.len();
+        let list = move |context: &Context, caller: &Caller, call: &Call| {
+            terminators_of(context, caller, call, &service)
+        };
+        collection::in_turn::<Terminators>(context, caller, call, count, list).await
     }
     .boxed()
+}
+
+fn terminators_of(
+    context: &Context,
+    caller: &Caller,
+    call: &Call,
+    service: &Id,
+) -> Result<Reply, Failure> {
+    let mut found = context.view().referring::<Terminator>(Terminator::SERVICE, service.as_str());
+    found.sort_unstable_by(|a, b| a.base.id.cmp(&b.base.id));
+    let listed =
+        collection::select::<Terminators>(context, caller, &call.query, found.into_iter())?;
+    let details: Vec<_> = listed
+        .rows
+        .iter()
+        .map(|row| {
+            let it = row.record();
+            TerminatorClientDetail {
+                base: convert::base(TERMINATORS, &it.base, &[]),
+                identity: it.instance_id.to_string(),
+                router_id: it.router_id.to_string(),
+                service: convert::mention::<Service>(context.view(), SERVICES, &it.service_id),
+                service_id: it.service_id.to_string(),
+            }
+        })
+        .collect();
+    collection::reply::<Terminators>(&listed, &details)
 }
 
 /// The routers that the caller may connect to. An administrator may connect to every verified
@@ -180,30 +193,41 @@ fn service_terminators(controller: Controller, caller: Caller, call: Call) -> An
 fn own_routers(controller: Controller, caller: Caller, call: Call) -> Answer {
     async move {
         let context = controller.context(&caller);
-        let snapshot = context.snapshot();
         let login = login_of(&caller)?;
-        let mut found: Vec<&Arc<Router>> = match login.is_admin {
-            true => snapshot.list::<Router>().filter(|it| it.is_verified).collect(),
-            false => {
-                let ordinals = snapshot.routers_of_identity(&Id::new(&login.identity));
-                let routers = ordinals.iter().filter_map(|ordinal| snapshot.at::<Router>(ordinal));
-                routers.filter(|it| it.is_verified).collect()
-            }
+        let snapshot = context.snapshot();
+        let candidates = match login.is_admin {
+            true => snapshot.table(Kind::Router).len(),
+            false => snapshot.routers_of_identity(&Id::new(&login.identity)).len() as usize,
         };
-        found.sort_unstable_by(|a, b| a.base.id.cmp(&b.base.id));
-        let listed =
-            collection::select::<EdgeRouters>(&context, &caller, &call.query, found.into_iter())?;
-        let details: Vec<_> = listed
-            .rows
-            .iter()
-            .map(|row| {
-                let mut router = common(context.online(), row.record());
-                router.hostname.clear();
-                let base = convert::base(ROUTERS, &row.record().base, &["edge-router-policies"]);
-                OwnEdgeRouterDetail { base, router }
-            })
-            .collect();
-        collection::reply::<EdgeRouters>(&listed, &details)
+        collection::in_turn::<EdgeRouters>(context, caller, call, candidates, routers_of_caller)
+            .await
     }
     .boxed()
+}
+
+fn routers_of_caller(context: &Context, caller: &Caller, call: &Call) -> Result<Reply, Failure> {
+    let snapshot = context.snapshot();
+    let login = login_of(caller)?;
+    let mut found: Vec<&Arc<Router>> = match login.is_admin {
+        true => snapshot.list::<Router>().filter(|it| it.is_verified).collect(),
+        false => {
+            let ordinals = snapshot.routers_of_identity(&Id::new(&login.identity));
+            let routers = ordinals.iter().filter_map(|ordinal| snapshot.at::<Router>(ordinal));
+            routers.filter(|it| it.is_verified).collect()
+        }
+    };
+    found.sort_unstable_by(|a, b| a.base.id.cmp(&b.base.id));
+    let listed =
+        collection::select::<EdgeRouters>(context, caller, &call.query, found.into_iter())?;
+    let details: Vec<_> = listed
+        .rows
+        .iter()
+        .map(|row| {
+            let mut router = common(context.online(), row.record());
+            router.hostname.clear();
+            let base = convert::base(ROUTERS, &row.record().base, &["edge-router-policies"]);
+            OwnEdgeRouterDetail { base, router }
+        })
+        .collect();
+    collection::reply::<EdgeRouters>(&listed, &details)
 }

@@ -43,19 +43,21 @@ impl Resource for ConfigTypes {
     type Prepared = ();
 
     fn prepare<'a>(
-        _controller: &'a Controller,
-        _caller: &'a Caller,
+        controller: &'a Controller,
+        caller: &'a Caller,
         body: &'a ConfigTypeBody,
         _verb: Verb,
         _id: &'a Id,
     ) -> BoxFuture<'a, Result<(), Failure>> {
-        let checked = match &body.schema {
-            Some(schema) if !schema.is_empty() => Schema::compile(&Json::Object(schema.clone()))
+        let schema = body.schema.clone().filter(|schema| !schema.is_empty());
+        let Some(schema) = schema else { return async { Ok(()) }.boxed() };
+        // Some schemas take milliseconds: callers take turns, on threads for blocking work.
+        let work = move || {
+            Schema::compile(&Json::Object(schema))
                 .map(drop)
-                .map_err(|reason| Failure::field("schema", reason, "")),
-            _ => Ok(()),
+                .map_err(|reason| Failure::field("schema", reason, ""))
         };
-        async move { checked }.boxed()
+        controller.scans().work(caller, work).boxed()
     }
 
     fn merge(

@@ -463,3 +463,23 @@ async fn a_router_that_tells_nothing_is_asked_what_it_lost() {
     assert!(net.network.circuits().get(&young.circuit_id).is_some());
     assert_eq!(net.network.dynamic_cost(&Id::new("t1")), 4);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_unroute_is_lost_however_many_circuits_end_at_once() {
+    const ALL: usize = 100_000;
+    let net = Net::new().await;
+    let router = net.router("r1").await;
+    let mut peer = net.connect(&router).await;
+    // More unroutes than a lane and the buffers of a connection hold, while the router reads nothing.
+    let ids: Vec<String> =
+        (0..ALL).map(|number| format!("unknown-circuit-{number:0200}")).collect();
+    for circuit_ids in ids.chunks(1000) {
+        let circuit_ids = circuit_ids.to_vec();
+        let confirm = CircuitConfirmation { circuit_ids, ..CircuitConfirmation::default() };
+        peer.send(confirm.to_message()).await;
+    }
+    for id in ids {
+        let unroute = peer.expect(ctrl::content_type::UNROUTE).await;
+        assert_eq!(Unroute::from_message(&unroute).unwrap(), Unroute { circuit_id: id, now: true });
+    }
+}

@@ -88,7 +88,10 @@ impl Hosts {
             return false;
         }
         self.by_terminator.remove(&hosted.terminator);
-        if let Some(key) = hosted.listener_key() {
+        // A newer listener of the same id may have got a terminator of its own meanwhile.
+        if let Some(key) = hosted.listener_key()
+            && self.by_listener.get(&key) == Some(&hosted.terminator)
+        {
             self.by_listener.remove(&key);
         }
         true

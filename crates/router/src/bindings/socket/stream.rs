@@ -172,7 +172,11 @@ async fn deliver_stream(
                             return stream.reset();
                         }
                     },
-                    Err(problem) => Err(io::Error::other(problem)),
+                    Err(problem) => {
+                        tracing::debug!(?end, %problem, "the peer's data cannot be decrypted");
+                        end.abort();
+                        return stream.reset();
+                    }
                 };
                 if let Err(problem) = written {
                     tracing::debug!(?end, %problem, "writing to an application socket failed");
@@ -192,8 +196,9 @@ async fn deliver_stream(
                 is_whole = true;
                 tokio::select! {
                     biased;
+                    // The application has gone; its own data may be cut.
                     over = stream.shutdown() => if over.is_err() {
-                        end.close();
+                        end.delivery_failed();
                     },
                     () = closed_for(end, patience) => return stream.reset(),
                 }

@@ -15,6 +15,7 @@ mod takes;
 use std::{sync::Arc, time::Duration};
 
 use futures::StreamExt;
+use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 use weft_channel::Threads;
 use weft_config::router::TunnelOptions;
@@ -70,6 +71,8 @@ impl TunnelBinding {
         let ports = Ports::new(carrier, times);
         let mut services = self.access.tunnel_services();
         let mut retry = tokio::time::interval(RETRY);
+        // Nobody waits for the ticks while nothing has failed; those are not made up for.
+        retry.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut known = Arc::default();
         loop {
             tokio::select! {

@@ -77,6 +77,32 @@ fn a_router_without_ends_of_a_circuit_waits_for_quiet() {
 }
 
 #[test]
+fn an_end_that_goes_on_sending_does_not_keep_a_circuit_whose_other_end_is_gone() {
+    let (forwarder, _) = heard();
+    link(&forwarder, "link");
+    let set_up = attempt(&forwarder, 0).unwrap();
+    let _end = dialed(&forwarder, &set_up, "out");
+    set_up.route(&ways(("link", ForwardKind::Link), ("out", ForwardKind::End))).unwrap();
+    let circuit = Arc::clone(set_up.circuit());
+    drop(set_up);
+    let second = Duration::from_secs(1);
+    assert!(!forwarder.unroute_if_quiet("circuit", second));
+    while circuit.unheard() < second {
+        circuit.touch();
+        std::thread::yield_now();
+    }
+    circuit.touch();
+    assert!(circuit.idle() < second);
+    circuit.hear();
+    assert!(!forwarder.unroute_if_quiet("circuit", second), "the other end has answered");
+    while circuit.unheard() < second {
+        circuit.touch();
+        std::thread::yield_now();
+    }
+    assert!(forwarder.unroute_if_quiet("circuit", second));
+}
+
+#[test]
 fn the_bytes_of_a_circuit_are_reported_though_a_connection_remembers_it() {
     let (forwarder, _) = heard();
     let book = &forwarder.measures().book;
@@ -101,4 +127,16 @@ fn the_bytes_of_a_circuit_are_reported_though_a_connection_remembers_it() {
     }
     assert_eq!(sum, 100);
     drop(remembered);
+}
+
+#[test]
+fn invented_circuits_keep_none_of_this_router_from_being_reported() {
+    let (forwarder, _) = heard();
+    for number in 0..20_000 {
+        forwarder.unknown_circuit(&format!("invented {number}"));
+    }
+    let set_up = attempt(&forwarder, 0).unwrap();
+    forwarder.no_way_on(set_up.circuit());
+    assert!(forwarder.faults.lock().contains_key("circuit"));
+    assert!(forwarder.unknown.lock().len() <= 10_000);
 }
