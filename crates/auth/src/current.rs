@@ -21,7 +21,6 @@ use weft_model::entity::{ApiSession, Authenticator, ExtJwtSigner, Identity, Sess
 use weft_model::filter::{Column, PageRules, Symbols, Type, Value};
 use weft_model::{Id, Snapshot};
 
-use super::signing::aside;
 use super::{login, resolve};
 use crate::handle::Auth;
 
@@ -237,10 +236,10 @@ fn create_certificate(auth: Auth, caller: Caller, call: Call) -> Answer {
         );
         let at = system_time(now);
         let leaf = Leaf::for_session(&request, identity, &name, CERTIFICATE_LIFE, at);
-        let leaf = leaf.and_then(|leaf| {
-            aside(keys.authority.key().algorithm(), || keys.authority.issue(&leaf))
-        });
         let leaf = leaf.map_err(refused)?;
+        let authority = Arc::clone(&keys);
+        let sign = move |_: &Auth| authority.authority.issue(&leaf).map_err(refused);
+        let leaf = auth.sign_in_turn(&caller, keys.authority.key().algorithm(), sign).await?;
         let chain = to_pem(keys.bundle.chain_of(&leaf).iter());
         let kept = SessionCertificate {
             id: id.clone(),

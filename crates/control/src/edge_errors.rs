@@ -46,7 +46,9 @@ pub(crate) fn of_refused(refused: &Refused) -> EdgeError {
     }
     let text = refused.to_string();
     match refused {
-        Refused::Conflict(_) => EdgeError::new(ErrorCode::INTERNAL, RetryHint::NOT_RETRIABLE, text),
+        Refused::Conflict(_) | Refused::TooMany { .. } | Refused::TooLong { .. } => {
+            EdgeError::new(ErrorCode::INTERNAL, RetryHint::NOT_RETRIABLE, text)
+        }
         Refused::Gone(_) => error(ErrorCode::INVALID_SERVICE, text),
         Refused::Instance { .. } => error(ErrorCode::INVALID_INSTANCE_ID, text),
         Refused::Unknown(_) | Refused::Router | Refused::Host(_) => {

@@ -45,6 +45,13 @@ pub struct ReportedTerminator {
     pub host: Id,
 }
 
+/// Most terminators of one router: each is kept in memory and in the database.
+const MOST: u64 = 50_000;
+/// Most bytes of each text of a terminator.
+const MAX_TEXT: usize = 1024;
+/// Most bytes of the peer data of a terminator: keys and values together.
+const MAX_PEER_DATA: usize = 16 * 1024;
+
 /// Why a report was refused.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum Refused {
@@ -64,6 +71,20 @@ pub enum Refused {
     /// The router or the service was deleted.
     #[error("{0}")]
     Gone(String),
+    /// The router has as many terminators as it may have.
+    #[error("router {router} has {MOST} terminators already")]
+    TooMany {
+        /// The router.
+        router: Id,
+    },
+    /// A text or the peer data of the terminator is too long.
+    #[error("the {what} of a terminator has at most {limit} bytes")]
+    TooLong {
+        /// The text.
+        what: &'static str,
+        /// Most bytes.
+        limit: usize,
+    },
     /// The router has no terminator of this id and binding.
     #[error("terminator {0} does not exist")]
     Unknown(Id),
@@ -140,7 +161,14 @@ impl ReportedTerminator {
         if tip.get::<Service>(&self.service).is_none() {
             return Err(Refused::Gone(format!("there is no service {}", self.service)));
         }
+        self.check_lengths()?;
         let current = tip.get::<Terminator>(&self.id);
+        if current.is_none() {
+            let own = tip.table(Kind::Terminator).referrers(Terminator::ROUTER, &self.router);
+            if own.len() >= MOST {
+                return Err(Refused::TooMany { router: self.router.clone() });
+            }
+        }
         if current.is_none_or(|current| *current.instance_id != *self.instance_id) {
             self.check_instance(tip)?;
         }
@@ -163,6 +191,21 @@ impl ReportedTerminator {
         changed.base.updated_at = decision.now();
         changed.source_ctrl = Arc::clone(source);
         Ok(Some(changed))
+    }
+
+    fn check_lengths(&self) -> Result<(), Refused> {
+        let peer_data: usize = self.peer_data.values().map(|value| 4 + value.len()).sum();
+        let lengths = [
+            ("binding", self.binding.len(), MAX_TEXT),
+            ("address", self.address.len(), MAX_TEXT),
+            ("instance id", self.instance_id.len(), MAX_TEXT),
+            ("instance secret", self.instance_secret.len(), MAX_TEXT),
+            ("peer data", peer_data, MAX_PEER_DATA),
+        ];
+        match lengths.into_iter().find(|(_, length, limit)| length > limit) {
+            Some((what, _, limit)) => Err(Refused::TooLong { what, limit }),
+            None => Ok(()),
+        }
     }
 
     /// Checks that terminators with the same instance have the same host

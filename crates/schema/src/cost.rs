@@ -75,6 +75,13 @@ impl<'s> Walk<'s> {
         for (name, part) in members {
             match (name.as_str(), part) {
                 ("$ref", Value::String(to)) => self.follow(to, depth)?,
+                // References below such a part would lead to places of the part.
+                ("$id", Value::String(_)) if depth > 0 => {
+                    return Err("only the root of the schema may have an $id".into());
+                }
+                ("$dynamicRef" | "$recursiveRef", Value::String(_)) => {
+                    return Err(format!("draft 7 has no {name}"));
+                }
                 ("pattern", Value::String(_)) => self.count_patterns(1)?,
                 ("patternProperties", Value::Object(patterns)) => {
                     self.count_patterns(patterns.len() as u64)?;
@@ -169,6 +176,20 @@ mod tests {
         for wrong in ["#/nothing", "#name", "http://example.com/x", ""] {
             assert!(to(wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn no_part_changes_the_place_that_references_lead_to() {
+        let cheap = json!({"p": true});
+        let costly = json!({"p": {"allOf": [{"$ref": "#/definitions/q"}]}});
+        let part = json!({"$id": "http://example.com/part", "definitions": costly,
+            "allOf": [{"$ref": "#/definitions/p"}]});
+        let schema = json!({"type": "object", "$id": "http://example.com/", "definitions": cheap,
+            "properties": {"x": part}});
+        assert!(Cost::of(&schema).unwrap_err().contains("$id"));
+        // A member of configs may have that name.
+        let member = json!({"type": "object", "properties": {"$id": {"type": "string"}}});
+        assert!(Cost::of(&member).is_ok());
     }
 
     #[test]

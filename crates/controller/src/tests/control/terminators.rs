@@ -86,6 +86,29 @@ async fn terminators_are_created_once_changed_and_removed() {
 }
 
 #[tokio::test]
+async fn the_data_of_a_terminator_has_limits() {
+    let (net, _, peer, service) = hosted().await;
+    let request = |peer_data: usize, instance: usize| CreateTunnelTerminatorRequestV2 {
+        service_id: service.to_string(),
+        address: "large".into(),
+        peer_data: [(1003, vec![7; peer_data].into())].into(),
+        instance_id: "i".repeat(instance),
+        ..CreateTunnelTerminatorRequestV2::default()
+    };
+    for (peer_data, instance, allowed) in
+        [(16_000, 1024, true), (17_000, 0, false), (1_000_000, 0, false), (0, 1025, false)]
+    {
+        let reply = peer.ask(request(peer_data, instance).to_message()).await;
+        let reply = CreateTunnelTerminatorResponseV2::from_message(&reply).unwrap();
+        let is_made = reply.result() == CreateTerminatorResult::Success;
+        assert_eq!(is_made, allowed, "{peer_data} {instance} {}", reply.msg);
+        let made = net.bed.controller.snapshot().get::<Terminator>(&Id::new("large")).is_some();
+        assert_eq!(made, allowed);
+        peer.ask(Message::new(is::REMOVE_TUNNEL_TERMINATOR_REQUEST, "large")).await;
+    }
+}
+
+#[tokio::test]
 async fn a_removal_may_follow_its_creation_at_once() {
     let (net, _, peer, service) = hosted().await;
     let remove = |id: &str| Message::new(is::REMOVE_TUNNEL_TERMINATOR_REQUEST, id.to_owned());
