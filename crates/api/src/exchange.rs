@@ -33,9 +33,9 @@ use crate::{accept, cors, description, health, paths};
 /// Request headers that operations look at.
 const HEADERS: [&str; 4] =
     ["accept", headers::MFA_CODE, headers::SESSION_TOKEN, headers::TOKEN_ISSUER];
-/// Answers over HTTP/1.1 of up to this many bytes do not count while they are sent: a connection sends one at a
-/// time.
-const SMALL: u64 = 16 * 1024;
+/// Bytes that an answer over HTTP/2 counts at least while it is sent. Answers over HTTP/1.1 of up to this many bytes
+/// do not count.
+const SMALL: usize = 16 * 1024;
 /// Longest trace id that is kept, in characters; the rest is dropped.
 const MAX_TRACE_ID: usize = 128;
 
@@ -69,10 +69,20 @@ impl weft_web::Site for Site {
             tokio::spawn(async move { body::discard(body, &head.headers).await });
             answer
         } else {
-            let (encodings, version) = (Encodings::of(request.headers()), request.version());
-            let answer = self.answer(peer, request, id).await;
-            let answer = self.shared.compressor.answer(answer, &encodings).await;
-            self.until_sent(peer, version, answer, id).await
+            match self.room_for_answer(peer, &request) {
+                Some(room) => {
+                    let encodings = Encodings::of(request.headers());
+                    let answer = self.answer(peer, request, id).await;
+                    let answer = self.shared.compressor.answer(answer, &encodings).await;
+                    self.until_sent(peer, room, answer, id).await
+                }
+                None => {
+                    let (head, body) = request.into_parts();
+                    tokio::spawn(async move { body::discard(body, &head.headers).await });
+                    let refused = ErrorCode::ServerTooManyRequests.into();
+                    answer::refused(refused, id).map(Either::Left)
+                }
+            }
         };
         self.shared.signature.sign(answer.headers_mut());
         if let Some(address) = &self.new_address {
@@ -105,27 +115,36 @@ impl Site {
         }
     }
 
+    /// Room for a usual answer, taken before the request is carried out: a change that was made must not be
+    /// answered as if it was refused. `None` if the client has too many answers that it did not take.
+    fn room_for_answer(&self, peer: &Peer, request: &Request<Incoming>) -> Option<Room> {
+        let place = self.shared.answers.none(peer.remote.ip());
+        // Over HTTP/1.1 a connection sends one answer at a time.
+        let bytes = if request.version() == Version::HTTP_2 { SMALL } else { 0 };
+        let is_read = request.method() == Method::GET;
+        place.try_grow(bytes).then_some(Room { place, bytes, is_read })
+    }
+
     /// An answer that counts among the bytes of answers until it is sent, and that its client has to accept in
     /// time. A client of HTTP/2 could otherwise ask for many answers and take none of them, and a client of
     /// HTTP/1.1 a few bytes now and then.
     async fn until_sent(
         &self,
         peer: &Arc<Peer>,
-        version: Version,
+        Room { place, bytes, is_read }: Room,
         answer: Answer,
         request_id: &str,
     ) -> Response<Outgoing> {
-        let length = answer.body().size_hint().lower();
-        let is_small = version != Version::HTTP_2 && length <= SMALL;
-        if length == 0 || is_small {
+        let length = usize::try_from(answer.body().size_hint().lower()).unwrap_or(usize::MAX);
+        if length == 0 || bytes == 0 && length <= SMALL {
             return answer.map(Either::Left);
         }
-        let place = self.shared.answers.none(peer.remote.ip());
-        if !place.try_grow(usize::try_from(length).unwrap_or(usize::MAX)) {
+        // The answer to a change is sent in any case.
+        if !place.try_grow(length.saturating_sub(bytes)) && is_read {
             let refused = ErrorCode::ServerTooManyRequests.into();
             return answer::refused(refused, request_id).map(Either::Left);
         }
-        let time = Duration::from_secs(length / LEAST_RATE);
+        let time = Duration::from_secs(length as u64 / LEAST_RATE);
         let sending = peer.send(self.terms.options.write_timeout + time);
         let (head, body) = answer.into_parts();
         let Ok(body) = body.collect().await.map(Collected::to_bytes);
@@ -216,6 +235,14 @@ impl Site {
         };
         within(limit, operation, work).await
     }
+}
+
+/// Room for an answer among those that are being sent.
+struct Room {
+    place: Place,
+    bytes: usize,
+    /// True if the request changes nothing.
+    is_read: bool,
 }
 
 /// The size limit and the time limit of a body.

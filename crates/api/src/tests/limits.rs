@@ -45,7 +45,7 @@ async fn end_of(stream: &mut (impl tokio::io::AsyncRead + Unpin)) -> String {
 #[tokio::test]
 async fn answers_that_nobody_takes_have_a_limit_and_end_their_connection() {
     let options = WebOptions { write_timeout: Duration::from_millis(500), ..WebOptions::default() };
-    let limits = Limits { answer_bytes_per_source: 1500, ..Limits::default() };
+    let limits = Limits { answer_bytes_per_source: 40_000, ..Limits::default() };
     let bed = Bed::with(WebServer { options, ..section() }, limits).await;
     // The windows of its streams stay shut, while the connection is in use.
     let tls = client_config(&ClientTls::anonymous(bed.bundle().clone(), &[b"h2"])).unwrap();
