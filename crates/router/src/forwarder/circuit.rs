@@ -131,13 +131,15 @@ impl<F: HopFlow> Circuit<F> {
 
     /// Notes that a message was forwarded now.
     pub(crate) fn touch(&self) {
-        note_now(&self.active);
+        note(&self.active, coarse_now());
     }
 
-    /// Notes that the other end of the circuit gave a sign now: a message of it came, or a message to an end on
-    /// this router. What an end here sends is no such sign: its data may lead nowhere.
+    /// Notes that a message was forwarded now that is a sign of the other end of the circuit: the message came from
+    /// it, or goes to an end on this router. What an end here sends is no such sign: its data may lead nowhere.
     pub(crate) fn hear(&self) {
-        note_now(&self.heard);
+        let now = coarse_now();
+        note(&self.active, now);
+        note(&self.heard, now);
     }
 
     /// The time since the last sign of the other end, in whole seconds.
@@ -387,9 +389,8 @@ impl<F: HopFlow> Routes<F> {
     }
 }
 
-/// Sets a time to the present second.
-fn note_now(time: &AtomicU64) {
-    let now = coarse_now();
+/// Sets a time to the second of `now`.
+fn note(time: &AtomicU64, now: u64) {
     // Most calls fall into the same second: reading the cell is cheaper than a write that other
     // processors see.
     if now - time.load(Ordering::Relaxed).min(now) >= 1000 {

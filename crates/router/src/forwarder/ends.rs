@@ -69,6 +69,7 @@ impl Tables<FlowRef> for Forwarder {
         };
         match (self.next_of(circuit, end.address()), Head::of(&message)) {
             (Some(next), Ok(head)) => {
+                circuit.touch();
                 self.pass(circuit, &next, head, message, |_, answer| back(&answer));
             }
             (None, _) => self.goes_no_further(&message).iter().for_each(back),

@@ -15,7 +15,7 @@ use super::{
 
 impl Forwarder {
     /// Gives a message to its next place. An answer of this router itself goes to `back`, the place
-    /// that the message came from.
+    /// that the message came from. The caller notes that the circuit is in use.
     pub(super) fn pass(
         &self,
         circuit: &Circuit,
@@ -24,7 +24,6 @@ impl Forwarder {
         mut message: Message,
         back: impl FnOnce(Head, Message),
     ) {
-        circuit.touch();
         if let Some(answer) = self.count_hop(&mut message) {
             return back(head, answer);
         }

@@ -127,8 +127,9 @@ impl SdkCircuit {
         match Head::of(&message) {
             Ok(head) => {
                 // An ack answers a message of the other end.
-                if head.class == Class::Ack || !matches!(next, Next::Link(_)) {
-                    self.circuit.hear();
+                match head.class == Class::Ack || !matches!(next, Next::Link(_)) {
+                    true => self.circuit.hear(),
+                    false => self.circuit.touch(),
                 }
                 if head.class == Class::Payload {
                     let bytes = message.body.len();

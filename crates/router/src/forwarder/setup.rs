@@ -121,7 +121,6 @@ impl SetUp {
             let new = |way: &&Way| before.iter().all(|old| !old.is(way));
             self.forwarder.paths_changed(ways.iter().filter(new).map(|way| &*way.source));
         }
-        self.circuit.touch();
         self.circuit.hear();
         Ok(())
     }
