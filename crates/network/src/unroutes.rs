@@ -11,9 +11,12 @@ use weft_channel::{ChannelHandle, Lane, SendError};
 use weft_wire::ProtoBody as _;
 use weft_wire::ctrl::Unroute;
 
-/// Most unroutes that wait for one router, with some 100 bytes each. Further ones are lost, and the router asks
-/// about their circuits when it finds them idle.
+/// Most unroutes that wait for one router. Further ones are lost, and the router asks about their circuits when it
+/// finds them idle.
 const MOST: usize = 250_000;
+/// Longest id, in bytes, of a circuit whose unroute waits. Routers carry no circuits with longer ids, but may ask
+/// about them.
+const LONGEST: usize = 128;
 
 /// Unroutes that wait for room on the channel of a router.
 #[derive(Debug, Default)]
@@ -33,13 +36,14 @@ impl Unroutes {
         let mut waiting = self.0.lock();
         if !waiting.is_sending {
             match channel.try_send_on(Lane::High, unroute.to_message()) {
-                Ok(()) | Err(SendError::Closed(_)) => return false,
-                Err(_) => {}
+                Err(SendError::Full) => {}
+                _ => return false,
             }
         }
-        if waiting.queue.len() < MOST {
-            waiting.queue.push_back(unroute.clone());
+        if unroute.circuit_id.len() > LONGEST || waiting.queue.len() >= MOST {
+            return false;
         }
+        waiting.queue.push_back(unroute.clone());
         !std::mem::replace(&mut waiting.is_sending, true)
     }
 
@@ -48,10 +52,10 @@ impl Unroutes {
         while let Some(unroute) = self.next() {
             loop {
                 match channel.send_on(Lane::High, unroute.to_message()).await {
-                    Ok(()) => break,
                     Err(SendError::Closed(_)) => return self.0.lock().queue.clear(),
                     // The router reads slowly.
-                    Err(_) => {}
+                    Err(SendError::Full | SendError::Timeout) => {}
+                    _ => break,
                 }
             }
         }

@@ -458,12 +458,8 @@ mod tests {
 
     #[test]
     fn a_way_that_was_left_is_forgotten_after_a_while() {
-        let (circuit, one, other) = (Circuit::new("c", "ctrl".into()), outlet(), outlet());
-        let links = |id: &str| match id {
-            "one" => Some(Arc::clone(&one)),
-            "other" => Some(Arc::clone(&other)),
-            _ => None,
-        };
+        let (circuit, link) = (Circuit::new("c", "ctrl".into()), outlet());
+        let links = |id: &str| (id != "end").then(|| Arc::clone(&link));
         circuit.set_ways(Some(0), &[way("end", "one"), way("one", "end")], links).unwrap();
         circuit.set_ways(None, &[way("end", "other"), way("other", "end")], links).unwrap();
         circuit.forget_old_ways(coarse_now());

@@ -172,10 +172,8 @@ impl Drop for ChannelListener<'_> {
         // Many listeners may end at once. The router would keep one whose unbind was lost.
         if let (Err(SendError::Full), Ok(runtime)) = (sent, Handle::try_current()) {
             runtime.spawn(async move {
-                while !matches!(
-                    handle.send_on(Lane::High, unbind.clone()).await,
-                    Ok(()) | Err(SendError::Closed(_))
-                ) {}
+                let send = async || handle.send_on(Lane::High, unbind.clone()).await;
+                while let Err(SendError::Full | SendError::Timeout) = send().await {}
             });
         }
     }
