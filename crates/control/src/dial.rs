@@ -357,20 +357,20 @@ fn trace(
 
 /// Checks that a binding of the router other than `edge` may use a service. Such a dial has no
 /// session. Either the configuration lets the router use every service, or the policies of its
-/// tunneler allow this one.
+/// tunneler allow this one. Returns the identity whose policies count; it is empty if none do.
 pub(crate) fn own_binding(
     session: &RouterSession,
     service: &Service,
     wanted: PolicyType,
-) -> Result<(), EdgeError> {
+) -> Result<Id, EdgeError> {
     let router = &session.router.id;
     let entity = session.entity();
     let name = entity.as_ref().map(|router| &*router.name);
     let listed = &session.plane.auth.settings().unrestricted_bindings;
     if listed.iter().any(|it| it == "*" || it == router.as_str() || Some(it.as_str()) == name) {
-        return Ok(());
+        return Ok(Id::default());
     }
-    own_identity(session, service, wanted).map(drop).map_err(|denied| {
+    own_identity(session, service, wanted).map(|it| it.base.id.clone()).map_err(|denied| {
         let hint = "bindings of the router use what the policies of its tunneler allow, or \
                     everything if network.unrestrictedBindings of the controller names the router";
         tracing::warn!(%router, service = %service.name, denied = denied.text, "{hint}");

@@ -307,7 +307,7 @@ async fn create(
     let service = snapshot.by_id_or_name::<Service>(&request.service_id);
     let service = service
         .ok_or_else(|| Refused::Gone(format!("service {} does not exist", request.service_id)))?;
-    own_binding(session, service, PolicyType::Bind).map_err(refused)?;
+    let host = own_binding(session, service, PolicyType::Bind).map_err(refused)?;
     let service = service.base.id.clone();
     let binding = match request.binding.as_str() {
         "" if request.address.starts_with("udp:") => "udp",
@@ -326,7 +326,7 @@ async fn create(
         peer_data: request.peer_data,
         cost: cost(request.cost).map_err(refused)?,
         precedence: precedence(request.precedence).map_err(refused)?,
-        host: Id::default(),
+        host,
     };
     Terminators::of(auth).put(reported).await?;
     Ok(id.to_string())

@@ -13,7 +13,7 @@
 //!   paths, `improve`: cheaper ones; [`adoption`], [`adopt`]: take circuits of an earlier run over;
 //!   [`recount`]: ends circuits that a router lost;
 //! - [`terminators`]: terminators that routers report; [`validate`]: asks routers whether they
-//!   still host them;
+//!   still host them; `unfounded`: terminators whose hosts may not host any more;
 //! - [`ctrl_listeners`]: listeners on which routers take controllers;
 //! - `link_listeners`: listeners on which routers take links;
 //! - `link_reports`: reports of routers about links; `misreports`: refused reports;
@@ -73,6 +73,7 @@ pub mod terminators;
 mod texts;
 mod traced;
 pub mod traffic;
+mod unfounded;
 mod unroutes;
 pub mod upkeep;
 mod used;

@@ -28,6 +28,7 @@ use crate::moves::list::Moves;
 use crate::reported::Reported;
 use crate::routers::{LiveRouter, NotConnected, Routers};
 use crate::routes::Waiting;
+use crate::unfounded::Unfounded;
 use crate::used::Used;
 use crate::validations::Validations;
 
@@ -67,6 +68,9 @@ pub struct NetworkOptions {
     pub validation_age: Duration,
     /// The interval at which routers are asked.
     pub validation_interval: Duration,
+    /// How long the router of a terminator has for removing it after a dial has found that its host
+    /// may not host the service any more.
+    pub unfounded_life: Duration,
     /// How long a circuit without a path is kept.
     pub without_path: Duration,
     /// How long a circuit is kept if none of its routers is connected.
@@ -95,6 +99,7 @@ impl Default for NetworkOptions {
             smart_min_cost_delta: 15,
             validation_age: Duration::from_secs(5),
             validation_interval: Duration::from_secs(30),
+            unfounded_life: Duration::from_secs(60),
             without_path: Duration::from_secs(5),
             lost_circuit_life: Duration::from_secs(600),
             carried_grace: Duration::from_secs(10),
@@ -160,6 +165,7 @@ pub(crate) struct Inner {
     pub(crate) shows: crate::inspect::Shows,
     pub(crate) reported: Reported,
     pub(crate) used: Used,
+    pub(crate) unfounded: Unfounded,
     pub(crate) texts: crate::texts::Texts,
     pub(crate) waiting: Waiting,
     pub(crate) pieces: crate::adopt::Pieces,
@@ -224,6 +230,7 @@ impl Network {
             shows: Default::default(),
             reported: Reported::default(),
             used: Used::default(),
+            unfounded: Unfounded::default(),
             texts: crate::texts::Texts::default(),
             waiting: Waiting::default(),
             pieces: crate::adopt::Pieces::default(),

@@ -9,6 +9,7 @@ use weft_paths::explain::mesh::{Mesh, MeshLink, MeshRouter};
 
 use crate::clock;
 use crate::network::Network;
+use crate::unfounded::is_founded;
 
 impl Network {
     /// The mesh now.
@@ -38,8 +39,10 @@ impl Network {
     /// The terminators of a service, with their dynamic costs.
     pub fn offers(&self, snapshot: &Snapshot, service: &Id) -> Vec<Offer> {
         let terminators = snapshot.referring::<Terminator>(Terminator::SERVICE, service);
+        let now = self.0.kernel.now();
         let offer = |terminator: &Arc<Terminator>| Offer {
             costs: self.0.costs.parts(&terminator.base.id),
+            is_founded: is_founded(snapshot, terminator, now),
             terminator: Arc::clone(terminator),
         };
         terminators.map(offer).collect()

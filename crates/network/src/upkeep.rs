@@ -229,7 +229,7 @@ impl Network {
     }
 
     /// Looks over all circuits at intervals: ends those without a connected router, and moves some
-    /// to much cheaper paths.
+    /// to much cheaper paths. Removes terminators whose hosts have lost the right to host.
     pub(super) async fn look_over(self) {
         let mut ticks = tokio::time::interval(self.0.options.cycle.max(Duration::from_millis(10)));
         let mut lost: HashMap<String, Instant> = HashMap::new();
@@ -248,6 +248,7 @@ impl Network {
             }
             lost = still;
             self.improve().await;
+            self.remove_unfounded().await;
         }
     }
 }

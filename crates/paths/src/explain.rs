@@ -28,6 +28,8 @@ pub struct Offer {
     pub terminator: Arc<Terminator>,
     /// Its dynamic cost.
     pub costs: Parts,
+    /// Whether its host may host the service.
+    pub is_founded: bool,
 }
 
 /// The dial to explain.
@@ -60,6 +62,8 @@ pub enum Verdict {
     NoPath,
     /// The terminator's router is not connected.
     Offline,
+    /// The terminator's host may not host the service any more.
+    Unfounded,
     /// The terminator has another instance than the dialed one.
     OtherInstance,
 }
@@ -74,7 +78,8 @@ impl Verdict {
             Self::Precedence(_) => 3,
             Self::NoPath => 4,
             Self::Offline => 5,
-            Self::OtherInstance => 6,
+            Self::Unfounded => 6,
+            Self::OtherInstance => 7,
         }
     }
 }
@@ -104,7 +109,7 @@ pub fn explain<'m>(question: &Question<'m>, work: &mut Work) -> Vec<Explained<'m
     let tree = mesh.tree(question.entry, false);
     let mut explained = Vec::with_capacity(question.offers.len());
     let mut candidates = Vec::new();
-    for Offer { terminator, costs } in question.offers {
+    for Offer { terminator, costs, is_founded } in question.offers {
         let is_random = question.strategy == TerminatorStrategy::Random;
         let mut one = Explained {
             terminator: Arc::clone(terminator),
@@ -117,6 +122,8 @@ pub fn explain<'m>(question: &Question<'m>, work: &mut Work) -> Vec<Explained<'m
         };
         if *terminator.instance_id != *question.instance {
             one.verdict = Verdict::OtherInstance;
+        } else if !is_founded {
+            one.verdict = Verdict::Unfounded;
         } else if !mesh.has(&terminator.router_id) {
             one.verdict = Verdict::Offline;
         } else if let Some(way) = tree.as_ref().and_then(|tree| tree.way(&terminator.router_id)) {
@@ -187,7 +194,7 @@ fn look_around<'m>(question: &Question<'m>, all: &mut [Explained<'m>], work: &mu
     let mesh = question.mesh;
     let Some(everything) = mesh.tree(question.entry, true) else { return };
     for one in all.iter_mut().take(LOOKED_AROUND) {
-        if matches!(one.verdict, Verdict::Offline | Verdict::OtherInstance) {
+        if matches!(one.verdict, Verdict::Offline | Verdict::Unfounded | Verdict::OtherInstance) {
             continue;
         }
         let least = one.ways.first().map_or(u64::MAX, |way| way.cost);

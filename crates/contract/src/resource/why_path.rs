@@ -34,6 +34,8 @@ words! {
         NoPath = "noPath",
         /// The router of the terminator is not connected.
         Offline = "offline",
+        /// The host of the terminator has lost the right to host the service.
+        Unfounded = "unfounded",
         /// The terminator belongs to another instance than the dialed one.
         OtherInstance = "otherInstance",
     }

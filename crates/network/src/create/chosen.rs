@@ -11,6 +11,7 @@ use weft_wire::ctrl::peer_data_key;
 use super::CircuitSpec;
 use crate::failure::FailureCause;
 use crate::network::Network;
+use crate::unfounded::is_founded;
 
 /// The terminator of a dial, and the path to it.
 pub(super) struct Chosen {
@@ -48,11 +49,36 @@ impl Tried {
 impl Network {
     /// Chooses the terminator for a dial, and the path to it. Among terminators of one precedence,
     /// those that this dial has not tried come first.
+    ///
+    /// A terminator whose host has lost its right to host is not chosen. The chosen one alone is
+    /// looked at; all are if it is such a terminator, which is rare.
     pub(super) fn choose(
         &self,
         snapshot: &Snapshot,
         spec: &CircuitSpec,
         tried: &Tried,
+    ) -> Result<Chosen, FailureCause> {
+        let now = self.0.kernel.now();
+        let chosen = self.choose_among(snapshot, spec, tried, |_| true)?;
+        if is_founded(snapshot, &chosen.terminator, now) {
+            return Ok(chosen);
+        }
+        self.choose_among(snapshot, spec, tried, |terminator| {
+            let is_founded = is_founded(snapshot, terminator, now);
+            if !is_founded {
+                self.note_unfounded(terminator);
+            }
+            is_founded
+        })
+    }
+
+    /// Chooses among the terminators that `may_be` accepts.
+    fn choose_among(
+        &self,
+        snapshot: &Snapshot,
+        spec: &CircuitSpec,
+        tried: &Tried,
+        may_be: impl Fn(&Terminator) -> bool,
     ) -> Result<Chosen, FailureCause> {
         let service = snapshot.get::<Service>(&spec.service).ok_or(FailureCause::InvalidService)?;
         let ways = self.ways(&spec.router);
@@ -60,7 +86,7 @@ impl Network {
         let (mut offline, mut apart) = (false, false);
         let mut candidates = Vec::new();
         for terminator in snapshot.referring::<Terminator>(Terminator::SERVICE, &spec.service) {
-            if *terminator.instance_id != *spec.instance {
+            if *terminator.instance_id != *spec.instance || !may_be(terminator) {
                 continue;
             }
             let Some(reached) = ways.reach(&terminator.router_id) else {

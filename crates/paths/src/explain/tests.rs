@@ -40,7 +40,7 @@ fn mesh(routers: &str, links: &str) -> Mesh {
 }
 
 /// Parses a terminator: `t@b` is at b; `t@b+5` has cost 5, `t@b~20` failures, `t@b^` is required,
-/// `t@b_` has the precedence failed, `t@b#x` is the instance x.
+/// `t@b_` has the precedence failed, `t@b#x` is the instance x, the host of `t@b-` may not host.
 fn offer(text: &str) -> Offer {
     let mut terminator = Terminator::default();
     let (name, rest) = text.split_once('@').unwrap();
@@ -60,7 +60,7 @@ fn offer(text: &str) -> Offer {
     terminator.instance_id = rest.split_once('#').map_or("", |(_, instance)| instance).into();
     let failures = number('~');
     let costs = Parts { circuits: 0, failures: failures.into(), total: failures };
-    Offer { terminator: Arc::new(terminator), costs }
+    Offer { terminator: Arc::new(terminator), costs, is_founded: !rest.contains('-') }
 }
 
 /// Formats a path as `a b c 42`.
@@ -132,13 +132,14 @@ fn networks_are_explained() {
                 "v Precedence(Required) | a b 11",
             ],
         ),
-        // A router that is not connected, one without link, and another instance.
+        // A router that is not connected, one without link, another instance, and a host without
+        // its right.
         (
             "a b c",
             "ab1",
-            "t@b u@c v@x w@b#i",
+            "t@b u@c v@x w@b#i s@a-",
             SmartRouting,
-            &["t Chosen | a b 11", "u NoPath", "v Offline", "w OtherInstance"],
+            &["t Chosen | a b 11", "u NoPath", "v Offline", "s Unfounded", "w OtherInstance"],
         ),
         // Obstacles on the only path, or on a cheaper one, are named.
         ("a b", "ab1-", "t@b", SmartRouting, &["t NoPath | but a b 11 l0"]),

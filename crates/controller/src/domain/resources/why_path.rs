@@ -274,6 +274,9 @@ impl Asked {
             }
             Verdict::NoPath => (Word::NoPath, format!("no path leads to {router}")),
             Verdict::Offline => (Word::Offline, format!("its router {router} is not connected")),
+            Verdict::Unfounded => {
+                (Word::Unfounded, "its host has lost the right to host the service".to_owned())
+            }
             Verdict::OtherInstance => {
                 let why = match &*one.terminator.instance_id {
                     "" => "it has no instance id, and one was asked for".to_owned(),

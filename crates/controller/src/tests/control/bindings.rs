@@ -1,11 +1,17 @@
 //! Bindings of a router other than `edge`: services that a router may dial and host without a
 //! session.
 
+use std::time::Duration;
+
 use serde_json::json;
+use weft_model::entity::{PolicyType, ServicePolicy, Terminator};
+use weft_network::NetworkOptions;
 use weft_wire::ctrl::{CircuitFailed, CircuitRequest, CreateTerminatorRequest};
 use weft_wire::{Message, Outcome, ProtoBody};
 
-use super::support::{Net, Peer};
+use super::circuits::made;
+use super::support::{Net, Peer, hurried, until};
+use super::terminators::host as host_by_tunneler;
 
 fn host(service: &str) -> Message {
     CreateTerminatorRequest {
@@ -36,6 +42,9 @@ async fn hosts(peer: &mut Peer, service: &str) -> Result<(), String> {
 async fn dials(peer: &mut Peer, service: &str) -> String {
     CircuitFailed::from_message(&peer.ask(dial(service)).await).unwrap().error
 }
+
+/// How long a router has for removing terminators without a host.
+const LATER: Duration = Duration::from_millis(300);
 
 /// A service in no policy.
 async fn service(net: &Net) -> String {
@@ -78,4 +87,32 @@ async fn the_operator_names_the_routers_whose_bindings_use_everything() {
     let mut other = net.connect(&other).await;
     assert!(hosts(&mut other, &service).await.is_err());
     assert!(dials(&mut other, &service).await.contains("unrestrictedBindings"));
+}
+
+/// Takes the right to host from everybody.
+async fn nobody_may_host(net: &Net) {
+    let snapshot = net.bed.controller.snapshot();
+    let mut policies = snapshot.list::<ServicePolicy>();
+    let policy = policies.find(|policy| policy.policy_type == PolicyType::Bind).unwrap();
+    net.manage("deleteServicePolicy", &[policy.base.id.as_str()], json!(null)).await;
+}
+
+#[tokio::test]
+async fn a_host_that_lost_its_right_is_dialed_no_more_though_its_router_keeps_the_terminator() {
+    let options = NetworkOptions { unfounded_life: LATER, cycle: LATER / 3, ..hurried() };
+    let net = Net::with(options).await;
+    let service = net.open_service(json!({"name": "web", "encryptionRequired": true})).await;
+    let mut peer = net.connect(&net.router("er1").await).await;
+    hosts(&mut peer, service.as_str()).await.unwrap();
+    host_by_tunneler(&peer, &service, "t1").await;
+    let held = || net.bed.controller.snapshot().list::<Terminator>().count();
+    made(&mut peer).await;
+    assert_eq!((net.network.circuits().len(), held()), (1, 2));
+
+    nobody_may_host(&net).await;
+    let refused = dials(&mut peer, service.as_str()).await;
+    assert!(refused.contains("no terminators"), "{refused}");
+    assert_eq!(held(), 2, "its router has time for removing them");
+    until(|| held() == 0).await;
+    until(|| net.network.circuits().is_empty()).await;
 }

@@ -1,0 +1,124 @@
+//! Terminators whose host has lost its right to host.
+//!
+//! The router of a terminator removes it when its host loses the right. A router may be late with
+//! that, or never do it. Until the terminator is gone, dials are not led to it; a terminator that is
+//! still there after [`NetworkOptions::unfounded_life`] is removed by the controller.
+//!
+//! A terminator that an administrator made has no host, and always counts as founded.
+
+use std::time::{Duration, Instant};
+
+use hashbrown::HashMap;
+use parking_lot::Mutex;
+use weft_kernel::Caller;
+use weft_model::access::{Posture, decide};
+use weft_model::entity::{PolicyType, Terminator};
+use weft_model::{Id, Kind, Snapshot, Timestamp};
+
+use crate::clock;
+use crate::network::Network;
+#[cfg(doc)]
+use crate::network::NetworkOptions;
+
+/// Most terminators that wait for their removal. A dial that meets more of them avoids them as well;
+/// they are noted by a later dial.
+const MOST: usize = 10_000;
+/// Terminators removed in one change set.
+const BATCH: usize = 100;
+
+/// Whether the host of a terminator may host its service.
+///
+/// The posture of a client that hosts is the concern of its session, and is not looked at here. A
+/// router that hosts has no posture data, so its posture checks fail.
+pub(crate) fn is_founded(snapshot: &Snapshot, terminator: &Terminator, now: Timestamp) -> bool {
+    if !terminator.base.is_system || terminator.host_id.is_empty() {
+        return true;
+    }
+    let posture = match &*terminator.binding {
+        "edge" => Posture::Ignored,
+        _ => Posture::Unknown,
+    };
+    let (host, service) = (terminator.host_id.as_str(), terminator.service_id.as_str());
+    decide(snapshot, host, service, PolicyType::Bind, posture, now).is_granted()
+}
+
+/// Unfounded terminators that dials have met, and the time of the first such dial.
+#[derive(Debug, Default)]
+pub(crate) struct Unfounded(Mutex<HashMap<Id, Instant>>);
+
+impl Unfounded {
+    fn note(&self, id: &Id, now: Instant) {
+        let mut noted = self.0.lock();
+        if noted.len() < MOST || noted.contains_key(id) {
+            noted.entry_ref(id).or_insert(now);
+        }
+    }
+
+    /// Takes the terminators that were noted at least so long ago.
+    fn due(&self, now: Instant, life: Duration) -> Vec<Id> {
+        let is_due = |_: &Id, since: &mut Instant| now.duration_since(*since) >= life;
+        self.0.lock().extract_if(is_due).map(|(id, _)| id).collect()
+    }
+}
+
+impl Network {
+    /// Notes an unfounded terminator that a dial has met.
+    pub(crate) fn note_unfounded(&self, terminator: &Terminator) {
+        self.0.unfounded.note(&terminator.base.id, clock::now());
+    }
+
+    /// Removes the noted terminators whose routers have not done so in time. Whether the host has the
+    /// right is judged again in the change that removes the terminator.
+    pub(crate) async fn remove_unfounded(&self) {
+        let due = self.0.unfounded.due(clock::now(), self.0.options.unfounded_life);
+        for batch in due.chunks(BATCH) {
+            let now = self.0.kernel.now();
+            let ids = batch.to_vec();
+            let caller = Caller::own("terminators whose hosts have lost the right to host");
+            let done = self.0.kernel.decide(&caller, move |decision| {
+                for id in &ids {
+                    let found = decision.tip().get::<Terminator>(id);
+                    if found.is_some_and(|found| !is_founded(decision.tip(), found, now)) {
+                        decision.delete(Kind::Terminator, id)?;
+                    }
+                }
+                Ok(())
+            });
+            if let Err(problem) = done.await {
+                // The next dial that meets one of them notes it again.
+                tracing::warn!(%problem, count = batch.len(), "terminators without a host that may host were not removed");
+                continue;
+            }
+            let snapshot = self.0.kernel.snapshot();
+            let removed = batch.iter().filter(|id| snapshot.get::<Terminator>(id).is_none());
+            for id in removed {
+                tracing::info!(terminator = %id, "terminator removed: its host has lost the right to host, and its router kept it");
+                self.end_circuits_to(id);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIFE: Duration = Duration::from_secs(60);
+
+    #[test]
+    fn a_terminator_is_due_once_and_at_the_end_of_its_life() {
+        let (unfounded, start) = (Unfounded::default(), Instant::now());
+        unfounded.note(&Id::new("t"), start);
+        unfounded.note(&Id::new("t"), start + LIFE / 2);
+        assert!(unfounded.due(start + LIFE / 2, LIFE).is_empty());
+        assert_eq!(unfounded.due(start + LIFE, LIFE), [Id::new("t")]);
+        assert!(unfounded.due(start + LIFE, LIFE).is_empty());
+    }
+
+    #[test]
+    fn noted_terminators_are_limited() {
+        let (unfounded, start) = (Unfounded::default(), Instant::now());
+        (0..=MOST).for_each(|at| unfounded.note(&Id::new(&format!("t{at}")), start));
+        assert_eq!(unfounded.due(start + LIFE, LIFE).len(), MOST);
+    }
+}
