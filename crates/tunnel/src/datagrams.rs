@@ -13,7 +13,10 @@ use std::{
 
 use bytes::Bytes;
 use parking_lot::Mutex;
-use tokio::{net::UdpSocket, sync::mpsc};
+use tokio::{
+    net::UdpSocket,
+    sync::{Notify, mpsc},
+};
 use weft_intercept::{Patience, Seat, Seats};
 
 /// Most datagrams of one client that wait for the network; more are dropped.
@@ -76,8 +79,16 @@ pub enum Reply {
 pub struct Conversations {
     times: UdpTimes,
     seats: Arc<Seats>,
-    open: Arc<Mutex<HashMap<SocketAddr, Entry>>>,
+    table: Arc<Table>,
     count: AtomicU64,
+}
+
+/// The open conversations.
+#[derive(Default)]
+struct Table {
+    open: Mutex<HashMap<SocketAddr, Entry>>,
+    /// Notified when the last conversation has ended.
+    emptied: Notify,
 }
 
 struct Entry {
@@ -121,7 +132,7 @@ impl Conversations {
     #[must_use]
     pub fn new(times: UdpTimes) -> Self {
         let seats = Seats::new(times.limit, times.limit, PATIENCE);
-        Self { times, seats, open: Arc::default(), count: AtomicU64::new(0) }
+        Self { times, seats, table: Arc::default(), count: AtomicU64::new(0) }
     }
 
     /// Passes a datagram to its conversation. A new conversation is returned, with the datagram
@@ -135,14 +146,7 @@ impl Conversations {
         datagram: Bytes,
         reply: impl FnOnce() -> io::Result<Reply>,
     ) -> io::Result<Option<Datagrams>> {
-        {
-            let open = self.open.lock();
-            if let Some(entry) = open.get(&client).filter(|entry| !entry.waiting.is_closed()) {
-                // Datagrams without room are lost, as datagrams are.
-                let _ = entry.waiting.try_send(datagram);
-                return Ok(None);
-            }
-        }
+        let Some(datagram) = self.deliver_known(client, datagram) else { return Ok(None) };
         let seat = self.seats.take(client.ip(), Instant::now()).ok_or_else(|| {
             let limit = self.times.limit;
             io::Error::other(format!("there are {limit} conversations already"))
@@ -151,16 +155,32 @@ impl Conversations {
         let (sender, waiting) = mpsc::channel(QUEUE);
         let _ = sender.try_send(datagram);
         let number = self.count.fetch_add(1, Ordering::Relaxed);
-        self.open.lock().insert(client, Entry { number, waiting: sender });
-        let table = Arc::downgrade(&self.open);
+        self.table.open.lock().insert(client, Entry { number, waiting: sender });
+        let table = Arc::downgrade(&self.table);
         let listed = Listed(Some(Box::new(move || unlist(&table, &client, number))));
         Ok(Some(Datagrams::new(waiting, reply, self.times, Some(seat), listed)))
+    }
+
+    /// Passes a datagram to the conversation of its client, and returns the datagram if there is none.
+    pub(crate) fn deliver_known(&self, client: SocketAddr, datagram: Bytes) -> Option<Bytes> {
+        let open = self.table.open.lock();
+        let Some(entry) = open.get(&client).filter(|entry| !entry.waiting.is_closed()) else {
+            return Some(datagram);
+        };
+        // Datagrams without room are lost, as datagrams are.
+        let _ = entry.waiting.try_send(datagram);
+        None
+    }
+
+    /// Returns when the last conversation has ended. One task waits.
+    pub(crate) async fn emptied(&self) {
+        self.table.emptied.notified().await;
     }
 
     /// The number of conversations.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.open.lock().len()
+        self.table.open.lock().len()
     }
 
     /// True if there are no conversations.
@@ -176,12 +196,15 @@ impl fmt::Debug for Conversations {
     }
 }
 
-fn unlist(table: &Weak<Mutex<HashMap<SocketAddr, Entry>>>, key: &SocketAddr, number: u64) {
+fn unlist(table: &Weak<Table>, key: &SocketAddr, number: u64) {
     let Some(table) = table.upgrade() else { return };
-    let mut open = table.lock();
+    let mut open = table.open.lock();
     // A later conversation of the same client stays.
     if open.get(key).is_some_and(|entry| entry.number == number) {
         open.remove(key);
+        if open.is_empty() {
+            table.emptied.notify_one();
+        }
     }
 }
 

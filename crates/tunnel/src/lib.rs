@@ -35,6 +35,7 @@ mod http_check;
 mod interception;
 mod listen;
 mod network;
+mod port_way;
 mod ports;
 mod probe;
 mod records;

@@ -13,12 +13,12 @@ use tokio::{
     sync::Semaphore,
     task::JoinHandle,
 };
-use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::{
     AppData, Call, Carrier, Client, Configs, Conversations, Intercept, InterceptAddress, Protocol,
     Reply, Service, Template, UdpTimes, Wanted,
     config::{ConfigError, ListenAt},
+    port_way::PortWay,
 };
 
 /// Most clients of one port that are carried at once; more wait to be accepted.
@@ -135,12 +135,13 @@ impl Intercept {
     }
 }
 
-/// An open port, until this is dropped. Accepted clients stay.
+/// A port that accepts clients until this is dropped. Clients that were accepted stay.
 #[derive(Debug)]
 pub struct Listening {
     address: SocketAddr,
+    protocol: Protocol,
+    way: Arc<PortWay>,
     task: JoinHandle<()>,
-    _stop: DropGuard,
 }
 
 impl Listening {
@@ -157,33 +158,55 @@ impl Listening {
         times: UdpTimes,
     ) -> io::Result<Self> {
         let address = SocketAddr::new(local_address(at)?, port);
-        let stop = CancellationToken::new();
+        let way = Arc::new(PortWay::new(way));
         let (address, task) = match protocol {
             Protocol::Tcp => {
                 let listener = TcpListener::bind(address).await?;
                 let address = listener.local_addr()?;
-                (address, tokio::spawn(accept(listener, way, carrier, stop.clone())))
+                (address, tokio::spawn(accept(listener, Arc::clone(&way), carrier)))
             }
             Protocol::Udp => {
                 let socket = Arc::new(UdpSocket::bind(address).await?);
                 let address = socket.local_addr()?;
-                (address, tokio::spawn(receive(socket, way, carrier, times, stop.clone())))
+                (address, tokio::spawn(receive(socket, Arc::clone(&way), carrier, times)))
             }
         };
-        Ok(Self { address, task, _stop: stop.drop_guard() })
+        Ok(Self { address, protocol, way, task })
     }
 
-    /// Stops, and returns once the port is free. A UDP port is free when its last client is done.
-    pub async fn close(self) {
-        let Self { task, _stop, .. } = self;
-        drop(_stop);
-        let _ = task.await;
+    /// Leads clients that are accepted from now on another way. False if the port was closed
+    /// meanwhile.
+    pub fn lead(&self, way: Way) -> bool {
+        self.way.change(Some(way))
+    }
+
+    /// Accepts no new clients. A TCP port is free when this returns. A UDP port is open as long as it has
+    /// conversations, whose datagrams arrive over it; then it is returned, and can be led another
+    /// way.
+    pub async fn rest(mut self) -> Option<Self> {
+        self.way.change(None);
+        if self.protocol == Protocol::Tcp {
+            let _ = (&mut self.task).await;
+        }
+        self.is_open().then_some(self)
+    }
+
+    /// False once the port is free, after [`Listening::rest`].
+    #[must_use]
+    pub fn is_open(&self) -> bool {
+        !self.way.is_closed()
     }
 
     /// The address that it listens on.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+}
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        self.way.change(None);
     }
 }
 
@@ -207,12 +230,7 @@ fn local_address(at: &ListenAt) -> io::Result<IpAddr> {
     })
 }
 
-async fn accept(
-    listener: TcpListener,
-    way: Way,
-    carrier: Arc<dyn Carrier>,
-    stop: CancellationToken,
-) {
+async fn accept(listener: TcpListener, way: Arc<PortWay>, carrier: Arc<dyn Carrier>) {
     let places = Arc::new(Semaphore::new(MOST_CLIENTS));
     loop {
         let accepted = async {
@@ -220,9 +238,13 @@ async fn accept(
             (place, listener.accept().await)
         };
         let (place, accepted) = tokio::select! {
-            () = stop.cancelled() => return,
+            () = way.changed() => match way.close_if(true) {
+                true => return,
+                false => continue,
+            },
             accepted = accepted => accepted,
         };
+        let Some(way) = way.now() else { continue };
         match accepted {
             Ok((stream, remote)) => {
                 let Some(call) = prepared(&way, stream, remote) else { continue };
@@ -249,17 +271,18 @@ fn prepared(way: &Way, stream: TcpStream, remote: SocketAddr) -> Option<Call> {
 
 async fn receive(
     socket: Arc<UdpSocket>,
-    way: Way,
+    way: Arc<PortWay>,
     carrier: Arc<dyn Carrier>,
     times: UdpTimes,
-    stop: CancellationToken,
 ) {
     let Ok(local) = socket.local_addr() else { return };
     let conversations = Conversations::new(times);
     let mut buffer = vec![0; MAX_DATAGRAM];
-    loop {
+    // Without a way for new clients, the port is open for those that it has.
+    while !way.close_if(conversations.is_empty()) {
         let received = tokio::select! {
-            () = stop.cancelled() => return,
+            () = way.changed() => continue,
+            () = conversations.emptied() => continue,
             received = socket.recv_from(&mut buffer) => received,
         };
         let (length, remote) = match received {
@@ -267,12 +290,16 @@ async fn receive(
             // The error of an earlier answer, whose client is gone.
             Err(problem) if problem.kind() == io::ErrorKind::ConnectionRefused => continue,
             Err(problem) => {
-                tracing::warn!(service = %way.service.name, %problem, "no datagram was received");
+                tracing::warn!(at = %local, %problem, "no datagram was received");
                 tokio::time::sleep(PAUSE).await;
                 continue;
             }
         };
         let datagram = Bytes::copy_from_slice(buffer.get(..length).unwrap_or_default());
+        let Some(way) = way.now() else {
+            conversations.deliver_known(remote, datagram);
+            continue;
+        };
         let reply = || Ok(Reply::Shared(Arc::clone(&socket), remote));
         match conversations.deliver(remote, datagram, reply) {
             Ok(None) => {}

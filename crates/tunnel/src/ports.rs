@@ -79,6 +79,13 @@ impl PortWanted {
         (self.protocol, self.port, &self.way.service.id)
     }
 
+    /// Whether both are for one socket. A free port is taken for one service alone.
+    fn is_same_socket(&self, other: &Self) -> bool {
+        let is_same = self.protocol == other.protocol && self.port == other.port;
+        let is_for_it = self.port != 0 || self.way.service.id == other.way.service.id;
+        is_same && is_for_it && self.at == other.at
+    }
+
     fn is_in(&self, all: &ByPort<'_>) -> bool {
         all.get(&self.key()).is_some_and(|same| same.contains(&self))
     }
@@ -93,6 +100,12 @@ fn by_port<'a>(ports: impl IntoIterator<Item = &'a PortWanted>) -> ByPort<'a> {
         all.entry(port.key()).or_default().push(port);
     }
     all
+}
+
+/// Takes the port whose socket is the wanted one.
+fn take_same_socket(resting: &mut Vec<Resting>, wanted: &PortWanted) -> Option<Listening> {
+    let at = resting.iter().position(|port| port.wanted.is_same_socket(wanted))?;
+    Some(resting.swap_remove(at).listening)
 }
 
 /// A port, and its state.
@@ -110,9 +123,15 @@ pub struct PortState {
 pub struct Ports {
     carrier: Arc<dyn Carrier>,
     times: UdpTimes,
-    /// Held during a change.
-    changing: tokio::sync::Mutex<()>,
+    /// Held during a change: UDP ports that are wanted no more, and have conversations.
+    resting: tokio::sync::Mutex<Vec<Resting>>,
     open: Mutex<Vec<Open>>,
+}
+
+/// A port that accepts no new clients.
+struct Resting {
+    wanted: PortWanted,
+    listening: Listening,
 }
 
 struct Open {
@@ -124,12 +143,14 @@ impl Ports {
     /// Listens on no ports yet.
     #[must_use]
     pub fn new(carrier: Arc<dyn Carrier>, times: UdpTimes) -> Self {
-        Self { carrier, times, changing: tokio::sync::Mutex::default(), open: Mutex::default() }
+        Self { carrier, times, resting: tokio::sync::Mutex::default(), open: Mutex::default() }
     }
 
     /// Makes these the ports to listen on. Unchanged ports stay; those that failed are tried again.
+    /// Clients that were accepted stay, also those of a UDP port that is wanted no more.
     pub async fn set(&self, wanted: Vec<PortWanted>) {
-        let _one = self.changing.lock().await;
+        let mut resting = self.resting.lock().await;
+        resting.retain(|port| port.listening.is_open());
         let before = std::mem::take(&mut *self.open.lock());
         let (kept, gone): (Vec<_>, Vec<_>) = {
             let all = by_port(&wanted);
@@ -141,41 +162,51 @@ impl Ports {
         };
         *self.open.lock() = kept;
         let mut problems = HashMap::new();
-        for open in gone {
-            match open.listening {
-                // Closed here, because another service may take the port next.
-                Ok(listening) => listening.close().await,
-                Err(problem) => {
-                    drop(problems.insert((open.wanted.protocol, open.wanted.port), problem))
+        for Open { wanted, listening } in gone {
+            match listening {
+                Ok(listening) if new.iter().any(|new| new.is_same_socket(&wanted)) => {
+                    resting.push(Resting { wanted, listening });
                 }
+                // TCP ports are closed here, because another service may take the port next.
+                Ok(listening) => {
+                    let still = listening.rest().await;
+                    resting.extend(still.map(|listening| Resting { wanted, listening }));
+                }
+                Err(problem) => drop(problems.insert((wanted.protocol, wanted.port), problem)),
             }
         }
         for wanted in new {
-            let (protocol, port) = (wanted.protocol, wanted.port);
-            let (way, carrier) = (wanted.way.clone(), Arc::clone(&self.carrier));
-            let service = Arc::clone(&way.service);
-            let started =
-                Listening::start(protocol, &wanted.at, port, way, carrier, self.times).await;
-            let listening = match started {
-                Ok(listening) => {
-                    let at = listening.address();
-                    tracing::info!(service = %service.name, "listening at {protocol}:{at}");
-                    Ok(listening)
-                }
-                Err(error) => {
-                    let problem =
-                        format!("cannot listen at {protocol}:{}:{port}: {error}", wanted.at);
-                    if problems.get(&(protocol, port)) != Some(&problem) {
-                        tracing::error!(
-                            service = %service.name, problem,
-                            "no port is opened for a service"
-                        );
-                    }
-                    Err(problem)
-                }
+            let led = take_same_socket(&mut resting, &wanted);
+            let listening = match led.filter(|port| port.lead(wanted.way.clone())) {
+                Some(port) => Ok(port),
+                None => self.start(&wanted, &problems).await,
             };
             self.open.lock().push(Open { wanted, listening });
         }
+    }
+
+    /// Opens a port. A problem that is among `known` is not logged again.
+    async fn start(
+        &self,
+        wanted: &PortWanted,
+        known: &HashMap<(Protocol, u16), String>,
+    ) -> Result<Listening, String> {
+        let (protocol, port) = (wanted.protocol, wanted.port);
+        let (way, carrier) = (wanted.way.clone(), Arc::clone(&self.carrier));
+        let service = Arc::clone(&way.service);
+        let started = Listening::start(protocol, &wanted.at, port, way, carrier, self.times).await;
+        started
+            .inspect(|listening| {
+                let at = listening.address();
+                tracing::info!(service = %service.name, "listening at {protocol}:{at}");
+            })
+            .map_err(|error| {
+                let problem = format!("cannot listen at {protocol}:{}:{port}: {error}", wanted.at);
+                if known.get(&(protocol, port)) != Some(&problem) {
+                    tracing::error!(service = %service.name, problem, "no port is opened for a service");
+                }
+                problem
+            })
     }
 
     /// The ports, and their states.
@@ -205,6 +236,8 @@ impl std::fmt::Debug for Ports {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use futures::{FutureExt, future::BoxFuture};
     use tokio::{
         io::{AsyncReadExt as _, AsyncWriteExt as _},
@@ -284,9 +317,72 @@ mod tests {
         let own = format!(r#"{{"port":{},"protocols":["tcp"]}}"#, tcp.port());
         ports.set(wanted("wiki", 0, &[("proxy.v1", &own)])).await;
         assert_eq!(said(tcp).await, "wiki");
+        ports.set(wanted("docs", 0, &[("proxy.v1", &own)])).await;
+        assert_eq!(said(tcp).await, "docs");
         ports.set(Vec::new()).await;
         assert!(ports.states().is_empty());
         assert!(TcpStream::connect(tcp).await.is_err());
+    }
+
+    /// A client in datagrams.
+    struct Asks(UdpSocket);
+
+    impl Asks {
+        async fn new() -> Self {
+            Self(UdpSocket::bind("127.0.0.1:0").await.unwrap())
+        }
+
+        /// The answer to a datagram; none if there is none within the time.
+        async fn answer(&self, at: std::net::SocketAddr, time: Duration) -> Option<String> {
+            self.0.send_to(b"?", at).await.unwrap();
+            let mut buffer = [0; 16];
+            let received = tokio::time::timeout(time, self.0.recv_from(&mut buffer)).await;
+            let (length, from) = received.ok()?.unwrap();
+            assert_eq!(from, at);
+            Some(String::from_utf8(buffer[..length].to_vec()).unwrap())
+        }
+    }
+
+    fn udp(name: &str, port: u16) -> Vec<PortWanted> {
+        let own = format!(r#"{{"port":{port},"protocols":["udp"]}}"#);
+        wanted(name, 0, &[("proxy.v1", &own)])
+    }
+
+    #[tokio::test]
+    async fn conversations_in_datagrams_go_on_when_their_port_changes_and_goes() {
+        let (tell, _told) = mpsc::unbounded_channel();
+        let times = UdpTimes { idle: Duration::from_secs(1), ..UdpTimes::default() };
+        let times = UdpTimes { check: Duration::from_millis(50), ..times };
+        let ports = Ports::new(Arc::new(Names(tell)), times);
+        ports.set(udp("web", 0)).await;
+        let at = ports.states().remove(0).listening.unwrap();
+        // The port with its number, so that another service can have it.
+        ports.set(Vec::new()).await;
+        ports.set(udp("web", at.port())).await;
+        let (early, late, later) = (Asks::new().await, Asks::new().await, Asks::new().await);
+        let (long, short) = (Duration::from_secs(10), Duration::from_millis(100));
+        assert_eq!(early.answer(at, long).await.as_deref(), Some("web"));
+
+        ports.set(udp("wiki", at.port())).await;
+        assert_eq!(ports.states().remove(0).listening, Ok(at));
+        assert_eq!(early.answer(at, long).await.as_deref(), Some("web"), "it stays where it is");
+        assert_eq!(late.answer(at, long).await.as_deref(), Some("wiki"));
+
+        ports.set(Vec::new()).await;
+        assert_eq!(early.answer(at, long).await.as_deref(), Some("web"));
+        assert_eq!(later.answer(at, short).await, None, "nobody new is accepted");
+        ports.set(udp("docs", at.port())).await;
+        assert_eq!(ports.states().remove(0).listening, Ok(at));
+        assert_eq!(later.answer(at, long).await.as_deref(), Some("docs"));
+
+        // Once the last conversation is idle, the port is free.
+        drop(ports);
+        let free = async {
+            while UdpSocket::bind(at).await.is_err() {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        tokio::time::timeout(long, free).await.unwrap();
     }
 
     #[tokio::test]
