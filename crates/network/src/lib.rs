@@ -13,7 +13,8 @@
 //!   paths, `improve`: cheaper ones; [`adoption`], [`adopt`]: take circuits of an earlier run over;
 //!   [`recount`]: ends circuits that a router lost;
 //! - [`terminators`]: terminators that routers report; [`validate`]: asks routers whether they
-//!   still host them; `unfounded`: terminators whose hosts may not host any more;
+//!   still host them; `unfounded`: terminators whose hosts may not host any
+//!   more, `withdrawn`: removes them;
 //! - [`ctrl_listeners`]: listeners on which routers take controllers;
 //! - `link_listeners`: listeners on which routers take links;
 //! - `link_reports`: reports of routers about links; `misreports`: refused reports;
@@ -79,6 +80,7 @@ pub mod upkeep;
 mod used;
 pub mod validate;
 mod validations;
+mod withdrawn;
 
 pub use network::{LoginCounts, Logins, Network, NetworkOptions, WeakNetwork};
 use weft_channel::clock;

@@ -2,7 +2,7 @@
 //!
 //! The router of a terminator removes it when its host loses the right. A router may be late with
 //! that, or never do it. Until the terminator is gone, dials are not led to it; a terminator that is
-//! still there after [`NetworkOptions::unfounded_life`] is removed by the controller.
+//! still there after `NetworkOptions::unfounded_life` is removed by the controller.
 //!
 //! A terminator that an administrator made has no host, and always counts as founded.
 
@@ -10,21 +10,13 @@ use std::time::{Duration, Instant};
 
 use hashbrown::HashMap;
 use parking_lot::Mutex;
-use weft_kernel::Caller;
 use weft_model::access::{Posture, decide};
 use weft_model::entity::{PolicyType, Terminator};
-use weft_model::{Id, Kind, Snapshot, Timestamp};
-
-use crate::clock;
-use crate::network::Network;
-#[cfg(doc)]
-use crate::network::NetworkOptions;
+use weft_model::{Id, Snapshot, Timestamp};
 
 /// Most terminators that wait for their removal. A dial that meets more of them avoids them as well;
 /// they are noted by a later dial.
 const MOST: usize = 10_000;
-/// Terminators removed in one change set.
-const BATCH: usize = 100;
 
 /// Whether the host of a terminator may host its service.
 ///
@@ -47,7 +39,7 @@ pub(crate) fn is_founded(snapshot: &Snapshot, terminator: &Terminator, now: Time
 pub(crate) struct Unfounded(Mutex<HashMap<Id, Instant>>);
 
 impl Unfounded {
-    fn note(&self, id: &Id, now: Instant) {
+    pub(crate) fn note(&self, id: &Id, now: Instant) {
         let mut noted = self.0.lock();
         if noted.len() < MOST || noted.contains_key(id) {
             noted.entry_ref(id).or_insert(now);
@@ -55,47 +47,9 @@ impl Unfounded {
     }
 
     /// Takes the terminators that were noted at least so long ago.
-    fn due(&self, now: Instant, life: Duration) -> Vec<Id> {
+    pub(crate) fn due(&self, now: Instant, life: Duration) -> Vec<Id> {
         let is_due = |_: &Id, since: &mut Instant| now.duration_since(*since) >= life;
         self.0.lock().extract_if(is_due).map(|(id, _)| id).collect()
-    }
-}
-
-impl Network {
-    /// Notes an unfounded terminator that a dial has met.
-    pub(crate) fn note_unfounded(&self, terminator: &Terminator) {
-        self.0.unfounded.note(&terminator.base.id, clock::now());
-    }
-
-    /// Removes the noted terminators whose routers have not done so in time. Whether the host has the
-    /// right is judged again in the change that removes the terminator.
-    pub(crate) async fn remove_unfounded(&self) {
-        let due = self.0.unfounded.due(clock::now(), self.0.options.unfounded_life);
-        for batch in due.chunks(BATCH) {
-            let now = self.0.kernel.now();
-            let ids = batch.to_vec();
-            let caller = Caller::own("terminators whose hosts have lost the right to host");
-            let done = self.0.kernel.decide(&caller, move |decision| {
-                for id in &ids {
-                    let found = decision.tip().get::<Terminator>(id);
-                    if found.is_some_and(|found| !is_founded(decision.tip(), found, now)) {
-                        decision.delete(Kind::Terminator, id)?;
-                    }
-                }
-                Ok(())
-            });
-            if let Err(problem) = done.await {
-                // The next dial that meets one of them notes it again.
-                tracing::warn!(%problem, count = batch.len(), "terminators without a host that may host were not removed");
-                continue;
-            }
-            let snapshot = self.0.kernel.snapshot();
-            let removed = batch.iter().filter(|id| snapshot.get::<Terminator>(id).is_none());
-            for id in removed {
-                tracing::info!(terminator = %id, "terminator removed: its host has lost the right to host, and its router kept it");
-                self.end_circuits_to(id);
-            }
-        }
     }
 }
 

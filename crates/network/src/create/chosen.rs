@@ -9,6 +9,7 @@ use weft_paths::select::{Candidate, choose};
 use weft_wire::ctrl::peer_data_key;
 
 use super::CircuitSpec;
+use crate::clock;
 use crate::failure::FailureCause;
 use crate::network::Network;
 use crate::unfounded::is_founded;
@@ -66,7 +67,7 @@ impl Network {
         self.choose_among(snapshot, spec, tried, |terminator| {
             let is_founded = is_founded(snapshot, terminator, now);
             if !is_founded {
-                self.note_unfounded(terminator);
+                self.0.unfounded.note(&terminator.base.id, clock::now());
             }
             is_founded
         })
