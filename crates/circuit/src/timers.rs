@@ -4,14 +4,24 @@
 //! anything is due and arms the next deadline. A deadline that moves with every ack therefore costs nothing, and an
 //! idle circuit causes no wake-up. A deadline that moves before the armed one is armed in addition; the one that it
 //! overtook fires without effect.
+//!
+//! An armed deadline keeps the memory of its end, also after the end is gone. A far deadline is therefore looked
+//! at every [`STEP`], and forgotten if its end is gone.
 
-use std::{fmt, sync::Weak, time::Instant};
+use std::{
+    fmt,
+    sync::Weak,
+    time::{Duration, Instant},
+};
 
 use futures::StreamExt as _;
 use tokio::{runtime, sync::mpsc};
 use tokio_util::time::DelayQueue;
 
 use crate::clock::now;
+
+/// The longest time for which the memory of an end that is gone is kept.
+const STEP: Duration = Duration::from_secs(10);
 
 /// An end that waits for a time.
 pub trait Timed: Send + Sync + 'static {
@@ -35,14 +45,12 @@ impl<T: Timed> Timers<T> {
             loop {
                 tokio::select! {
                     entry = armed.recv() => match entry {
-                        Some((at, waiting)) => { queue.insert_at((at, waiting), at.into()); }
+                        Some((at, waiting)) => wait(&mut queue, at, waiting, now()),
                         None => return,
                     },
                     Some(due) = queue.next(), if !queue.is_empty() => {
-                        let (at, waiting): (Instant, Weak<T>) = due.into_inner();
-                        if let Some(waiting) = waiting.upgrade() {
-                            waiting.on_timer(at, now());
-                        }
+                        let (at, waiting) = due.into_inner();
+                        fire(&mut queue, at, waiting, now());
                     }
                 }
             }
@@ -64,6 +72,31 @@ impl<T: Timed> Timers<T> {
     }
 }
 
+/// Waits for the deadline, for [`STEP`] at most.
+fn wait<T>(
+    queue: &mut DelayQueue<(Instant, Weak<T>)>,
+    at: Instant,
+    waiting: Weak<T>,
+    now: Instant,
+) {
+    let next = at.min(now + STEP);
+    queue.insert_at((at, waiting), next.into());
+}
+
+/// A wait is over. If that was only a step, it goes on, unless the end is gone.
+fn fire<T: Timed>(
+    queue: &mut DelayQueue<(Instant, Weak<T>)>,
+    at: Instant,
+    waiting: Weak<T>,
+    now: Instant,
+) {
+    match waiting.upgrade() {
+        Some(_) if now < at => wait(queue, at, waiting, now),
+        Some(waiting) => waiting.on_timer(at, now),
+        None => {}
+    }
+}
+
 impl<T> Clone for Timers<T> {
     fn clone(&self) -> Self {
         Self { arm: self.arm.clone() }
@@ -73,5 +106,42 @@ impl<T> Clone for Timers<T> {
 impl<T> fmt::Debug for Timers<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Timers").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use super::*;
+
+    /// Notes the deadlines for which it was called.
+    #[derive(Default)]
+    struct Noted(Mutex<Vec<Instant>>);
+
+    impl Timed for Noted {
+        fn on_timer(&self, at: Instant, now: Instant) {
+            assert!(now >= at);
+            self.0.lock().unwrap().push(at);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_far_deadline_is_kept_as_long_as_its_end() {
+        let start = now();
+        let far = start + 18 * STEP;
+        let (stays, goes) = (Arc::new(Noted::default()), Arc::new(Noted::default()));
+        let mut queue = DelayQueue::new();
+        wait(&mut queue, far, Arc::downgrade(&stays), start);
+        wait(&mut queue, far, Arc::downgrade(&goes), start);
+        drop(goes);
+        let mut steps = 0;
+        while let Some(due) = queue.next().await {
+            let (at, waiting) = due.into_inner();
+            fire(&mut queue, at, waiting, now());
+            steps += 1;
+        }
+        assert_eq!(*stays.0.lock().unwrap(), [far]);
+        assert!((18..22).contains(&steps), "{steps} steps, one of them for the end that is gone");
     }
 }

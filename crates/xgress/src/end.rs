@@ -403,7 +403,7 @@ impl End {
         self.sender.unacked()
     }
 
-    /// The number of sent payloads without an ack. It visits each of them.
+    /// The number of sent payloads without an ack.
     #[must_use]
     pub fn unacknowledged_payloads(&self) -> usize {
         self.sender.unacked_payloads()

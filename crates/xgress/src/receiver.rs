@@ -10,7 +10,7 @@ use crate::{ITEM_COST, Options, Standing, payload_cost};
 
 /// How far ahead of the next payload one is accepted, as a difference of sequence numbers. A
 /// sender's window of the smallest payloads fits several times.
-const MAX_AHEAD: usize = 65_536;
+pub(crate) const MAX_AHEAD: usize = 65_536;
 
 /// Most bytes of bookkeeping of small payloads; beyond that they are refused.
 const BOOKKEEPING: u64 = (MAX_AHEAD * ITEM_COST) as u64;

@@ -8,7 +8,7 @@ mod describe;
 mod flight;
 mod outgoing;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -29,6 +29,9 @@ const MAX_COPIES: usize = 256;
 /// The longest wait of the first time-outs, unless the time-out itself is longer.
 const OFTEN: Duration = Duration::from_secs(1);
 const OFTEN_TIMES: u32 = 10;
+/// Most time-outs that count while the peer answers that its buffer is full: it is asked every 4 s then,
+/// unless the time-out itself is longer.
+const MAX_KNOCKED: u32 = OFTEN_TIMES + 2;
 
 /// Payloads that wait to be sent or acknowledged.
 #[derive(Debug)]
@@ -46,7 +49,7 @@ pub(crate) struct Sender {
     arrived: Option<Instant>,
     /// Acknowledged payloads that were sent more than once; a second ack shows that the copy was
     /// needless.
-    copies: VecDeque<i32>,
+    copies: BTreeSet<i32>,
     /// Bytes that the peer reports as buffered.
     reported: u32,
     pub(crate) window: Window,
@@ -114,7 +117,7 @@ impl Sender {
             held: budget.empty(),
             order: VecDeque::new(),
             arrived: None,
-            copies: VecDeque::new(),
+            copies: BTreeSet::new(),
             reported: 0,
             window: Window::new(options, now),
             crowd: None,
@@ -181,6 +184,7 @@ impl Sender {
                     }
                     return None;
                 }
+                (None, Some(_)) if !self.flight.has_slot() => return None,
                 (None, Some(next)) if self.peer_takes(next) => next.cost(),
                 (None, Some(_)) => {
                     self.note_block(now);
@@ -210,7 +214,7 @@ impl Sender {
         if let Some(sent) = self.first_lost() {
             return self.fits(sent.payload.cost());
         }
-        self.waiting.front().is_some_and(|next| {
+        self.waiting.front().filter(|_| self.flight.has_slot()).is_some_and(|next| {
             // The end is blocked with nothing in flight, and has to notice that once, to begin its
             // wait.
             let unseen = self.flight.is_empty() && self.blocked_since.is_none();
@@ -245,6 +249,7 @@ impl Sender {
         if self.knock || self.blocked_since.is_some() {
             // A peer that reports its buffer is alive, however slowly it reads.
             self.progress = now;
+            self.expiries = self.expiries.min(MAX_KNOCKED);
         }
         (self.knock, self.blocked_since) = (false, None);
         let Some(newest) = newest else { return false };
@@ -347,12 +352,11 @@ impl Sender {
         self.waiting.shrink_to_fit();
         self.flight.trim();
         self.order.shrink_to_fit();
-        self.copies.shrink_to_fit();
     }
 
     /// The number of payloads and notes for which there is memory.
     pub(crate) fn capacity(&self) -> usize {
-        let notes = self.order.capacity() + self.copies.capacity();
+        let notes = self.order.capacity() + self.copies.len();
         self.waiting.capacity() + self.flight.capacity() + notes
     }
 
@@ -386,7 +390,7 @@ impl Sender {
         self.flight.bytes()
     }
 
-    /// The number of payloads in flight. It visits each of them.
+    /// The number of payloads in flight.
     pub(crate) fn unacked_payloads(&self) -> usize {
         self.flight.count()
     }
@@ -519,16 +523,15 @@ impl Sender {
 
     fn remember_copy(&mut self, sequence: i32) {
         if self.copies.len() == MAX_COPIES {
-            self.copies.pop_front();
+            self.copies.pop_first();
         }
-        self.copies.push_back(sequence);
+        self.copies.insert(sequence);
     }
 
     fn acked_again(&mut self, sequence: i32, now: Instant) {
         self.rtt.duplicate();
         self.counts.acknowledged_again += 1;
-        if let Some(at) = self.copies.iter().position(|copy| *copy == sequence) {
-            self.copies.remove(at);
+        if self.copies.remove(&sequence) {
             self.rtt.was_only_late(now);
         }
     }

@@ -109,10 +109,14 @@ impl DatagramPump {
             taken += slice.len();
         }
         let mut bytes = std::mem::take(&mut self.incomplete);
-        while let Some(length) = frame_length(&bytes).filter(|length| *length <= bytes.len()) {
-            let rest = bytes.split_off(length);
-            self.seal(std::mem::replace(&mut bytes, rest))?;
+        let mut rest = bytes.as_slice();
+        while let Some((frame, after)) = frame_length(rest).and_then(|it| rest.split_at_checked(it))
+        {
+            self.seal(frame.to_vec())?;
+            rest = after;
         }
+        let done = bytes.len() - rest.len();
+        bytes.drain(..done);
         self.incomplete = bytes;
         Ok(taken)
     }

@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use super::outgoing::Outgoing;
 use crate::congestion::SentMark;
+use crate::receiver::MAX_AHEAD;
 
 /// A payload in flight.
 #[derive(Debug)]
@@ -27,6 +28,8 @@ pub(super) struct Flight {
     /// A slot for each sequence number from `base` on; empty once acknowledged.
     slots: VecDeque<Option<Sent>>,
     base: i32,
+    /// The number of slots with a payload.
+    count: usize,
     /// Bytes of data of all payloads in flight, without and with bookkeeping.
     data: u64,
     bytes: u64,
@@ -56,9 +59,15 @@ impl Flight {
         self.bytes == 0
     }
 
-    /// The number of payloads. The count visits each of them.
+    /// The number of payloads.
     pub(super) fn count(&self) -> usize {
-        self.slots.iter().flatten().count()
+        self.count
+    }
+
+    /// True if another payload can be sent for the first time. A peer that never acknowledges the oldest
+    /// payload gets no more than `MAX_AHEAD` from there on; it would refuse more.
+    pub(super) fn has_slot(&self) -> bool {
+        self.slots.len() < MAX_AHEAD
     }
 
     /// The sequence number of the oldest payload, if there is one.
@@ -98,6 +107,7 @@ impl Flight {
         self.on_the_way += bytes;
         self.data += sent.payload.data.len() as u64;
         self.slots.push_back(Some(sent));
+        self.count += 1;
     }
 
     /// Notes that a payload is sent again.
@@ -123,6 +133,7 @@ impl Flight {
     pub(super) fn take(&mut self, sequence: i32) -> Option<Sent> {
         let at = usize::try_from(sequence.checked_sub(self.base)?).ok()?;
         let sent = self.slots.get_mut(at)?.take()?;
+        self.count -= 1;
         while let Some(None) = self.slots.front() {
             self.slots.pop_front();
             self.base += 1;

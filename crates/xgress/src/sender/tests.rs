@@ -1,6 +1,7 @@
 use bytes::Bytes;
 
 use super::*;
+use crate::receiver::MAX_AHEAD;
 
 const MS: Duration = Duration::from_millis(1);
 
@@ -236,4 +237,51 @@ fn acks_of_what_was_never_sent_do_nothing() {
     assert!(bench.ack(2, &[1, 0], 0));
     assert!(bench.sender.is_drained());
     assert_eq!(bench.sender.held.bytes(), 0);
+}
+
+#[test]
+fn a_payload_that_is_never_acknowledged_bounds_how_many_follow() {
+    let mut bench = Bench::new(&fixed(1 << 20));
+    bench.give(1, 10);
+    assert_eq!(bench.send(0), [0]);
+    let mut last = 0;
+    loop {
+        bench.give(1, 10);
+        let sent = bench.send(1);
+        let Some(&sequence) = sent.first() else { break };
+        last = sequence;
+        assert!((last as usize) < MAX_AHEAD, "no limit");
+        assert!(bench.ack(1, &[last], 0));
+    }
+    assert_eq!(last as usize, MAX_AHEAD - 1);
+    assert!(!bench.sender.is_ready());
+    assert_eq!(bench.sender.unacked_payloads(), 1);
+    // Its copy still goes, and its ack lets the others follow.
+    let deadline = bench.sender.deadline().unwrap();
+    bench.sender.on_timeout(deadline);
+    assert_eq!(bench.send(300), [0]);
+    assert!(bench.ack(301, &[0], 300));
+    assert!(bench.sender.is_ready());
+    assert_eq!(bench.send(302), [MAX_AHEAD as i32]);
+}
+
+#[test]
+fn a_peer_that_answers_while_it_is_full_is_asked_every_few_seconds_for_ever() {
+    let mut bench = Bench::new(&Options { retx_max: Duration::ZERO, ..fixed(1 << 20) });
+    bench.give(1, 1000);
+    bench.send(0);
+    bench.give(1, 1000);
+    bench.report(10, 4 << 20, &[0]);
+    let mut now = bench.at(10);
+    for _ in 0..60 {
+        assert!(bench.sender.transmit(Flags::NONE, 0, now).is_none());
+        let deadline = bench.sender.deadline().unwrap();
+        assert!(deadline - now <= Duration::from_secs(5), "{:?}", deadline - now);
+        now = deadline;
+        bench.sender.on_timeout(now);
+        assert!(bench.sender.transmit(Flags::NONE, 0, now).is_some_and(|it| it.data.is_empty()));
+        now += MS;
+        let sequences = vec![0];
+        bench.sender.on_ack(&Ack { recv_buffer_size: 4 << 20, sequences, ..Ack::default() }, now);
+    }
 }
