@@ -80,6 +80,16 @@ impl Budget {
         self.chain().map(|node| node.left()).min().unwrap_or(0)
     }
 
+    /// The budget at the top, from which this budget and all its ancestors draw.
+    #[must_use]
+    pub fn whole(&self) -> &Self {
+        let mut whole = self;
+        while let Some(parent) = &whole.0.parent {
+            whole = parent;
+        }
+        whole
+    }
+
     fn chain(&self) -> impl Iterator<Item = &Node> {
         std::iter::successors(Some(&*self.0), |node| node.parent.as_ref().map(|p| &*p.0))
     }
@@ -190,6 +200,7 @@ mod tests {
         assert!(b.try_take(50).is_none(), "over the parent's limit");
         assert_eq!((a.used(), b.used(), process.used()), (60, 0, 60));
         assert_eq!((a.free(), b.free()), (20, 40));
+        assert_eq!((b.whole().used(), process.whole().limit()), (60, 100));
         drop(held);
         assert_eq!((a.used(), process.used()), (0, 0));
         assert!(b.try_take(80).is_some());

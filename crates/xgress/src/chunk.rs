@@ -3,7 +3,7 @@
 
 use bytes::{Bytes, BytesMut};
 use weft_limits::{Budget, Grant};
-use weft_wire::payload::{Payload, PayloadHeaders, read_varint, write_varint};
+use weft_wire::payload::{Flags, Payload, PayloadHeaders, read_varint, write_varint};
 
 /// Most bytes of all chunks of a payload.
 const MAX_TOTAL: u64 = 64 * 1024 * 1024;
@@ -16,13 +16,55 @@ const HEADER: usize = 64;
 /// Fewest bytes of data in a chunk, however small the `mtu` is.
 const LEAST: usize = 64;
 
-/// Most bytes of data in a payload; `None` without a limit.
-pub(crate) fn most(mtu: u32) -> Option<usize> {
-    (mtu > 0).then(|| (mtu as usize).saturating_sub(HEADER).max(LEAST))
+/// Most bytes of data in a payload of an end whose `mtu` is 0. Larger data is cut as well, so that the
+/// window and the budgets count it as it goes.
+pub(crate) const MAX_PAYLOAD: usize = 256 << 10;
+
+/// Most bytes of data in a payload.
+pub(crate) fn most(mtu: u32) -> usize {
+    match mtu {
+        0 => MAX_PAYLOAD,
+        mtu => (mtu as usize).saturating_sub(HEADER).max(LEAST),
+    }
+}
+
+/// A part of what an application writes, for one payload.
+#[derive(Debug)]
+pub struct Piece {
+    pub(crate) flags: Flags,
+    pub(crate) headers: PayloadHeaders,
+    pub(crate) data: Bytes,
+}
+
+impl Piece {
+    /// Bytes of its headers' values and its data.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.headers.iter().map(|(_, value)| value.len()).sum::<usize>() + self.data.len()
+    }
+
+    /// True if it has neither.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// Cuts data with headers into pieces of at most `most` bytes of data each. The headers go with the first.
+pub(crate) fn cut(headers: PayloadHeaders, data: Bytes, most: usize) -> Vec<Piece> {
+    // Pieces of very large data are copies: none of them keeps the memory of the others.
+    let is_copied = data.len() > MAX_PAYLOAD;
+    let mut headers = Some(headers);
+    let piece = |data: Bytes| Piece {
+        flags: Flags::CHUNK,
+        headers: headers.take().unwrap_or_default(),
+        data: if is_copied { Bytes::copy_from_slice(&data) } else { data },
+    };
+    chunks(data, most).into_iter().map(piece).collect()
 }
 
 /// Cuts data into chunks of at most `most` bytes.
-pub(crate) fn cut(mut data: Bytes, most: usize) -> Vec<Bytes> {
+fn chunks(mut data: Bytes, most: usize) -> Vec<Bytes> {
     let mut first = Vec::with_capacity(most);
     write_varint(data.len() as u64, &mut first);
     let part = data.split_to(data.len().min(most.saturating_sub(first.len())));
@@ -143,9 +185,9 @@ mod tests {
         fn what_is_cut_here_is_put_together_there(
             data in prop::collection::vec(any::<u8>(), 0..5000), mtu in 1u32..2000,
         ) {
-            let most = most(mtu).unwrap();
+            let most = most(mtu);
             let mut active = None;
-            let chunks = cut(data.clone().into(), most);
+            let chunks = chunks(data.clone().into(), most);
             let last = chunks.len() - 1;
             for (number, part) in chunks.into_iter().enumerate() {
                 prop_assert!(part.len() <= most);

@@ -3,6 +3,7 @@
 
 mod reading;
 mod told;
+mod writing;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -12,7 +13,7 @@ use weft_limits::Budget;
 use weft_wire::payload::{Ack, CAPABILITY_EOF, Flags, Payload, PayloadHeaders};
 
 use crate::chunk::{self, Reassembly};
-use crate::fin::{fin_header, has_fin};
+use crate::fin::fin_header;
 use crate::receiver::{Receiver, Taken};
 use crate::sender::{Outgoing, Sender};
 use crate::{Crowd, Options, Standing, Window};
@@ -105,7 +106,7 @@ pub struct End {
     goodbye: bool,
     datagrams: bool,
     /// Most bytes of data in a payload.
-    most: Option<usize>,
+    most: usize,
     max_close_wait: Duration,
 }
 
@@ -151,46 +152,6 @@ impl End {
     }
 
     // Calls of the application.
-
-    /// True if the next data of the application can be taken. It cannot while the window and the
-    /// send buffer are full, nor at the terminating end before the circuit has begun.
-    #[must_use]
-    pub fn can_write(&self) -> bool {
-        self.started && self.sending == Sending::Open && self.sender.has_room()
-    }
-
-    /// Takes one payload of the application's data. Payloads keep their borders.
-    ///
-    /// Ask [`can_write`](Self::can_write) before each write. Its room may be gone by then, because
-    /// the window shrinks and other ends use up the budget: the one payload is taken nevertheless,
-    /// because its data has left the application already. A payload that is written before the circuit
-    /// has begun, like the last ones of a direction that ends so early, waits for the beginning.
-    ///
-    /// # Errors
-    ///
-    /// This direction has ended.
-    pub fn write(&mut self, data: Bytes) -> Result<(), WriteError> {
-        self.write_with(Vec::new(), data)
-    }
-
-    /// Takes one payload with headers, as an SDK's data message has them. A header for the end of
-    /// the direction does not end it: [`finish`](Self::finish) does, without sending the end twice.
-    pub fn write_with(&mut self, headers: PayloadHeaders, data: Bytes) -> Result<(), WriteError> {
-        if self.sending != Sending::Open {
-            return Err(WriteError::Ended);
-        }
-        self.fin_written |= has_fin(&headers);
-        let Some(most) = self.most.filter(|most| data.len() > *most) else {
-            self.sender.push(Outgoing { flags: Flags::NONE, headers, data });
-            return Ok(());
-        };
-        let mut headers = Some(headers);
-        for data in chunk::cut(data, most) {
-            let headers = headers.take().unwrap_or_default();
-            self.sender.push(Outgoing { flags: Flags::CHUNK, headers, data });
-        }
-        Ok(())
-    }
 
     /// The application writes no more; it may still read.
     pub fn finish(&mut self, now: Instant) {

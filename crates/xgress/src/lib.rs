@@ -62,6 +62,7 @@ mod transit;
 mod simulation;
 
 pub use alarm::Alarm;
+pub use chunk::Piece;
 pub use congestion::Window;
 pub use crowd::Crowd;
 pub use end::{CloseReason, Delivery, End, Role, WriteError};

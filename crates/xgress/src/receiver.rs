@@ -6,6 +6,7 @@ use std::collections::VecDeque;
 use weft_limits::{Budget, Grant};
 use weft_wire::payload::{Ack, Flags, Payload};
 
+use crate::chunk::MAX_PAYLOAD;
 use crate::{ITEM_COST, Options, Standing, payload_cost};
 
 /// How far ahead of the next payload one is accepted, as a difference of sequence numbers. A
@@ -24,6 +25,9 @@ const MAX_PER_ACK: usize = 400;
 
 /// The window of an original sender in bytes: it stops when the report exceeds this.
 const PEER_LIMIT: u64 = 4 << 20;
+
+/// The next payload in order is taken without memory left if it costs no more bytes than this.
+const ALWAYS: u64 = 2 * MAX_PAYLOAD as u64;
 
 /// However little memory is left, this many bytes may be buffered before the peer should stop.
 const MIN_WANTED: u64 = 64 * 1024;
@@ -111,8 +115,9 @@ impl Receiver {
         let gap = ahead.saturating_sub(self.slots.len()) as u64 * SLOT_COST;
         let bytes = cost_of(&payload) + gap;
         if !self.held.try_grow(bytes) {
-            // The next payload in order is always taken: a lack of memory slows a circuit and never stops it.
-            if ahead > 0 {
+            // The next payload in order is taken: a lack of memory slows a circuit and does not stop it. Only
+            // a very large one waits for memory.
+            if ahead > 0 || bytes > ALWAYS {
                 return Taken::Refused;
             }
             self.held.grow_anyway(bytes);

@@ -15,7 +15,8 @@ use crate::cost;
 const MAX_BYTES: u64 = 8 << 20;
 
 /// An empty queue accepts a payload of up to this many bytes even if the link's budget has none left,
-/// so that every circuit goes on.
+/// so that every circuit goes on. It accepts a larger payload if the link's budget has any bytes left and
+/// the budget of all links has twice as many: SDKs with flow control send each write as one payload.
 const ALWAYS: u64 = 64 << 10;
 
 /// Most bytes of a circuit's acks and control messages. Honest peers stay far below, because the
@@ -84,7 +85,7 @@ impl<T> TransitQueue<T> {
             return Pushed::Duplicate;
         }
         let bytes = cost(len);
-        if self.payloads.is_empty() && bytes <= ALWAYS {
+        if self.payloads.is_empty() && self.fits_alone(bytes) {
             self.held.grow_anyway(bytes);
         } else {
             // The queue may hold half of the bytes that would be free if it were empty.
@@ -97,6 +98,12 @@ impl<T> TransitQueue<T> {
         self.payloads.push_back((len, frame));
         self.sequences.push_back(sequence);
         Pushed::Queued
+    }
+
+    /// True if an empty queue accepts a payload of this cost.
+    fn fits_alone(&self, bytes: u64) -> bool {
+        let budget = self.held.budget();
+        bytes <= ALWAYS || (budget.free() > 0 && bytes <= budget.whole().free() / 2)
     }
 
     /// Takes an ack or a control message of `len` bytes.
@@ -229,6 +236,20 @@ mod tests {
         assert_eq!(hog.clear(), 50);
         drop((held, calm, last));
         assert_eq!(link.used(), 0);
+    }
+
+    #[test]
+    fn a_payload_that_is_larger_than_any_share_goes_alone() {
+        let all = Budget::new(100 << 20);
+        let link = all.child(8 << 20);
+        let (mut large, mut other) = (TransitQueue::new(&link), TransitQueue::new(&link));
+        assert_eq!(large.push(0, 40 << 20, ()), Pushed::Queued);
+        assert_eq!(large.push(1, 100, ()), Pushed::Dropped);
+        assert_eq!(other.push(0, 9 << 20, ()), Pushed::Dropped, "one at a time for a link");
+        assert_eq!(other.push(0, 60_000, ()), Pushed::Queued);
+        large.pop();
+        assert_eq!(large.push(1, 51 << 20, ()), Pushed::Dropped, "more than half of everything");
+        assert_eq!(large.push(1, 9 << 20, ()), Pushed::Queued);
     }
 
     #[test]

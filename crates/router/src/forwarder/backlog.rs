@@ -10,7 +10,7 @@ use std::{
 
 use bytes::Bytes;
 use weft_limits::{Budget, Grant};
-use weft_xgress::{End, ITEM_COST};
+use weft_xgress::{End, ITEM_COST, Piece};
 
 /// Bytes that may wait for one connection id before the SDK is no longer read.
 const LIMIT: usize = 1 << 20;
@@ -23,7 +23,12 @@ const PROGRESS: usize = 64 << 10;
 
 /// A message of an SDK that waits.
 pub(super) enum FromSdk {
-    Data { headers: Vec<(u8, Bytes)>, data: Bytes },
+    Data {
+        headers: Vec<(u8, Bytes)>,
+        data: Bytes,
+    },
+    /// A part of larger data.
+    Piece(Piece),
     Fin,
     Close,
 }
@@ -35,6 +40,7 @@ impl FromSdk {
                 let headers = headers.iter().map(|(_, value)| value.len()).sum::<usize>();
                 data.len() + headers + ITEM_COST
             }
+            Self::Piece(piece) => piece.len() + ITEM_COST,
             Self::Fin | Self::Close => ITEM_COST,
         }
     }
@@ -92,21 +98,31 @@ impl Backlog {
         }
         while let Some(item) = self.items.pop_front() {
             let cost = item.cost();
-            match item {
-                FromSdk::Data { headers, data } => {
-                    if !end.can_write() {
-                        // The message waits until the end has room. Once the direction has ended,
-                        // the message is thrown away.
-                        if end.is_sending_over() {
-                            self.bytes -= cost;
-                            continue;
-                        }
-                        self.items.push_front(FromSdk::Data { headers, data });
-                        return;
-                    }
-                    // The end has room, so that the write succeeds.
-                    let _ = end.write_with(headers, data);
+            let has_data = matches!(item, FromSdk::Data { .. } | FromSdk::Piece(_));
+            if has_data && !end.can_write() {
+                // The data waits until the end has room. Once the direction has ended, the data is
+                // thrown away.
+                if end.is_sending_over() {
+                    self.bytes -= cost;
+                    continue;
                 }
+                self.items.push_front(item);
+                return;
+            }
+            match item {
+                // Large data goes piece by piece, as the end has room.
+                FromSdk::Data { headers, data } if end.is_cut(data.len()) => {
+                    self.bytes -= cost;
+                    for piece in end.cut(headers, data).into_iter().rev() {
+                        let piece = FromSdk::Piece(piece);
+                        self.bytes += piece.cost();
+                        self.items.push_front(piece);
+                    }
+                    continue;
+                }
+                // The end has room, so that the writes succeed.
+                FromSdk::Data { headers, data } => drop(end.write_with(headers, data)),
+                FromSdk::Piece(piece) => drop(end.write_piece(piece)),
                 FromSdk::Fin => end.finish(now),
                 FromSdk::Close => end.close(now),
             }
@@ -160,6 +176,7 @@ impl Backlog {
 
 #[cfg(test)]
 mod tests {
+    use weft_wire::payload::{Ack, Flags};
     use weft_xgress::{Options, Role};
 
     use super::*;
@@ -217,6 +234,33 @@ mod tests {
         assert_eq!(last.settle(now), None);
         held.drain(..900).for_each(drop);
         assert_eq!(held.last_mut().unwrap().settle(now), Some(false));
+    }
+
+    #[test]
+    fn a_very_large_message_goes_into_the_end_as_the_end_has_room() {
+        let (now, budget) = (Instant::now(), Budget::unlimited());
+        let held = Budget::new(256 << 20);
+        let mut end = End::new(Role::Initiator, &Options::default(), &held, now);
+        let mut backlog = Backlog::new(&budget);
+        backlog.push(data(64 << 20));
+        backlog.push(data(10));
+        backlog.drain(&mut end, now);
+        assert_eq!(backlog.settle(now), Some(true), "the SDK is read no longer");
+        assert!(held.used() < 2 << 20, "{} bytes are in the end", held.used());
+        let whole = (64 << 20) as u64;
+        assert!(budget.used() > whole - held.used() && budget.used() < whole + (1 << 20));
+        // Nothing is lost between the pieces.
+        let mut sent = 0;
+        while let Some(payload) = end.poll_transmit(now) {
+            sent += payload.data.len();
+            let sequences = vec![payload.sequence];
+            end.on_ack(&Ack { flags: Flags::ORIGINATOR, sequences, ..Ack::default() }, now);
+            backlog.drain(&mut end, now);
+        }
+        let length_of_whole = 4;
+        assert_eq!(sent, (64 << 20) + 10 + length_of_whole);
+        assert!(backlog.is_empty() && backlog.bytes == 0);
+        assert_eq!((backlog.settle(now), budget.used()), (Some(false), 0));
     }
 
     #[test]

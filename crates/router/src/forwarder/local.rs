@@ -94,6 +94,8 @@ pub(crate) enum App<F> {
         owner: Weak<dyn ConnOwner>,
         /// The budget that waiting bytes are drawn from.
         backlog: Budget,
+        /// The budget of what all ends of the client hold.
+        memory: Budget,
     },
 }
 
@@ -129,7 +131,7 @@ struct Follows {
 
 impl<F: EndFlow> LocalEnd<F> {
     /// An end of `circuit` that will stand under `address`. The bytes that the end holds are drawn
-    /// from `budget`.
+    /// from the budget of its client, or from `budget`.
     pub(super) fn new(
         around: Around<F>,
         circuit: Arc<Circuit<F>>,
@@ -139,11 +141,13 @@ impl<F: EndFlow> LocalEnd<F> {
         budget: &Budget,
         app: App<F>,
     ) -> Arc<Self> {
-        let end = End::new(role, options, budget, now());
-        let (fin, backlog) = match &app {
-            App::Sdk { fin_hold, backlog, .. } => (*fin_hold, Backlog::new(backlog)),
-            App::Socket { .. } => (None, Backlog::new(budget)),
+        let (fin, backlog, memory) = match &app {
+            App::Sdk { fin_hold, backlog, memory, .. } => {
+                (*fin_hold, Backlog::new(backlog), memory)
+            }
+            App::Socket { .. } => (None, Backlog::new(budget), budget),
         };
+        let end = End::new(role, options, memory, now());
         let state = State::new(end, backlog, HeldFin::new(fin));
         Arc::new_cyclic(|this| Self {
             circuit,

@@ -118,7 +118,8 @@ fn behind(outlet: &Arc<Outlet>, fin_hold: Duration) -> (End, Arc<LocalEnd>, Arme
     let circuit = circuit_of(&forwarder);
     let owner: std::sync::Weak<dyn ConnOwner> = std::sync::Weak::<NoOwner>::new();
     let (outlet, fin_hold, backlog) = (Arc::clone(outlet), Some(fin_hold), Budget::unlimited());
-    let app = App::Sdk { outlet, conn_id: 1, fin_hold, owner, backlog };
+    let memory = Budget::unlimited();
+    let app = App::Sdk { outlet, conn_id: 1, fin_hold, owner, backlog, memory };
     let options = Options::default();
     let host = forwarder.start_end(circuit, "out", Role::Terminator, &options, app);
     let dialer = End::new(Role::Initiator, &options, &Budget::unlimited(), now());

@@ -136,7 +136,8 @@ impl SdkConnection {
             Conn::Sdk(end)
         } else {
             let (fin_hold, backlog) = (self.fin_hold(), self.backlog.clone());
-            let app = App::Sdk { outlet, conn_id, fin_hold, owner, backlog };
+            let memory = self.memory();
+            let app = App::Sdk { outlet, conn_id, fin_hold, owner, backlog, memory };
             let options = &self.dialed.end;
             let role = Role::Initiator;
             let (known, address) = (Arc::clone(&known), &circuit.address);

@@ -16,6 +16,7 @@ use weft_wire::Message;
 use super::{
     binding::{Dialed, EdgeBinding},
     ids::Ids,
+    live::OpenChannels,
     nudge::{Nudge, meaningless},
     refusals::closed_message,
 };
@@ -38,6 +39,9 @@ const PAUSED_KEEPALIVE: Duration = Duration::from_secs(5);
 /// The lane of all messages about a listener: answers to binds, dials, inspections, closes. An SDK
 /// knows a listener only after the answer to its bind.
 pub(super) const HOSTING: Lane = Lane::High;
+
+/// The share of the memory of all circuits that the ends of one identity may hold, as a divisor.
+const CLIENT_SHARE: u64 = 4;
 
 /// Bytes that may wait for all circuits of one SDK before it is no longer read.
 const BACKLOG_BUDGET: u64 = 16 << 20;
@@ -62,6 +66,8 @@ pub(crate) struct SdkConnection {
     pub(super) number: u64,
     /// The budget of data that waits for circuits without room.
     pub(super) backlog: Budget,
+    /// The budget of what the ends of its identity hold, once the session is judged.
+    memory: OnceLock<Budget>,
     pub(super) outlet: OnceLock<Arc<Outlet>>,
     pub(super) session: watch::Sender<Option<Arc<ApiSession>>>,
     pub(super) ids: Ids,
@@ -87,6 +93,7 @@ impl SdkConnection {
             binding,
             dialed,
             number,
+            memory: OnceLock::new(),
             outlet: OnceLock::new(),
             session: watch::Sender::new(None),
             ids: Ids::default(),
@@ -131,7 +138,14 @@ impl SdkConnection {
             self.backlog(false);
         }
         // The channel is counted before its session can end.
-        self.binding.count(|live| live.is_of(self.number, &session), &session);
+        let share = self.binding.budget.whole();
+        let share = || share.child(share.limit() / CLIENT_SHARE);
+        let count = |live: &mut OpenChannels<Self>| {
+            let (count, memory) = live.is_of(self.number, &session, share);
+            let _ = self.memory.set(memory);
+            count
+        };
+        self.binding.count(count, &session);
         self.session.send_replace(Some(Arc::clone(&session)));
         // An event that ends the session, or the channel, may have come before the session was
         // noted here.
@@ -149,6 +163,12 @@ impl SdkConnection {
             self.binding.forwarder.measures().edge.ended.one();
             self.binding.count(|live| live.was_of(self.number, &session), &session);
         }
+    }
+
+    /// The budget of what the ends of the client hold. Clients without flow control of their own
+    /// dial and host only once their session is judged.
+    pub(super) fn memory(&self) -> Budget {
+        self.memory.get().unwrap_or(&self.binding.budget).clone()
     }
 
     /// The session, once judged.

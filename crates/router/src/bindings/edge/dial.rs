@@ -145,7 +145,8 @@ impl EdgeBinding {
             Conn::Sdk(SdkCircuit::start(forwarder, circuit, address, role, conn_id, outlet, owner))
         } else {
             let (fin_hold, backlog) = (connection.fin_hold(), connection.backlog.clone());
-            let app = App::Sdk { outlet, conn_id, fin_hold, owner, backlog };
+            let memory = connection.memory();
+            let app = App::Sdk { outlet, conn_id, fin_hold, owner, backlog, memory };
             let (role, options) = (Role::Terminator, &self.options.end);
             Conn::Local(forwarder.start_end(circuit, address, role, options, app))
         };

@@ -2,9 +2,11 @@
 //! the same however many there are.
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::{HashMap, HashSet, hash_map::Entry},
     sync::{Arc, Weak},
 };
+
+use weft_limits::Budget;
 
 use crate::seam::ApiSession;
 
@@ -13,7 +15,7 @@ pub(super) struct OpenChannels<T> {
     next: u64,
     all: HashMap<u64, Weak<T>>,
     by_session: HashMap<String, HashSet<u64>>,
-    by_identity: HashMap<String, HashSet<u64>>,
+    by_identity: HashMap<String, (HashSet<u64>, Budget)>,
 }
 
 impl<T> Default for OpenChannels<T> {
@@ -37,18 +39,39 @@ impl<T> OpenChannels<T> {
         connection
     }
 
-    /// A connection is of this session from now on: how many its identity has.
-    pub(super) fn is_of(&mut self, number: u64, session: &ApiSession) -> usize {
+    /// A connection is of this session from now on: how many its identity has, and the budget that they
+    /// share. `share` makes it for the first one.
+    pub(super) fn is_of(
+        &mut self,
+        number: u64,
+        session: &ApiSession,
+        share: impl FnOnce() -> Budget,
+    ) -> (usize, Budget) {
         self.by_session.entry(session.id.clone()).or_default().insert(number);
-        let of_identity = self.by_identity.entry(session.identity.clone()).or_default();
-        of_identity.insert(number);
-        of_identity.len()
+        let of_identity = self.by_identity.entry(session.identity.clone());
+        let (numbers, budget) = of_identity.or_insert_with(|| (HashSet::new(), share()));
+        numbers.insert(number);
+        (numbers.len(), budget.clone())
     }
 
     /// A connection is not of this session any more: how many its identity has.
     pub(super) fn was_of(&mut self, number: u64, session: &ApiSession) -> usize {
-        take(&mut self.by_session, &session.id, number);
-        take(&mut self.by_identity, &session.identity, number)
+        if let Entry::Occupied(mut of_session) = self.by_session.entry(session.id.clone()) {
+            of_session.get_mut().remove(&number);
+            if of_session.get().is_empty() {
+                of_session.remove();
+            }
+        }
+        let Entry::Occupied(mut of_identity) = self.by_identity.entry(session.identity.clone())
+        else {
+            return 0;
+        };
+        of_identity.get_mut().0.remove(&number);
+        let left = of_identity.get().0.len();
+        if left == 0 {
+            of_identity.remove();
+        }
+        left
     }
 
     /// Removes a channel.
@@ -78,24 +101,13 @@ impl<T> OpenChannels<T> {
 
     /// The channels of an identity.
     pub(super) fn of_identity(&self, identity: &str) -> Vec<Arc<T>> {
-        self.named(self.by_identity.get(identity))
+        self.named(self.by_identity.get(identity).map(|(numbers, _)| numbers))
     }
 
     fn named(&self, numbers: Option<&HashSet<u64>>) -> Vec<Arc<T>> {
         let known = |number: &u64| self.all.get(number).and_then(Weak::upgrade);
         numbers.into_iter().flatten().filter_map(known).collect()
     }
-}
-
-/// Removes a number from a set; returns how many are left in it.
-fn take(of: &mut HashMap<String, HashSet<u64>>, key: &str, number: u64) -> usize {
-    let Some(numbers) = of.get_mut(key) else { return 0 };
-    numbers.remove(&number);
-    let left = numbers.len();
-    if left == 0 {
-        of.remove(key);
-    }
-    left
 }
 
 #[cfg(test)]
@@ -119,8 +131,11 @@ mod tests {
         let mut live = OpenChannels::<u64>::default();
         let all: Vec<_> = (0..10_000).map(|_| live.add(Arc::new)).collect();
         let of = |number: usize| session(number, number % 10);
+        let mut held = Vec::new();
         for number in 0..all.len() {
-            assert_eq!(live.is_of(number as u64, &of(number)), number / 10 + 1);
+            let (count, memory) = live.is_of(number as u64, &of(number), || Budget::new(1000));
+            assert_eq!((count, memory.used()), (number / 10 + 1, number as u64 / 10));
+            held.push(memory.try_take(1));
         }
         assert_eq!(live.of_identity("i3").len(), 1000);
         assert_eq!(live.of_session("s77").iter().map(|one| **one).collect::<Vec<_>>(), [77]);

@@ -78,6 +78,37 @@ async fn a_reader_that_stops_holds_little_and_stops_nobody_else() {
     assert!(held < 4 << 20, "{held} bytes are held for one stalled reader");
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_that_reads_nothing_leaves_other_clients_their_memory() {
+    let router = router().await;
+    let echo = tcp_echo().await;
+    router.table.addresses.lock().insert("tcp".to_owned(), echo);
+    // Two channels of one identity, and one of another.
+    let (mut one, mut two, mut other) =
+        (router.sdk("greedy").await, router.sdk("greedy").await, router.sdk("other").await);
+    for sdk in [&mut one, &mut two, &mut other] {
+        StateConnected::from_message(&sdk.connect(1, "tcp").await).unwrap();
+    }
+    let edge = router.data.edge();
+    let memory = |token: &str| {
+        let channels = edge.connections.lock().of_identity(&format!("identity of {token}"));
+        channels.iter().map(|it| it.memory()).collect::<Vec<_>>()
+    };
+    let [greedy, same] = memory("greedy").try_into().unwrap();
+    let [calm] = memory("other").try_into().unwrap();
+    let whole = greedy.whole().limit();
+    let held = greedy.take_anyway(greedy.limit());
+    assert_eq!(same.free(), 0, "channels of one identity have one share");
+    assert!(calm.free() > whole / 8 && greedy.whole().free() > whole / 2);
+    // The greedy one goes on, slowly; the other one does not notice.
+    for sdk in [&mut one, &mut other] {
+        sdk.send(1, "ping", 0).await;
+        assert_eq!(&sdk.data().await.data[..], b"ping");
+    }
+    drop(held);
+    router.until("its memory to be free", || greedy.used() == 0).await;
+}
+
 /// The end of a circuit as an SDK with flow control of its own has it.
 struct SdkEnd<'a> {
     sdk: &'a mut Sdk,
