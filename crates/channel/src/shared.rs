@@ -162,9 +162,15 @@ impl Shared {
         }
     }
 
-    /// Sets the runner of its connections.
+    /// Sets the runner of its connections. The runner of a channel that has closed hears that now.
     pub(crate) fn set_runner(&self, runner: Arc<dyn Runner>) {
-        self.state.lock().runner = Some(runner);
+        let mut state = self.state.lock();
+        if !self.is_closed() {
+            state.runner = Some(runner);
+            return;
+        }
+        drop(state);
+        runner.closed(&self.close_reason());
     }
 
     /// Adds a connection and starts its task.

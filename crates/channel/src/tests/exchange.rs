@@ -2,6 +2,8 @@
 
 use super::support::*;
 use crate::*;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use weft_wire::hello::{Hello, HelloResult, RejectClass, negotiation};
@@ -290,4 +292,37 @@ async fn a_request_given_up_before_it_was_written_is_not_sent() {
     let _listener = server.next().await.start(theirs);
     let first = soon(inbox.recv()).await.unwrap();
     assert_eq!((first.sequence, first.text()), (1, "wanted".to_owned()));
+}
+
+struct Ignoring;
+
+impl Handler for Ignoring {
+    fn on_message(&mut self, _: Message, _: &ChannelHandle) -> Reading {
+        Reading::Continue
+    }
+}
+
+/// Counts how often its channel closes.
+#[derive(Default)]
+struct Closing(AtomicUsize);
+
+impl Behaviour for Closing {
+    fn attach(&self, _: &UnderlayInfo, _: &UnderlayWaker, _: &ChannelHandle) -> Parts {
+        Parts { handler: Box::new(Ignoring), outbox: None }
+    }
+
+    fn closed(&self, _: &CloseReason) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+#[tokio::test]
+async fn a_channel_that_closed_before_it_was_started_says_so_once() {
+    let server = Server::new(None).await;
+    let established = soon(dial(server.dial_options("dialer"))).await.unwrap();
+    let behaviour = Arc::new(Closing::default());
+    established.handle().close("not wanted");
+    let channel = established.start(Arc::clone(&behaviour) as Arc<dyn Behaviour>);
+    soon(channel.closed()).await;
+    assert_eq!(behaviour.0.load(Ordering::Relaxed), 1);
 }
