@@ -5,6 +5,7 @@
 //! the terminator. A router can change only its own terminators.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use weft_channel::Lane;
 use weft_kernel::{Caller, Failure};
@@ -30,6 +31,8 @@ use super::session::RouterSession;
 pub const EDGE: &str = "edge";
 /// Binding of terminators of the router's own identity.
 const TUNNEL: &str = "tunnel";
+/// Terminators changed in one change set when all of a router change.
+const CHANGED_AT_ONCE: usize = 1000;
 /// Most terminators named in one message.
 const MAX_NAMED: usize = 100_000;
 
@@ -370,10 +373,11 @@ async fn remove_all(session: &RouterSession, ids: &[String]) -> Result<String, R
 /// Quiesces the router's terminators, and remembers their precedence.
 async fn quiesce(session: &RouterSession) -> Result<String, Refused> {
     each_own(session, |it| {
-        if it.precedence != Precedence::Failed {
-            it.saved_precedence = Some(it.precedence);
-            it.precedence = Precedence::Failed;
-        }
+        (it.precedence != Precedence::Failed).then(|| Terminator {
+            saved_precedence: Some(it.precedence),
+            precedence: Precedence::Failed,
+            ..it.clone()
+        })
     })
     .await?;
     Ok("router quiesced".to_owned())
@@ -382,35 +386,41 @@ async fn quiesce(session: &RouterSession) -> Result<String, Refused> {
 /// Ends the quiescing of the router's terminators.
 async fn dequiesce(session: &RouterSession) -> Result<String, Refused> {
     each_own(session, |it| {
-        if it.precedence == Precedence::Failed
-            && let Some(saved) = it.saved_precedence.take()
-        {
-            it.precedence = saved;
-        }
+        let saved = it.saved_precedence.filter(|_| it.precedence == Precedence::Failed);
+        saved.map(|precedence| Terminator { precedence, saved_precedence: None, ..it.clone() })
     })
     .await?;
     Ok("router dequiesced".to_owned())
 }
 
+/// Changes all terminators of the router, in several change sets if there are many, so that others write
+/// between them. A repetition goes on where a failed call stopped.
 async fn each_own(
     session: &RouterSession,
-    change: impl Fn(&mut Terminator) + Send + Sync + 'static,
+    change: impl Fn(&Terminator) -> Option<Terminator> + Send + Sync + 'static,
 ) -> Result<(), Failure> {
-    let router = session.router.id.clone();
     let caller = Caller::router(&session.router.id, "quiesce");
-    let decided = session.plane.auth.decide(&caller, move |decision| {
-        let own = decision.tip().referring::<Terminator>(Terminator::ROUTER, &router);
-        for terminator in own {
-            let mut changed = (**terminator).clone();
-            change(&mut changed);
-            if changed != **terminator {
-                changed.base_mut().updated_at = decision.now();
-                decision.put(changed);
+    let change = Arc::new(change);
+    loop {
+        let (router, change) = (session.router.id.clone(), Arc::clone(&change));
+        let is_over = Arc::new(AtomicBool::new(false));
+        let told = Arc::clone(&is_over);
+        let decided = session.plane.auth.decide(&caller, move |decision| {
+            let own = decision.tip().referring::<Terminator>(Terminator::ROUTER, &router);
+            let changed = own.filter_map(|terminator| change(terminator));
+            let changed: Vec<Terminator> = changed.take(CHANGED_AT_ONCE).collect();
+            told.store(changed.len() < CHANGED_AT_ONCE, Ordering::Relaxed);
+            for mut terminator in changed {
+                terminator.base_mut().updated_at = decision.now();
+                decision.put(terminator);
             }
+            Ok(())
+        });
+        decided.await?;
+        if is_over.load(Ordering::Relaxed) {
+            return Ok(());
         }
-        Ok(())
-    });
-    decided.await.map(drop)
+    }
 }
 
 async fn decommission(session: &RouterSession) -> Result<String, Refused> {

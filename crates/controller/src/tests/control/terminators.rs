@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use serde_json::json;
-use weft_model::Id;
+use weft_kernel::Caller;
 use weft_model::entity::{Precedence, Terminator};
+use weft_model::{Base, Id};
 use weft_network::NetworkOptions;
 use weft_wire::ctrl::{
     self, RouterTerminatorState, TerminatorPrecedence, ValidateTerminatorsV2Request,
@@ -151,4 +152,30 @@ async fn terminators_are_validated_when_a_router_connects() {
     let known = |id: &str| net.bed.controller.snapshot().get::<Terminator>(&Id::new(id)).is_some();
     until(|| !known("t2")).await;
     assert!(known("t1"));
+}
+
+#[tokio::test]
+async fn a_router_with_many_terminators_is_quiesced_in_parts() {
+    let (net, router, peer, service) = hosted().await;
+    let (of, at) = (service.clone(), router.id.clone());
+    let caller = Caller::own("test");
+    let made = net.bed.controller.decide(&caller, move |decision| {
+        for number in 0..2500 {
+            let base = Base::new(Id::new(&format!("many{number}")), decision.now());
+            let (service_id, router_id) = (of.clone(), at.clone());
+            decision.put(Terminator { base, service_id, router_id, ..Terminator::default() });
+        }
+        Ok(())
+    });
+    made.await.unwrap();
+    let with = |precedence: Precedence| {
+        let snapshot = net.bed.controller.snapshot();
+        snapshot.list::<Terminator>().filter(|it| it.precedence == precedence).count()
+    };
+    let before = net.bed.controller.snapshot().revision();
+    peer.ask(Message::new(ctrl::content_type::QUIESCE_ROUTER, "")).await;
+    assert_eq!(with(Precedence::Failed), 2501);
+    assert!(net.bed.controller.snapshot().revision().0 >= before.0 + 3, "others can write between");
+    peer.ask(Message::new(ctrl::content_type::DEQUIESCE_ROUTER, "")).await;
+    assert_eq!((with(Precedence::Failed), with(Precedence::Default)), (0, 2501));
 }
