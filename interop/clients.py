@@ -4,7 +4,8 @@ A client is a set of programs that take flags and print one line of JSON. Each
 variant of a Go client is the same program with other flags.
 
 ``late_answer`` is the longest answer, in bytes, that a client can read after its
-own half-close, and ``answers_half_closed`` says whether as a host it can answer
+own half-close. The Go clients send as much by one call, which is one payload with
+flow control at the SDK. ``answers_half_closed`` says whether as a host it can answer
 a peer that has half-closed. The wheel's native SDK (0.29.3) closes a connection
 as soon as both directions have ended, and drops queued data: a dialer loses the
 data that did not fit its socket's buffer, a host the data that was not sent yet.
@@ -34,7 +35,7 @@ class GoClient:
     name: str
     binary: str
     flags: tuple = ()
-    late_answer: int = 4 << 20
+    late_answer: int = 12 << 20
     answers_half_closed: bool = True
     crashes: bool = False
 
