@@ -90,13 +90,17 @@ impl Embedded {
     pub(crate) fn open_backend<B: redb::StorageBackend>(
         backend: impl Fn(Opening) -> B + Send + Sync + 'static,
     ) -> Result<Self, OpenError> {
-        let open = move |opening| {
-            let mut builder = redb::Database::builder();
-            builder.set_cache_size(tables::CHECKING);
-            builder.set_check_integrity_on_open(opening == Opening::First);
-            Ok(builder.create_with_backend(backend(opening))?)
-        };
-        Self::open_with(Path::new("test"), Options::default(), Box::new(open), false)
+        Self::open_with(Path::new("test"), Options::default(), over(backend), false)
+    }
+
+    /// Opens a store over a redb backend that keeps the file at `path`, with the journal beside it,
+    /// for tests of disk failures.
+    #[cfg(test)]
+    pub(crate) fn open_beside<B: redb::StorageBackend>(
+        path: &Path,
+        backend: impl Fn(Opening) -> B + Send + Sync + 'static,
+    ) -> Result<Self, OpenError> {
+        Self::open_with(path, Options::default(), over(backend), true)
     }
 
     /// Brings all live state into the database, for tests that look at the file.
@@ -130,6 +134,19 @@ impl Embedded {
         let done = tokio::task::spawn_blocking(move || work(&shared)).await;
         done.unwrap_or_else(|error| Err(Failure::Unavailable(error.to_string())))
     }
+}
+
+/// Opens the file over a redb backend.
+#[cfg(test)]
+fn over<B: redb::StorageBackend>(
+    backend: impl Fn(Opening) -> B + Send + Sync + 'static,
+) -> file::Opener {
+    Box::new(move |opening| {
+        let mut builder = redb::Database::builder();
+        builder.set_cache_size(tables::CHECKING);
+        builder.set_check_integrity_on_open(opening == Opening::First);
+        Ok(builder.create_with_backend(backend(opening))?)
+    })
 }
 
 impl Store for Embedded {
