@@ -152,3 +152,19 @@ async fn terminators_are_validated_when_a_router_connects() {
     until(|| !known("t2")).await;
     assert!(known("t1"));
 }
+
+#[tokio::test]
+async fn terminators_are_validated_also_when_the_clock_was_set_back() {
+    const AGE: Duration = Duration::from_secs(60);
+    const OFTEN: Duration = Duration::from_millis(20);
+    let options = NetworkOptions { validation_age: AGE, validation_interval: OFTEN, ..quick() };
+    let net = Net::with(options).await;
+    let service = net.open_service(json!({"name": "web", "encryptionRequired": false})).await;
+    let router = net.router("er1").await;
+    let mut peer = net.connect(&router).await;
+    host(&peer, &service, "t1").await;
+    net.bed.clock.turn_back(Duration::from_secs(3600));
+    let asked = peer.expect(ctrl::content_type::VALIDATE_TERMINATORS_V2).await;
+    let request = ValidateTerminatorsV2Request::from_message(&asked).unwrap();
+    assert_eq!(request.terminators.len(), 1);
+}
