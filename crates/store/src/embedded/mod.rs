@@ -1,11 +1,11 @@
 //! The embedded engine: one redb file, and a journal of live state beside it.
 //!
-//! The database holds seven tables: `meta` (the head), `rows`, `tallies` (count and hash of each kind),
-//! `cold` (cold fields), `log` (the last change sets), `live` and `notes`. One commit is one
-//! transaction over them and one fsync. Commits have two phases (redb: quick repair), so that a bad
-//! page of the last commit is known to be damage, not an unfinished commit. Opening verifies the
-//! checksum of every page, and that the last commit is the one that counts. redb locks the file
-//! against other processes.
+//! The database holds seven tables: `meta` (the head, the size of the log, the generation of the
+//! journal that was folded), `rows`, `tallies` (count and hash of each kind), `cold` (cold fields), `log`
+//! (the last change sets), `live` and `notes`. One commit is one transaction over them and one fsync.
+//! Commits have two phases (redb: quick repair), so that a bad page of the last commit is known to be
+//! damage, not an unfinished commit. Opening verifies the checksum of every page, and that the last
+//! commit is the one that counts. redb locks the file against other processes.
 //!
 //! After an I/O error redb refuses everything until the file is opened again. The engine does so on
 //! the next use, so that a full disk heals by itself. This process has held the file since it
@@ -21,6 +21,7 @@ mod hold;
 mod journal;
 mod live;
 mod load;
+mod log;
 mod slots;
 mod tables;
 mod thread;
