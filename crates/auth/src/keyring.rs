@@ -6,13 +6,16 @@
 //!
 //! - tokens of service sessions, until all sessions from before the exchange have ended;
 //! - enrollment tickets, for the life of a ticket: the former key stays in the published key set;
-//! - certificates of a former signer, while it leads to a root of the bundle.
+//! - certificates of a former signer, while it leads to a root of the bundle and all certificates up to
+//!   that root are valid. That is judged by the clock at each use and decides nothing for good, because
+//!   a clock may be wrong for a moment.
 //!
 //! Only public halves of former keys are kept, in the notes of the store, so that an exchange by a
 //! restart has the same effect. A root that is missing in the new bundle ends at once, because an
 //! operator removed it on purpose.
 
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,7 +26,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 use weft_identity::token::TokenSigner;
 use weft_identity::{Certificate, TrustBundle, chain_up};
-use weft_kernel::clock::system_time;
+use weft_kernel::clock::timestamp;
 use weft_kernel::{Durations, Keys};
 use weft_model::Timestamp;
 use weft_store::{ReadError, Space, Store};
@@ -91,6 +94,8 @@ pub(crate) struct Ring {
     /// The keys without the additions to the bundle.
     pub(crate) given: Arc<Keys>,
     pub(crate) known: KnownKeys,
+    /// The time in which the additions to the bundle are these.
+    during: RangeInclusive<Timestamp>,
 }
 
 /// The keys of a controller.
@@ -128,7 +133,7 @@ impl Keyring {
             }
         }
         let given = Arc::new(keys.clone());
-        let ring = Ring { keys: Arc::clone(&given), given, known: noted };
+        let ring = Ring { keys: Arc::clone(&given), given, known: noted, during: now..=now };
         let keyring = Self {
             store,
             ticket_life: durations.identity_enrollment.max(durations.router_enrollment),
@@ -184,7 +189,8 @@ impl Keyring {
                     now >= end && oldest.is_none_or(|oldest| oldest >= end)
                 }
                 Use::Enrollment => now >= until.plus(self.ticket_life),
-                Use::Authority => !known.certificate.is_valid_at(system_time(now)),
+                // What is believed of them is judged at each use; their number is limited.
+                Use::Authority => false,
                 Use::Root => true,
             };
             changed |= known.is_forgotten;
@@ -201,7 +207,7 @@ impl Keyring {
             let counts = *used_for == Use::Authority && !known.is_forgotten;
             counts.then(|| known.certificate.clone())
         });
-        let bundle = with_former(&given, former.collect(), now);
+        let (bundle, during) = with_former(&given, &former.collect::<Vec<_>>(), now);
         let keys = Arc::new(Keys { bundle, ..(*given).clone() });
         let before = self.ring.load_full();
         for (name, known) in &known {
@@ -215,12 +221,22 @@ impl Keyring {
         for name in before.known.keys().filter(|name| !known.contains_key(*name)) {
             self.store.live().put_note(NOTES, &note_name(name), None);
         }
-        self.ring.store(Arc::new(Ring { keys, given, known }));
+        self.ring.store(Arc::new(Ring { keys, given, known, during }));
         self.changes.send_modify(|count| *count += 1);
     }
 
-    /// The keys in use; the bundle includes former signers.
-    pub fn keys(&self) -> Arc<Keys> {
+    /// The keys in use; the bundle includes former signers that are believed at `now`.
+    pub fn keys(&self, now: Timestamp) -> Arc<Keys> {
+        let ring = self.ring.load();
+        if ring.during.contains(&now) {
+            return Arc::clone(&ring.keys);
+        }
+        drop(ring);
+        let _one = self.exchange.lock();
+        let ring = self.ring.load_full();
+        if !ring.during.contains(&now) {
+            self.keep(Arc::clone(&ring.given), ring.known.clone(), now);
+        }
         Arc::clone(&self.ring.load().keys)
     }
 
@@ -278,16 +294,34 @@ fn used(keys: &Keys) -> impl Iterator<Item = (Use, &Certificate)> {
     own.into_iter().chain(of_tokens).chain(keys.bundle.roots().map(|root| (Use::Root, root)))
 }
 
-/// The bundle, with former signers that lead to one of its roots.
-fn with_former(keys: &Keys, former: Vec<Certificate>, now: Timestamp) -> TrustBundle {
-    let known = keys.bundle.certificates().iter().cloned();
-    let above: Vec<Certificate> = known.clone().chain(former.iter().cloned()).collect();
-    let leads = |signer: &&Certificate| {
+/// The bundle, with former signers that lead to one of its roots over certificates that are valid at
+/// `now`; and the time around `now` in which the bundle is the same.
+fn with_former(
+    keys: &Keys,
+    former: &[Certificate],
+    now: Timestamp,
+) -> (TrustBundle, RangeInclusive<Timestamp>) {
+    let known = keys.bundle.certificates();
+    let above: Vec<Certificate> = known.iter().chain(former).cloned().collect();
+    let (mut from, mut until) = (Timestamp(i64::MIN), Timestamp(i64::MAX));
+    let mut believed = Vec::new();
+    for signer in former {
         let chain = chain_up(signer, &above);
-        let is_valid = chain.iter().all(|it| it.is_valid_at(system_time(now)));
-        is_valid && chain.last().is_some_and(|last| keys.bundle.roots().any(|root| root == last))
-    };
-    TrustBundle::new(known.chain(former.iter().filter(leads).cloned()))
+        if chain.last().is_none_or(|last| keys.bundle.roots().all(|root| root != last)) {
+            continue;
+        }
+        let begin = chain.iter().map(|it| timestamp(it.not_before())).max().unwrap_or(from);
+        let end = chain.iter().map(|it| timestamp(it.not_after())).min().unwrap_or(until);
+        if now > end {
+            from = from.max(Timestamp(end.0.saturating_add(1)));
+        } else if now < begin {
+            until = until.min(Timestamp(begin.0.saturating_sub(1)));
+        } else {
+            (from, until) = (from.max(begin), until.min(end));
+            believed.push(signer.clone());
+        }
+    }
+    (TrustBundle::new(known.iter().cloned().chain(believed)), from..=until)
 }
 
 /// Drops the oldest certificates above the limits.

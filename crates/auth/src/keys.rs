@@ -12,7 +12,7 @@ use crate::keyring::{Known, Use, can_sign};
 impl Auth {
     /// The keys that are in use now.
     pub fn keys(&self) -> Arc<Keys> {
-        self.keyring().keys()
+        self.keyring().keys(self.now())
     }
 
     /// Replaces the keys in use, for everything that signs, at once. Earlier signatures stay valid
@@ -35,7 +35,7 @@ impl Auth {
         Ok(())
     }
 
-    /// Counts exchanges of keys and drops of former keys.
+    /// Counts exchanges of keys, drops of former keys, and ends of former signers.
     pub fn key_changes(&self) -> watch::Receiver<u64> {
         self.keyring().changes.subscribe()
     }

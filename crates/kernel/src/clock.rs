@@ -36,6 +36,11 @@ impl ManualClock {
     pub fn advance(&self, step: Duration) {
         self.0.fetch_add(step.as_millis() as i64, Ordering::SeqCst);
     }
+
+    /// Sets the clock back by `step`.
+    pub fn turn_back(&self, step: Duration) {
+        self.0.fetch_sub(step.as_millis() as i64, Ordering::SeqCst);
+    }
 }
 
 impl Clock for ManualClock {

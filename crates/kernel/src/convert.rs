@@ -54,6 +54,20 @@ pub fn from_tags(tags: &Tags) -> JsonMap {
     members.collect::<ContractMap>().into()
 }
 
+/// Most bytes of an entity's tags, as JSON. Every change of the entity contains all of its tags, and
+/// the log of the database keeps thousands of changes.
+pub const MAX_TAGS: usize = 64 << 10;
+
+/// Checks the tags of an entity: they have at most [`MAX_TAGS`].
+pub fn bounded_tags(tags: &JsonMap) -> Result<(), Failure> {
+    let length = tags.to_text().len();
+    if length > MAX_TAGS {
+        let reason = format!("must have at most {MAX_TAGS} bytes of JSON in all, and has {length}");
+        return Err(Failure::field("tags", reason, ""));
+    }
+    Ok(())
+}
+
 /// A JSON object of the model in the form of the API.
 pub fn json(map: &JsonMap) -> ContractMap {
     map.iter().map(|(name, value)| (name.clone(), value.clone())).collect()

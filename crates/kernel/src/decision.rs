@@ -109,16 +109,20 @@ impl<'a> Decision<'a> {
         Change::apart(entity)
     }
 
-    /// Puts an entity after the checks for every kind: the name, if it has one. An unchanged name
-    /// that is older than these checks may stay.
+    /// Puts an entity after the checks for every kind: the name, if it has one, and the tags. An
+    /// unchanged name and unchanged tags that are older than these checks may stay.
     pub fn put_checked<T: Record>(&mut self, record: T) -> Result<(), Failure> {
-        let before = self.tip.get::<T>(&record.base().id).and_then(|before| before.name());
+        let before = self.tip.get::<T>(&record.base().id);
+        let name = before.and_then(|before| before.name());
         match record.name() {
             Some(name) if name.trim().is_empty() => {
                 return Err(Failure::field("name", "name is required", ""));
             }
-            Some(name) if before != Some(name) => convert::plain("name", name, MAX_NAME)?,
+            Some(new) if name != Some(new) => convert::plain("name", new, MAX_NAME)?,
             _ => {}
+        }
+        if before.is_none_or(|before| before.base().tags != record.base().tags) {
+            convert::bounded_tags(&record.base().tags)?;
         }
         self.put(record);
         Ok(())

@@ -94,11 +94,14 @@ impl Network {
         let now = self.0.kernel.now();
         let routers = routers.iter().filter_map(|id| self.0.routers.get(id.as_str()));
         for router in routers {
+            // A terminator of the future was made before the clock was set back.
+            let is_young = |one: &Terminator| {
+                let made = one.base.created_at;
+                (made..made.plus(self.0.options.validation_age)).contains(&now)
+            };
             let is_due = |id: &Id| match snapshot.get::<Terminator>(id) {
                 Some(one) if one.router_id != router.id => Due::Never,
-                Some(one) if now.since(one.base.created_at) < self.0.options.validation_age => {
-                    Due::Later
-                }
+                Some(one) if is_young(one) => Due::Later,
                 Some(_) => Due::Now,
                 None => Due::Never,
             };

@@ -50,6 +50,21 @@ async fn sessions_end_without_activity_and_survive_a_restart() {
 }
 
 #[tokio::test]
+async fn activity_is_stored_also_when_the_clock_was_set_back() {
+    const MINUTE: Duration = Duration::from_secs(60);
+    let bed = Bed::new().await;
+    bed.clock.turn_back(20 * MINUTE);
+    let token = bed.admin().await.login().unwrap().session.token.clone();
+    bed.clock.advance(15 * MINUTE);
+    assert!(bed.with_token(&token).is_admin());
+    bed.controller.sessions().sweep(bed.controller.now());
+    // The clock of the restarted controller is 5 minutes later.
+    let again = bed.restarted().await;
+    again.clock.advance(12 * MINUTE);
+    assert!(again.with_token(&token).is_admin(), "17 minutes without activity, 32 since the login");
+}
+
+#[tokio::test]
 async fn an_ott_ticket_works_once_and_its_certificate_logs_in() {
     let bed = Bed::new().await;
     let admin = bed.admin().await;

@@ -172,6 +172,39 @@ async fn certificates_of_a_former_signer_are_believed_as_long_as_their_root() {
 }
 
 #[tokio::test]
+async fn a_clock_that_was_wrong_for_a_moment_costs_no_former_signer() {
+    const CENTURY: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
+    let (root, bed) = (Root::new(), Bed::new().await);
+    bed.controller.exchange_keys(root.keys()).unwrap();
+    let (_, chain) = bed.enroll(&bed.admin().await, "laptop").await;
+    // The leaf alone, so that the former signer is needed.
+    let leaf = &chain[..1];
+    let last = root.keys();
+    bed.controller.exchange_keys(last.clone()).unwrap();
+    let count = || bed.controller.keys().bundle.certificates().len();
+    let known = count();
+
+    // Before the certificates begin, and after they have expired.
+    bed.clock.turn_back(CENTURY / 4);
+    bed.controller.sweep_keys();
+    assert!(bed.login_with(leaf).await.is_err());
+    assert_eq!(count(), known - 1, "what is handed out has only what is valid");
+    bed.clock.advance(CENTURY / 4);
+    bed.login_with(leaf).await.unwrap();
+    bed.clock.advance(CENTURY);
+    bed.controller.sweep_keys();
+    assert!(bed.login_with(leaf).await.is_err());
+    assert_eq!(count(), known - 1);
+    // An exchange at that moment costs the signer nothing, either.
+    bed.controller.exchange_keys(last.clone()).unwrap();
+    bed.clock.turn_back(CENTURY);
+    bed.login_with(leaf).await.unwrap();
+    assert_eq!(count(), known);
+    let bed = bed.restarted_on(last, |_| ()).await;
+    bed.login_with(leaf).await.unwrap();
+}
+
+#[tokio::test]
 async fn what_is_kept_of_former_keys_is_limited() {
     let (root, bed) = (Root::new(), Bed::new().await);
     let first = kid(&bed.controller.keys());

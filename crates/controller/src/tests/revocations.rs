@@ -1,4 +1,4 @@
-//! Expired revocations.
+//! Revocations that expire, and that are made again.
 
 use std::time::Duration;
 
@@ -40,4 +40,39 @@ async fn expired_ones_are_forgotten_and_others_stay() {
     bed.clock.advance(bed.controller.settings().durations.longest_token);
     purge_revocations(&bed.controller).await.unwrap();
     assert_eq!(kept(), 0);
+}
+
+#[tokio::test]
+async fn a_clock_that_was_set_back_takes_nothing_from_a_revocation() {
+    let bed = Bed::new().await;
+    let admin = bed.admin().await;
+    let body = json!({"name": "laptop", "type": "Default", "isAdmin": false});
+    let laptop = bed.create(&admin, "createIdentity", body).await;
+    let reach = || {
+        let snapshot = bed.controller.snapshot();
+        let one = snapshot.get::<Revocation>(&Id::new(&laptop)).unwrap();
+        (one.issued_before.unwrap(), one.expires_at)
+    };
+    let disable = || async {
+        let body = json!({"durationMinutes": 1});
+        bed.manage(&admin, "disableIdentity", &[&laptop], body).await.unwrap();
+    };
+    let revoke = || async {
+        let body = json!({"type": "IDENTITY", "id": laptop});
+        assert_eq!(bed.create(&admin, "createRevocation", body).await, laptop);
+    };
+    disable().await;
+    let first = reach();
+    bed.clock.turn_back(Duration::from_secs(600));
+    disable().await;
+    assert_eq!(reach(), first);
+    revoke().await;
+    assert_eq!(reach(), first);
+    bed.clock.advance(Duration::from_secs(660));
+    revoke().await;
+    let later = reach();
+    assert!(later.0 > first.0 && later.1 > first.1, "a later one reaches further");
+    bed.clock.advance(Duration::from_secs(60));
+    disable().await;
+    assert!(reach().0 > later.0 && reach().1 > later.1);
 }

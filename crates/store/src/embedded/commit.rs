@@ -12,6 +12,7 @@ use super::{
     failure::Failure,
     file::{self, Shared},
     load,
+    log::Kept,
     tables::{COLD, HEAD, LOG, META, ROWS, TALLIES},
 };
 use crate::{
@@ -94,16 +95,15 @@ impl Shared {
             changed: BTreeMap::new(),
         };
         let mut log = transaction.open_table(LOG)?;
+        let mut kept = Kept::read(&meta, &log, base)?;
         head.batch = batch;
         for set in sets {
             head.revision = head.revision.next();
             set.changes.iter().try_for_each(|change| rows.apply(change))?;
             let entry = load::seal_log(head.revision, batch, set);
-            log.insert(head.revision.0, entry.as_slice())?;
+            kept.append(&mut log, head.revision, &entry)?;
         }
-        let kept = self.options.log_limit.max(1) as u64;
-        let oldest = head.revision.0.saturating_sub(kept - 1);
-        log.retain_in(..oldest, |_, _| false)?;
+        kept.finish((&mut meta, &mut log), &self.options, (base, head.revision))?;
         rows.finish()?;
         file::write_head(&mut meta, &head)?;
         drop((meta, log, rows));

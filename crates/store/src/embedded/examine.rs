@@ -8,7 +8,7 @@ use weft_model::Revision;
 use super::{
     failure::{Failure, guarded},
     file::{self, Shared},
-    load,
+    load, log,
     tables::{COLD, LIVE, LOG, META, NOTES, ROWS, TALLIES},
 };
 use crate::{
@@ -81,6 +81,7 @@ impl Shared {
             if mends.contains(&Mend::Drop(Place::Log)) {
                 transaction.delete_table(LOG)?;
                 transaction.open_table(LOG)?;
+                log::recount(&transaction)?;
             }
             put_rows(&transaction, mends)?;
             count_rows(&transaction)?;

@@ -13,9 +13,13 @@
 //! ```
 //!
 //! Eight zero bytes follow the last record. Every fold stores the generation of the records that it
-//! brought, in the same commit, and the next records have the next generation and are written from the
-//! start of the file again. A start reads records until those zeros, or until one of a generation that
-//! was folded. A record that is not whole ends the journal, too: a write was cut off, or the file is
+//! brings, in the same commit. Records after the begin of a fold have the next generation. If the fold
+//! succeeds, they are written from the start of the file again. If it fails, they are written behind
+//! the records so far, because a commit that failed may have reached the disk all the same: whether it
+//! counts is known at the next start only.
+//!
+//! A start reads records until those zeros, and passes over those of generations that the database
+//! contains. A record that is not whole ends the journal, too: a write was cut off, or the file is
 //! damaged, which cannot be told apart. The journal of another timeline, from before a restore, does
 //! not count.
 
@@ -147,36 +151,38 @@ impl Journal {
         Ok((journal, found, (!is_whole).then_some(JournalFault::Cut)))
     }
 
-    /// Reads values until the end of the records, where the next one will be. False if the last record
-    /// is not whole.
+    /// Reads values until the end of the records. The next record will be behind the last one whose
+    /// values the database lacks. False if the last record is not whole.
     fn read(&mut self, found: &mut Batch) -> io::Result<bool> {
         let mut prefix = [0; PREFIX];
-        while self.at + PREFIX as u64 <= self.len {
-            read_at(&self.file, &mut prefix, self.at)?;
+        let mut at = self.at;
+        while at + PREFIX as u64 <= self.len {
+            read_at(&self.file, &mut prefix, at)?;
             if prefix == END {
                 return Ok(true);
             }
             let [a, b, c, d, sum @ ..] = prefix;
             let (length, sum) = (u32::from_le_bytes([a, b, c, d]), u32::from_le_bytes(sum));
-            let end = self.at + PREFIX as u64 + u64::from(length);
+            let end = at + PREFIX as u64 + u64::from(length);
             if length == 0 || end > self.len {
                 return Ok(false);
             }
             let mut body = vec![0; length as usize];
-            read_at(&self.file, &mut body, self.at + PREFIX as u64)?;
+            read_at(&self.file, &mut body, at + PREFIX as u64)?;
+            at = end;
             if sum != self.checksum(&body) {
                 return Ok(false);
             }
             let Some((generation, values)) = split(&body) else { return Ok(false) };
             if generation < self.generation {
-                return Ok(true);
+                continue;
             }
             let Some(values) = batch(values) else { return Ok(false) };
             found.extend(values);
             self.generation = generation;
             self.at = end;
         }
-        Ok(self.at == self.len)
+        Ok(at == self.len)
     }
 
     /// Appends values and waits for the disk. After an error nothing is appended until
@@ -218,9 +224,12 @@ impl Journal {
         Ok(())
     }
 
-    /// The generation of the records so far, to be stored with their values.
-    pub(super) fn generation(&self) -> u64 {
-        self.generation
+    /// Begins a fold: returns the generation of the records so far, to be stored with their values.
+    /// Records from now on have the next one, so that they count whether or not the fold does.
+    pub(super) fn begin_fold(&mut self) -> u64 {
+        let folded = self.generation;
+        self.generation = folded.saturating_add(1);
+        folded
     }
 
     /// False if a fold should not wait: after an error, or because of its length.
@@ -228,9 +237,8 @@ impl Journal {
         self.is_sound && self.at < LONGEST as u64
     }
 
-    /// The records so far are in the database.
+    /// The fold has succeeded: the records so far are in the database.
     pub(super) fn folded(&mut self) {
-        self.generation += 1;
         self.at = header_of(&self.timeline).len() as u64;
         self.is_sound = true;
         if self.len > KEPT {

@@ -1,11 +1,11 @@
 //! The embedded engine: one redb file, and a journal of live state beside it.
 //!
-//! The database holds seven tables: `meta` (the head), `rows`, `tallies` (count and hash of each kind),
-//! `cold` (cold fields), `log` (the last change sets), `live` and `notes`. One commit is one
-//! transaction over them and one fsync. Commits have two phases (redb: quick repair), so that a bad
-//! page of the last commit is known to be damage, not an unfinished commit. Opening verifies the
-//! checksum of every page, and that the last commit is the one that counts. redb locks the file
-//! against other processes.
+//! The database holds seven tables: `meta` (the head, the size of the log, the generation of the
+//! journal that was folded), `rows`, `tallies` (count and hash of each kind), `cold` (cold fields), `log`
+//! (the last change sets), `live` and `notes`. One commit is one transaction over them and one fsync.
+//! Commits have two phases (redb: quick repair), so that a bad page of the last commit is known to be
+//! damage, not an unfinished commit. Opening verifies the checksum of every page, and that the last
+//! commit is the one that counts. redb locks the file against other processes.
 //!
 //! After an I/O error redb refuses everything until the file is opened again. The engine does so on
 //! the next use, so that a full disk heals by itself. This process has held the file since it
@@ -21,6 +21,7 @@ mod hold;
 mod journal;
 mod live;
 mod load;
+mod log;
 mod slots;
 mod tables;
 mod thread;
@@ -90,13 +91,17 @@ impl Embedded {
     pub(crate) fn open_backend<B: redb::StorageBackend>(
         backend: impl Fn(Opening) -> B + Send + Sync + 'static,
     ) -> Result<Self, OpenError> {
-        let open = move |opening| {
-            let mut builder = redb::Database::builder();
-            builder.set_cache_size(tables::CHECKING);
-            builder.set_check_integrity_on_open(opening == Opening::First);
-            Ok(builder.create_with_backend(backend(opening))?)
-        };
-        Self::open_with(Path::new("test"), Options::default(), Box::new(open), false)
+        Self::open_with(Path::new("test"), Options::default(), over(backend), false)
+    }
+
+    /// Opens a store over a redb backend that keeps the file at `path`, with the journal beside it,
+    /// for tests of disk failures.
+    #[cfg(test)]
+    pub(crate) fn open_beside<B: redb::StorageBackend>(
+        path: &Path,
+        backend: impl Fn(Opening) -> B + Send + Sync + 'static,
+    ) -> Result<Self, OpenError> {
+        Self::open_with(path, Options::default(), over(backend), true)
     }
 
     /// Brings all live state into the database, for tests that look at the file.
@@ -130,6 +135,19 @@ impl Embedded {
         let done = tokio::task::spawn_blocking(move || work(&shared)).await;
         done.unwrap_or_else(|error| Err(Failure::Unavailable(error.to_string())))
     }
+}
+
+/// Opens the file over a redb backend.
+#[cfg(test)]
+fn over<B: redb::StorageBackend>(
+    backend: impl Fn(Opening) -> B + Send + Sync + 'static,
+) -> file::Opener {
+    Box::new(move |opening| {
+        let mut builder = redb::Database::builder();
+        builder.set_cache_size(tables::CHECKING);
+        builder.set_check_integrity_on_open(opening == Opening::First);
+        Ok(builder.create_with_backend(backend(opening))?)
+    })
 }
 
 impl Store for Embedded {

@@ -19,6 +19,8 @@ pub(super) const CHECKING: usize = 1 << 20;
 pub struct Options {
     /// Number of change sets kept for followers.
     pub log_limit: usize,
+    /// Most bytes of these change sets; beyond that the oldest go, except those of the last batch.
+    pub log_bytes: usize,
     /// Cache for the file's pages, in bytes.
     pub cache_bytes: usize,
 }
@@ -27,6 +29,6 @@ impl Default for Options {
     fn default() -> Self {
         // The cache is for the upper pages only: all rows are in memory, and the system caches the
         // file.
-        Self { log_limit: 10_000, cache_bytes: 16 << 20 }
+        Self { log_limit: 10_000, log_bytes: 256 << 20, cache_bytes: 16 << 20 }
     }
 }

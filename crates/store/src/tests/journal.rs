@@ -2,8 +2,13 @@
 
 use std::{
     fs::{self, OpenOptions},
+    io,
     os::unix::fs::{FileExt as _, PermissionsExt as _},
     path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU32, Ordering},
+    },
     time::{Duration, Instant},
 };
 
@@ -93,6 +98,115 @@ async fn what_was_flushed_is_there_after_a_kill() {
         let third = open(&third);
         assert_eq!((sessions(&third).len(), third.journal_fault()), (expected.len() + 1, None));
     }
+}
+
+/// A file whose writes reach the disk, but whose disk reports errors when it is waited for.
+#[derive(Debug)]
+struct Unsure {
+    file: redb::backends::FileBackend,
+    faults: Arc<Faults>,
+}
+
+#[derive(Debug, Default)]
+struct Faults {
+    /// When true, waits for the disk fail once the file's header selects another commit.
+    is_armed: AtomicBool,
+    /// When true, the header selects another commit since the faults were armed.
+    is_selected: AtomicBool,
+    /// Number of waits that failed.
+    failed: AtomicU32,
+}
+
+impl Unsure {
+    fn new(path: &Path, faults: &Arc<Faults>) -> Self {
+        let file = OpenOptions::new().read(true).write(true).open(path).unwrap();
+        Self { file: redb::backends::FileBackend::new(file).unwrap(), faults: faults.clone() }
+    }
+}
+
+impl redb::StorageBackend for Unsure {
+    fn len(&self) -> io::Result<u64> {
+        self.file.len()
+    }
+
+    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        self.file.read(offset, out)
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.file.set_len(len)
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        if self.faults.is_selected.load(Ordering::Acquire) {
+            self.faults.failed.fetch_add(1, Ordering::AcqRel);
+            return Err(io::Error::other("the disk is gone"));
+        }
+        self.file.sync_data()
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        if self.faults.is_selected.load(Ordering::Acquire) {
+            return Err(io::Error::other("the disk is gone"));
+        }
+        let mut before = [0; 10];
+        self.file.read(0, &mut before)?;
+        let is_other = offset == 0 && data.get(9).is_some_and(|flags| (flags ^ before[9]) & 1 != 0);
+        if is_other && self.faults.is_armed.load(Ordering::Acquire) {
+            self.faults.is_selected.store(true, Ordering::Release);
+        }
+        self.file.write(offset, data)
+    }
+}
+
+#[tokio::test]
+async fn what_was_flushed_after_a_fold_of_unknown_outcome_is_there_after_a_kill() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, copy) = (folder.path().join("a"), folder.path().join("b"));
+    drop(open(&path));
+    let faults = Arc::new(Faults::default());
+    let backend = { (path.clone(), faults.clone()) };
+    let opener = move |_| Unsure::new(&backend.0, &backend.1);
+    let store = Embedded::open_beside(&path, opener).unwrap();
+    for number in 1..3 {
+        store.live().put(session(number));
+    }
+    store.live().flush().await.unwrap();
+    killed(&path, &copy);
+    let before = fs::read(&copy).unwrap();
+    faults.is_armed.store(true, Ordering::Release);
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while faults.failed.load(Ordering::Acquire) == 0 {
+        assert!(Instant::now() < deadline, "no fold is tried");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    // The fold has reached the disk, which the store does not know.
+    store.live().delete(Kind::ApiSession, session(1).id());
+    store.live().put(session(3));
+    store.live().flush().await.unwrap();
+    killed(&path, &copy);
+    let again = open(&copy);
+    assert_eq!((sessions(&again), again.journal_fault()), (vec![2, 3], None));
+    again.live().put(session(4));
+    again.live().flush().await.unwrap();
+    let third = folder.path().join("c");
+    killed(&copy, &third);
+    assert_eq!(sessions(&open(&third)), [2, 3, 4]);
+    drop(again);
+    // The database without that commit.
+    killed(&path, &copy);
+    fs::write(&copy, before).unwrap();
+    let again = open(&copy);
+    assert_eq!((sessions(&again), again.journal_fault()), (vec![2, 3], None));
+    drop(again);
+    // Once the disk is back, everything gets into the database.
+    faults.is_armed.store(false, Ordering::Release);
+    faults.is_selected.store(false, Ordering::Release);
+    folded(&path, folder.path(), 2).await;
+    store.live().put(session(5));
+    store.live().flush().await.unwrap();
+    killed(&path, &copy);
+    assert_eq!(sessions(&open(&copy)), [2, 3, 5]);
 }
 
 #[tokio::test]

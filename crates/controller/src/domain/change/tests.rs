@@ -235,6 +235,12 @@ async fn what_cannot_change_is_refused() {
     assert!(failure.to_string().contains("configTypeId"), "{failure}");
     let network = json!({"posture-checks": [{"name": "linux", "typeId": "MFA"}]});
     assert!(plan(&bed, &admin, network).await.is_err());
+    let tags = json!({"site": "x".repeat(64 << 10)});
+    for section in ["services", "identities"] {
+        let network = json!({section: [{"name": "new", "tags": tags}]});
+        let failure = apply(&bed, &admin, network).await.unwrap_err();
+        assert!(failure.to_string().contains("tags"), "{failure}");
+    }
 }
 
 #[tokio::test]

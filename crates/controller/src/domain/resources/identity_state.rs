@@ -60,16 +60,28 @@ pub(crate) fn disable_in(decision: &mut Decision<'_>, identity: &Identity, minut
 /// A revocation of all tokens issued to an identity until now.
 pub(crate) fn revocation(decision: &Decision<'_>, identity: &Id) -> Revocation {
     let now = decision.now();
-    let base = match decision.tip().get::<Revocation>(identity) {
+    let old = decision.tip().get::<Revocation>(identity);
+    let base = match old {
         Some(old) => Base { updated_at: now, ..old.base.clone() },
         None => Base::new(identity.clone(), now),
     };
-    Revocation {
+    let mut revocation = Revocation {
         base,
         revocation_type: RevocationType::Identity,
         expires_at: now.plus(decision.longest_token()),
         issued_before: Some(now),
+    };
+    if let Some(old) = old {
+        extend(&mut revocation, old);
     }
+    revocation
+}
+
+/// Makes a revocation cover what an earlier one of the same id covers. The earlier one may reach
+/// further, because the clock was set back since.
+pub(crate) fn extend(revocation: &mut Revocation, earlier: &Revocation) {
+    revocation.expires_at = revocation.expires_at.max(earlier.expires_at);
+    revocation.issued_before = revocation.issued_before.max(earlier.issued_before);
 }
 
 fn enable(controller: Controller, caller: Caller, call: Call) -> Answer {

@@ -161,9 +161,11 @@ fn change(controller: Controller, caller: Caller, call: Call, verb: Verb) -> Ans
                 if let Some(tags) = &body.tags {
                     record.base.tags = convert::from_tags(tags);
                 }
+                if record == *current {
+                    return Ok(());
+                }
                 record.base.updated_at = decision.now();
-                decision.put(record);
-                Ok(())
+                decision.put_checked(record)
             })
             .await;
         if let (Err(failure), Some(hashed)) = (&decided, &expected)

@@ -19,6 +19,7 @@ use weft_model::entity::{Identity, Revocation, RevocationType};
 use crate::Controller;
 use crate::domain::fields::{Fields as _, fields};
 use crate::domain::resource::{Readable, Resource};
+use crate::domain::resources::identity_state::extend;
 use crate::domain::values::Take as _;
 
 /// The resource.
@@ -87,6 +88,9 @@ impl Resource for Revocations {
         let is_of_identity = after.revocation_type == RevocationType::Identity;
         if is_of_identity && decision.tip().get::<Identity>(id).is_none() {
             return Err(Failure::not_found("identity", id.as_str()));
+        }
+        if let Some(taken) = taken {
+            extend(after, taken);
         }
         Ok(())
     }

@@ -33,7 +33,9 @@ impl Snapshots {
             let reason = "a snapshot is being written";
             return Err(Failure::because(ErrorCode::RateLimited, reason));
         }
-        let left = state.last.map_or(Duration::ZERO, |last| PAUSE.saturating_sub(now.since(last)));
+        // A clock that was set back since the last snapshot ends the pause.
+        let last = state.last.filter(|last| *last <= now);
+        let left = last.map_or(Duration::ZERO, |last| PAUSE.saturating_sub(now.since(last)));
         if !left.is_zero() {
             let reason = format!("the last snapshot is less than {} s old", PAUSE.as_secs());
             let failure = Failure::because(ErrorCode::RateLimited, reason);
@@ -53,5 +55,20 @@ impl Turn {
 impl Drop for Turn {
     fn drop(&mut self) {
         self.0.0.lock().writing = false;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_clock_that_was_set_back_keeps_no_snapshot_waiting() {
+        let (snapshots, now) = (Snapshots::default(), Timestamp(1_000_000));
+        snapshots.turn(now).unwrap().written(now);
+        assert!(snapshots.turn(now).is_err());
+        assert!(snapshots.turn(now.plus(PAUSE - Duration::from_millis(1))).is_err());
+        assert!(snapshots.turn(now.plus(PAUSE)).is_ok());
+        assert!(snapshots.turn(Timestamp(now.0 - 3_600_000)).is_ok());
     }
 }

@@ -179,3 +179,19 @@ async fn a_router_with_many_terminators_is_quiesced_in_parts() {
     peer.ask(Message::new(ctrl::content_type::DEQUIESCE_ROUTER, "")).await;
     assert_eq!((with(Precedence::Failed), with(Precedence::Default)), (0, 2501));
 }
+
+#[tokio::test]
+async fn terminators_are_validated_also_when_the_clock_was_set_back() {
+    const AGE: Duration = Duration::from_secs(60);
+    const OFTEN: Duration = Duration::from_millis(20);
+    let options = NetworkOptions { validation_age: AGE, validation_interval: OFTEN, ..quick() };
+    let net = Net::with(options).await;
+    let service = net.open_service(json!({"name": "web", "encryptionRequired": false})).await;
+    let router = net.router("er1").await;
+    let mut peer = net.connect(&router).await;
+    host(&peer, &service, "t1").await;
+    net.bed.clock.turn_back(Duration::from_secs(3600));
+    let asked = peer.expect(ctrl::content_type::VALIDATE_TERMINATORS_V2).await;
+    let request = ValidateTerminatorsV2Request::from_message(&asked).unwrap();
+    assert_eq!(request.terminators.len(), 1);
+}

@@ -13,6 +13,10 @@ use crate::{Damage, OpenError, codec};
 /// the journal may contain more.
 pub(super) const FOLDED: &str = "live";
 
+/// Number of generations that a journal which cannot be opened may hold: one for each fold that has
+/// failed since the last successful one, and there is at most one per second.
+const UNREAD: u64 = 1 << 32;
+
 /// The state of the journal, as the database has it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Folded {
@@ -27,7 +31,7 @@ pub(super) struct Found {
     pub(super) journal: Option<Journal>,
     pub(super) values: Batch,
     pub(super) is_open: bool,
-    /// The generation of the records in a journal that cannot be opened.
+    /// Latest generation of the records in a journal that cannot be opened.
     pub(super) unread: Option<u64>,
     #[cfg(test)]
     pub(super) fault: Option<JournalFault>,
@@ -77,7 +81,7 @@ pub(super) fn open_journal(shared: &Shared) -> Result<Found, OpenError> {
         }
         Err(error) => {
             tracing::warn!(%file, %error, "no journal: sessions are written to the database");
-            let unread = Some(folded.generation.saturating_add(1));
+            let unread = Some(folded.generation.saturating_add(UNREAD));
             Ok(Found { is_open, unread, ..Found::default() })
         }
     }

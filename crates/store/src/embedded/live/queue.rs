@@ -112,7 +112,7 @@ impl Queue {
         }
     }
 
-    /// The thread's loop. `unread` is the generation of the records in a journal that cannot be opened.
+    /// The thread's loop. `unread` is the latest generation of the records in a journal that cannot be opened.
     pub(super) fn run(
         &self,
         shared: &Shared,
@@ -238,8 +238,8 @@ impl Queue {
         // The records of a journal that cannot be opened are older than these values: a later start
         // must not bring them back.
         let unread = unread.map(|generation| Folded { generation, is_open: false });
-        let folded = journal.as_deref().map_or(unread, |journal| {
-            Some(Folded { generation: journal.generation(), is_open: !is_last })
+        let folded = journal.as_deref_mut().map_or(unread, |journal| {
+            Some(Folded { generation: journal.begin_fold(), is_open: !is_last })
         });
         let done = write(shared, &all, folded, is_last).map_err(CommitError::from);
         match (&done, &mut journal) {

@@ -1,7 +1,8 @@
 //! Changes of the caller's own authenticators that are refused, or that meet other changes.
 
-use serde_json::json;
+use serde_json::{Value, json};
 use weft_contract::ErrorCode;
+use weft_kernel::convert::MAX_TAGS;
 use weft_model::Id;
 use weft_model::entity::{ApiSession, Authenticator};
 
@@ -61,4 +62,41 @@ async fn a_refused_password_leaves_the_session_as_it_was() {
     let body = json!({"currentPassword": "zweites", "password": "viertes"});
     bed.client(&anna, operation, &[&updb], body).await.unwrap();
     assert!(is_up());
+}
+
+#[tokio::test]
+async fn tags_have_a_limit_and_what_changes_nothing_is_not_written() {
+    let bed = Bed::new().await;
+    let admin = bed.admin().await;
+    let body = json!({"name": "anna", "type": "User", "isAdmin": false});
+    let identity = bed.create(&admin, "createIdentity", body).await;
+    let body = json!({"identityId": identity, "method": "updb", "username": "anna",
+        "password": "erstes"});
+    let updb = bed.create(&admin, "createAuthenticator", body).await;
+    let anna = bed.login("anna", "erstes").await.unwrap();
+    // The JSON around the text of the only tag has 8 bytes.
+    let with = |length: usize| json!({"t": "x".repeat(length - 8)});
+    let change = async |tags: Value| {
+        let body = json!({"currentPassword": "erstes", "username": "anna", "tags": tags});
+        bed.client(&anna, "patchCurrentIdentityAuthenticator", &[&updb], body).await
+    };
+    let revision = || bed.controller.snapshot().revision().0;
+    let begun = revision();
+    let refused = change(with(MAX_TAGS + 1)).await.unwrap_err();
+    assert_eq!(refused.status(), 400);
+    let cause = refused.cause().unwrap();
+    assert_eq!((cause.field.as_deref(), revision()), (Some("tags"), begun));
+    change(with(MAX_TAGS)).await.unwrap();
+    assert_eq!(revision(), begun + 1);
+    change(with(MAX_TAGS)).await.unwrap();
+    assert_eq!(revision(), begun + 1, "nothing has changed");
+    change(json!({})).await.unwrap();
+    assert_eq!(revision(), begun + 2);
+
+    // Of any entity.
+    for (tags, is_good) in [(with(MAX_TAGS), true), (with(MAX_TAGS + 1), false)] {
+        let body = json!({"tags": tags});
+        let changed = bed.manage(&admin, "patchIdentity", &[&identity], body).await;
+        assert_eq!(changed.is_ok(), is_good);
+    }
 }
