@@ -159,6 +159,16 @@ impl Names {
             .collect()
     }
 
+    /// Notes that clients use the names of these addresses now.
+    pub(crate) fn touch(&mut self, addresses: impl IntoIterator<Item = IpAddr>, now: Instant) {
+        for address in addresses {
+            let name = self.by_address.get(&address);
+            if let Some(named) = name.and_then(|name| self.by_name.get_mut(name)) {
+                named.used = named.used.max(now);
+            }
+        }
+    }
+
     pub(crate) fn is_full(&self) -> bool {
         self.by_name.len() >= self.most
     }
@@ -169,11 +179,8 @@ impl Names {
 
     /// The name of an address that a client connects to now.
     pub(crate) fn name_of(&mut self, address: IpAddr, now: Instant) -> Option<Arc<str>> {
-        let name = self.by_address.get(&address)?;
-        if let Some(named) = self.by_name.get_mut(name) {
-            named.used = now;
-        }
-        Some(Arc::clone(name))
+        self.touch([address], now);
+        self.by_address.get(&address).map(Arc::clone)
     }
 
     pub(crate) fn names(&self) -> impl Iterator<Item = &Arc<str>> {

@@ -110,7 +110,7 @@ impl Shared {
     }
 
     pub(crate) fn naming(&self, name: &str) -> Naming {
-        self.state.lock().naming(name)
+        self.state.lock().naming(name, Instant::now())
     }
 
     /// The service whose host a client may ask for records of a name.
@@ -130,7 +130,8 @@ impl Shared {
             });
             return None;
         }
-        let (assigned, known) = self.change(|state| state.assign(name, now));
+        let in_use = || self.conversations.destinations();
+        let (assigned, known) = self.change(|state| state.assign(name, now, in_use));
         match assigned {
             Ok(address) => known.await.unwrap_or(false).then_some(address),
             Err(problem) => {

@@ -1,7 +1,7 @@
 //! The owner of the firewall and the hosts file while an interceptor runs.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeSet, HashSet},
     net::IpAddr,
     sync::Arc,
     time::{Duration, Instant},
@@ -71,7 +71,13 @@ impl Keeper {
                 }
                 _ = sweep.tick() => {
                     let now = Instant::now();
-                    let ((), _known) = shared.change(|state| ((), state.sweep(now)));
+                    let in_use = shared.conversations.destinations();
+                    // Datagrams of a conversation need its address in the firewall for as long as it lives.
+                    // Packets of a connection are recognized by its socket.
+                    let ((), _known) = shared.change(|state| {
+                        state.touch(in_use, now);
+                        ((), state.sweep(now, HashSet::new))
+                    });
                 }
             }
         }

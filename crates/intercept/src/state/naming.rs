@@ -48,9 +48,10 @@ impl State {
         (changes, problems)
     }
 
-    /// The answer of the DNS server for a name, in upper or lower case.
-    pub(crate) fn naming(&self, name: &str) -> Naming {
+    /// The answer of the DNS server for a name. A client that is told an address uses the name.
+    pub(crate) fn naming(&mut self, name: &str, now: Instant) -> Naming {
         if let Some(address) = self.names.address_of(name) {
+            self.names.touch([address], now);
             return Naming::Known(address);
         }
         let wild = self.table.is_wild(name) && !self.kept.contains(name);
@@ -68,15 +69,17 @@ impl State {
     }
 
     /// The address of a name that a client asks for; the firewall has to have it before the client
-    /// is answered.
+    /// is answered. `in_use` has the addresses that conversations use: the names of these stay, also if there is no
+    /// room for further ones.
     pub(crate) fn assign(
         &mut self,
         name: &str,
         now: Instant,
+        in_use: impl FnOnce() -> HashSet<IpAddr>,
     ) -> (Result<IpAddr, NoAddress>, Changes) {
         let mut changes = Changes::default();
         if self.names.is_full() {
-            changes = self.sweep(now);
+            changes = self.sweep(now, in_use);
         }
         let name: Arc<str> = name.into();
         let known = self.names.address_of(&name).is_some();
@@ -91,9 +94,23 @@ impl State {
         (assigned, changes)
     }
 
-    /// Gives back names that were not used for long.
-    pub(crate) fn sweep(&mut self, now: Instant) -> Changes {
+    /// Notes that clients use the names of these addresses now.
+    pub(crate) fn touch(&mut self, addresses: impl IntoIterator<Item = IpAddr>, now: Instant) {
+        self.names.touch(addresses, now);
+    }
+
+    /// Gives back names that were not used for long. Conversations use the addresses of `in_use`, which
+    /// is called only if there is such a name.
+    pub(crate) fn sweep(
+        &mut self,
+        now: Instant,
+        in_use: impl FnOnce() -> HashSet<IpAddr>,
+    ) -> Changes {
         let mut changes = Changes::default();
+        if self.names.unused_names(now).is_empty() {
+            return changes;
+        }
+        self.names.touch(in_use(), now);
         for name in self.names.unused_names(now) {
             self.give_back(&name, now, &mut changes);
         }
