@@ -2,7 +2,7 @@
 
 use std::{collections::HashSet, net::IpAddr, sync::Arc, time::Instant};
 
-use super::{Changes, State};
+use super::{Changes, Revision, State};
 use crate::{
     names::NoAddress,
     service::{Plan, Problem, Service, hostname},
@@ -11,7 +11,9 @@ use crate::{
 /// The answer of the DNS server for a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Naming {
-    Known(IpAddr),
+    /// The address of the name, and the revision of the state with which the firewall has all packets to it
+    /// intercepted.
+    Known(IpAddr, Revision),
     /// The name is assigned an address when a client asks for it.
     Wild,
     Unknown,
@@ -50,9 +52,9 @@ impl State {
 
     /// The answer of the DNS server for a name. A client that is told an address uses the name.
     pub(crate) fn naming(&mut self, name: &str, now: Instant) -> Naming {
-        if let Some(address) = self.names.address_of(name) {
+        if let Some((address, revision)) = self.names.claimed(name) {
             self.names.touch([address], now);
-            return Naming::Known(address);
+            return Naming::Known(address, revision);
         }
         let wild = self.table.is_wild(name) && !self.kept.contains(name);
         if wild && hostname(name).is_ok_and(|normal| normal == name) {
@@ -145,6 +147,7 @@ impl State {
         {
             return false;
         }
+        self.names.claim(name, self.revision);
         self.claims.entry(Arc::clone(name)).or_default().insert(Arc::clone(&plan.id));
         self.claimed.entry(Arc::clone(&plan.id)).or_default().insert(Arc::clone(name));
         true

@@ -72,10 +72,10 @@ fn two_services_with_one_wildcard_do_not_end_each_other() {
     assert_eq!(naming(&mut state, "corp.example"), Naming::Unknown);
     let (address, changes) = assign(&mut state, "a.corp.example", now).unwrap();
     assert_eq!(changes.new.len(), 2);
-    assert_eq!(naming(&mut state, "a.corp.example"), Naming::Known(address));
+    assert_eq!(naming(&mut state, "a.corp.example"), Naming::Known(address, 0));
     let gone = state.remove("ssh", now);
     assert_eq!(nets(&gone.gone), [(format!("{address}/32"), (22, 22))]);
-    assert_eq!(naming(&mut state, "a.corp.example"), Naming::Known(address));
+    assert_eq!(naming(&mut state, "a.corp.example"), Naming::Known(address, 0));
     // A service that is added later gets the names that are assigned already.
     let new = add(&mut state, &service("all", &["*"], &[(1, 65_535)], &[]));
     assert_eq!(nets(&new.new), [(format!("{address}/32"), (1, 65_535))]);
@@ -234,7 +234,7 @@ fn what_does_not_fit_leaves_nothing_behind() {
         assert_eq!((state.everything(), state.sizes()), before);
         assert_eq!(naming(&mut state, "a.example"), Naming::Unknown);
         add(&mut state, &service("next", &["10.0.1.1", "b.example"], &[(80, 80)], &[]));
-        let first = Naming::Known([100, 64, 0, 2].into());
+        let first = Naming::Known([100, 64, 0, 2].into(), 0);
         assert_eq!(naming(&mut state, "b.example"), first, "no address is used up");
         state.remove("first", now);
         state.remove("next", now);
@@ -273,16 +273,16 @@ fn a_service_that_changes_keeps_the_addresses_of_its_names() {
     let (mut state, now) = (state(), Instant::now());
     add(&mut state, &service("a", &["app.example", "*.corp.example"], &[(80, 80)], &[]));
     let (wild, _) = assign(&mut state, "x.corp.example", now).unwrap();
-    let Naming::Known(own) = naming(&mut state, "app.example") else { panic!() };
+    let Naming::Known(own, 0) = naming(&mut state, "app.example") else { panic!() };
     add(&mut state, &service("a", &["*.corp.example", "app.example"], &[(81, 81)], &[]));
-    assert_eq!(naming(&mut state, "app.example"), Naming::Known(own));
-    assert_eq!(naming(&mut state, "x.corp.example"), Naming::Known(wild));
+    assert_eq!(naming(&mut state, "app.example"), Naming::Known(own, 0));
+    assert_eq!(naming(&mut state, "x.corp.example"), Naming::Known(wild, 0));
     let found = state.find(Protocol::Tcp, [10, 0, 0, 1].into(), (wild, 81).into(), now);
     assert_eq!(found.unwrap().1.as_deref(), Some("x.corp.example"));
     // Addresses and ports that the service has no longer are removed.
     add(&mut state, &service("a", &["app.example"], &[(81, 81)], &[]));
     assert_eq!(naming(&mut state, "x.corp.example"), Naming::Unknown);
-    assert_eq!(naming(&mut state, "app.example"), Naming::Known(own));
+    assert_eq!(naming(&mut state, "app.example"), Naming::Known(own, 0));
     state.remove("a", now);
     assert_eq!(state.sizes(), (0, 0, 0));
 }
@@ -314,7 +314,7 @@ fn a_name_in_use_keeps_its_address() {
     assert!(state.sweep(at(122), || panic!("no name is old enough")).is_empty());
     let gone = state.sweep(at(300), || [address].into());
     assert_eq!(gone.gone.len(), 1);
-    assert_eq!(naming(&mut state, talk), Naming::Known(address));
+    assert_eq!(naming(&mut state, talk), Naming::Known(address, 0));
 }
 
 #[test]
