@@ -33,6 +33,7 @@ mod datagrams;
 mod health;
 mod http_check;
 mod interception;
+mod interface_addresses;
 mod listen;
 mod network;
 mod port_way;
