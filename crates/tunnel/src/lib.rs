@@ -43,6 +43,7 @@ mod records;
 mod refusal;
 mod source_addresses;
 mod template;
+mod text_search;
 mod wanted;
 
 pub use address::{AddressRule, Host, Reach, Target, Translation};
