@@ -3,7 +3,7 @@
 use std::{
     collections::{HashMap, HashSet},
     io,
-    net::SocketAddr,
+    net::{IpAddr, SocketAddr},
     sync::{
         Arc, Weak,
         atomic::{AtomicBool, Ordering},
@@ -83,6 +83,12 @@ impl Conversations {
 
     pub(crate) fn len(&self) -> usize {
         self.live.lock().values().filter(|live| !live.is_over()).count()
+    }
+
+    /// The addresses that clients of conversations send to.
+    pub(crate) fn destinations(&self) -> HashSet<IpAddr> {
+        let live = self.live.lock();
+        live.values().filter(|live| !live.is_over()).map(|live| live.key.1.ip()).collect()
     }
 
     /// The conversation of a client with a destination, if it is not over; a datagram of the client has

@@ -10,6 +10,8 @@ use std::{
 
 use ipnet::IpNet;
 
+use crate::state::Revision;
+
 /// The time to live in answers to clients.
 pub(crate) const TTL: Duration = Duration::from_secs(60);
 /// How long an address that was given back is not assigned while there are others: clients may
@@ -35,6 +37,8 @@ struct Named {
     /// The number of services that have the name in their lists.
     held: usize,
     used: Instant,
+    /// The revision of the state in which a service claimed the name last.
+    claimed: Revision,
 }
 
 /// Names and their addresses.
@@ -107,7 +111,7 @@ impl Names {
             return Err(NoAddress::TooMany);
         }
         let address = self.unused(now).ok_or(NoAddress::Exhausted)?;
-        self.by_name.insert(Arc::clone(name), Named { address, held: 0, used: now });
+        self.by_name.insert(Arc::clone(name), Named { address, held: 0, used: now, claimed: 0 });
         self.by_address.insert(address, Arc::clone(name));
         Ok(address)
     }
@@ -159,8 +163,30 @@ impl Names {
             .collect()
     }
 
+    /// Notes that clients use the names of these addresses now.
+    pub(crate) fn touch(&mut self, addresses: impl IntoIterator<Item = IpAddr>, now: Instant) {
+        for address in addresses {
+            let name = self.by_address.get(&address);
+            if let Some(named) = name.and_then(|name| self.by_name.get_mut(name)) {
+                named.used = named.used.max(now);
+            }
+        }
+    }
+
     pub(crate) fn is_full(&self) -> bool {
         self.by_name.len() >= self.most
+    }
+
+    /// Notes that a service claims the name as of this revision of the state.
+    pub(crate) fn claim(&mut self, name: &str, revision: Revision) {
+        if let Some(named) = self.by_name.get_mut(name) {
+            named.claimed = revision;
+        }
+    }
+
+    /// The address of a name, and the revision of the state that the firewall needs for it.
+    pub(crate) fn claimed(&self, name: &str) -> Option<(IpAddr, Revision)> {
+        self.by_name.get(name).map(|named| (named.address, named.claimed))
     }
 
     pub(crate) fn address_of(&self, name: &str) -> Option<IpAddr> {
@@ -169,11 +195,8 @@ impl Names {
 
     /// The name of an address that a client connects to now.
     pub(crate) fn name_of(&mut self, address: IpAddr, now: Instant) -> Option<Arc<str>> {
-        let name = self.by_address.get(&address)?;
-        if let Some(named) = self.by_name.get_mut(name) {
-            named.used = now;
-        }
-        Some(Arc::clone(name))
+        self.touch([address], now);
+        self.by_address.get(&address).map(Arc::clone)
     }
 
     pub(crate) fn names(&self) -> impl Iterator<Item = &Arc<str>> {

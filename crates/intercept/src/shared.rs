@@ -1,6 +1,7 @@
 //! The state that the parts of an interceptor share.
 
 use std::{
+    collections::HashSet,
     net::{IpAddr, SocketAddr},
     sync::{
         Arc,
@@ -10,7 +11,10 @@ use std::{
 };
 
 use parking_lot::Mutex;
-use tokio::sync::{Notify, oneshot};
+use tokio::{
+    sync::{Notify, oneshot, watch},
+    time::timeout,
+};
 use weft_limits::TokenBucket;
 
 use crate::{
@@ -19,11 +23,13 @@ use crate::{
     options::Options,
     places::Places,
     service::Protocol,
-    state::{Changes, Naming, State},
+    state::{Changes, Naming, Revision, State},
 };
 
 /// Most requests that wait for the firewall; questions for further names are refused.
 const MOST_WAITING: usize = 4_096;
+/// Longest wait of a DNS question for the firewall; most programs ask again after this time.
+const PATIENCE: Duration = Duration::from_secs(5);
 /// Names that may be assigned an address per second, and at once, for all clients together.
 const NAMING: (f64, u32) = (200.0, 2_000);
 
@@ -32,6 +38,7 @@ pub(crate) struct Shared {
     pub(crate) state: Mutex<State>,
     pub(crate) pending: Mutex<Pending>,
     pub(crate) changed: Notify,
+    pub(crate) in_firewall: watch::Sender<InFirewall>,
     pub(crate) places: Arc<Places>,
     pub(crate) conversations: Arc<Conversations>,
     pub(crate) carry: Arc<dyn Carry>,
@@ -40,6 +47,30 @@ pub(crate) struct Shared {
     naming: Mutex<TokenBucket>,
     complaints: Mutex<TokenBucket>,
     kept_quiet: AtomicU64,
+}
+
+/// The part of the state that the firewall has.
+#[derive(Debug, Default)]
+pub(crate) struct InFirewall {
+    /// The last revision of the state whose rules are there; 0 while rules are missing.
+    pub(crate) revision: Revision,
+    /// Addresses that are not diverted, because all calls of the program for them failed.
+    pub(crate) undiverted: HashSet<IpAddr>,
+}
+
+impl InFirewall {
+    fn has(&self, address: IpAddr, revision: Revision) -> bool {
+        self.revision >= revision && !self.undiverted.contains(&address)
+    }
+}
+
+/// Why a client is not told the address of a name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Untold {
+    /// The name has no address.
+    Unassigned,
+    /// The firewall did not have the address in time.
+    Late,
 }
 
 /// Changes that the firewall does not have yet, and the requests that wait for them.
@@ -83,6 +114,7 @@ impl Shared {
             state: Mutex::new(state.without(only_file, options.diverter.is_some())),
             pending: Mutex::default(),
             changed: Notify::new(),
+            in_firewall: watch::Sender::default(),
             places: Places::new(limits.connections, limits.connections_per_source),
             conversations: Conversations::new(options),
             carry,
@@ -101,6 +133,7 @@ impl Shared {
     ) -> (T, oneshot::Receiver<bool>) {
         let (sender, receiver) = oneshot::channel();
         let mut state = self.state.lock();
+        state.begin();
         let (outcome, changes) = change(&mut state);
         // Under the lock of the state, so that changes are queued in their order.
         self.pending.lock().add(changes, sender);
@@ -110,7 +143,7 @@ impl Shared {
     }
 
     pub(crate) fn naming(&self, name: &str) -> Naming {
-        self.state.lock().naming(name)
+        self.state.lock().naming(name, Instant::now())
     }
 
     /// The service whose host a client may ask for records of a name.
@@ -120,24 +153,45 @@ impl Shared {
         self.state.lock().host_of(name, client)
     }
 
+    /// True if the firewall has a name's address, with the name's last claim in this revision of the state.
+    pub(crate) fn is_in_firewall(&self, address: IpAddr, revision: Revision) -> bool {
+        self.in_firewall.borrow().has(address, revision)
+    }
+
+    /// The address of a name that has one, once the firewall has it.
+    pub(crate) async fn known(&self, name: &str) -> Result<IpAddr, Untold> {
+        let mut firewall = self.in_firewall.subscribe();
+        let waiting = async {
+            loop {
+                let Naming::Known(address, revision) = self.naming(name) else {
+                    return Err(Untold::Unassigned);
+                };
+                if firewall.borrow_and_update().has(address, revision) {
+                    return Ok(address);
+                }
+                firewall.changed().await.map_err(|_| Untold::Late)?;
+            }
+        };
+        timeout(PATIENCE, waiting).await.unwrap_or(Err(Untold::Late))
+    }
+
     /// The address of a name below a wildcard, once the firewall has it.
-    pub(crate) async fn assign(&self, name: &str) -> Option<IpAddr> {
+    pub(crate) async fn assign(&self, name: &str) -> Result<IpAddr, Untold> {
         let now = Instant::now();
         let room = self.pending.lock().waiting.len() < MOST_WAITING;
         if !room || !self.naming.lock().try_take(1, now) {
             self.complain(|| {
                 tracing::warn!("clients ask for too many names at once; some questions are refused")
             });
-            return None;
+            return Err(Untold::Unassigned);
         }
-        let (assigned, known) = self.change(|state| state.assign(name, now));
-        match assigned {
-            Ok(address) => known.await.unwrap_or(false).then_some(address),
-            Err(problem) => {
-                self.complain(|| tracing::warn!(name, %problem, "a name gets no address"));
-                None
-            }
+        let in_use = || self.conversations.destinations();
+        let (assigned, _changed) = self.change(|state| state.assign(name, now, in_use));
+        if let Err(problem) = assigned {
+            self.complain(|| tracing::warn!(name, %problem, "a name gets no address"));
+            return Err(Untold::Unassigned);
         }
+        self.known(name).await
     }
 
     /// The service and the destination of an intercepted client.

@@ -18,7 +18,7 @@ use std::{
 use ipnet::IpNet;
 
 pub(crate) use self::{
-    changes::{Changes, EVERYBODY, Element, Group},
+    changes::{Changes, EVERYBODY, Element, Group, Revision},
     naming::Naming,
 };
 use crate::{
@@ -47,6 +47,7 @@ struct Members {
 /// Everything that is intercepted.
 #[derive(Debug)]
 pub(crate) struct State {
+    revision: Revision,
     limits: Limits,
     range: IpNet,
     /// Names that no service gets: those of controllers.
@@ -80,6 +81,7 @@ impl State {
         kept: impl IntoIterator<Item = String>,
     ) -> Self {
         Self {
+            revision: 0,
             names: Names::new(range, limits.names),
             limits,
             range: range.trunc(),
@@ -104,6 +106,15 @@ impl State {
     /// For a firewall without sets: each source of a group is a rule for each of its networks.
     pub(crate) fn per_source(self, per_source: bool) -> Self {
         Self { per_source, ..self }
+    }
+
+    /// Begins a change, with a revision of its own.
+    pub(crate) fn begin(&mut self) {
+        self.revision += 1;
+    }
+
+    pub(crate) fn revision(&self) -> Revision {
+        self.revision
     }
 
     /// True if this service is intercepted in this form.

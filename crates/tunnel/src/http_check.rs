@@ -26,9 +26,9 @@ use tokio::net::TcpStream;
 use tower_service::Service;
 use url::Url;
 
-use crate::config::HttpCheck;
+use crate::{config::HttpCheck, text_search::TextSearch};
 
-/// Most bytes of an answer that are searched.
+/// Most bytes of an answer that are searched; of the part that exceeds the limit, all are.
 const MAX_BODY: usize = 1 << 20;
 /// Most redirects that are followed.
 const MAX_REDIRECTS: usize = 5;
@@ -43,16 +43,17 @@ pub(crate) async fn request(check: &HttpCheck) -> Result<(), String> {
         return Err(format!("{} answered {status}, not {}", check.url, check.expect_status));
     }
     let Some(expected) = &check.expect_in_body else { return Ok(()) };
-    let (mut found, mut answer) = (Vec::new(), answer.into_body());
-    while let Some(part) = answer.frame().await {
+    let (mut search, mut answer) = (TextSearch::new(expected), answer.into_body());
+    let mut searched = 0;
+    while searched <= MAX_BODY
+        && let Some(part) = answer.frame().await
+    {
         let part = part.map_err(|problem| format!("{}: {problem}", check.url))?;
-        found.extend_from_slice(part.data_ref().map_or(&[][..], |data| data));
-        if String::from_utf8_lossy(&found).contains(expected.as_str()) {
+        let data = part.data_ref().map_or(&[][..], |data| data);
+        if search.ends_in(data) {
             return Ok(());
         }
-        if found.len() > MAX_BODY {
-            break;
-        }
+        searched += data.len();
     }
     Err(format!("the answer of {} does not contain the expected text", check.url))
 }

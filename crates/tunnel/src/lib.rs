@@ -33,6 +33,7 @@ mod datagrams;
 mod health;
 mod http_check;
 mod interception;
+mod interface_addresses;
 mod listen;
 mod network;
 mod port_way;
@@ -42,6 +43,7 @@ mod records;
 mod refusal;
 mod source_addresses;
 mod template;
+mod text_search;
 mod wanted;
 
 pub use address::{AddressRule, Host, Reach, Target, Translation};

@@ -16,9 +16,7 @@ use tokio::{
 
 use crate::{
     AppData, Call, Carrier, Client, Configs, Conversations, Intercept, InterceptAddress, Protocol,
-    Reply, Service, Template, UdpTimes, Wanted,
-    config::{ConfigError, ListenAt},
-    port_way::PortWay,
+    Reply, Service, Template, UdpTimes, Wanted, config::ConfigError, port_way::PortWay,
 };
 
 /// Most clients of one port that are carried at once; more wait to be accepted.
@@ -145,19 +143,17 @@ pub struct Listening {
 }
 
 impl Listening {
-    /// Listens on a port (0 takes a free one) and has its clients carried.
+    /// Listens at an address (port 0 takes a free one) and has the port's clients carried.
     ///
     /// # Errors
     /// When the address is not this machine's, or is in use.
     pub async fn start(
         protocol: Protocol,
-        at: &ListenAt,
-        port: u16,
+        address: SocketAddr,
         way: Way,
         carrier: Arc<dyn Carrier>,
         times: UdpTimes,
     ) -> io::Result<Self> {
-        let address = SocketAddr::new(local_address(at)?, port);
         let way = Arc::new(PortWay::new(way));
         let (address, task) = match protocol {
             Protocol::Tcp => {
@@ -208,26 +204,6 @@ impl Drop for Listening {
     fn drop(&mut self) {
         self.way.change(None);
     }
-}
-
-/// The address of this machine that `at` names.
-fn local_address(at: &ListenAt) -> io::Result<IpAddr> {
-    let name = match at {
-        ListenAt::Address(address) => return Ok(*address),
-        ListenAt::Interface(name) => name,
-    };
-    let interfaces = if_addrs::get_if_addrs()?;
-    let of_it = || interfaces.iter().filter(|one| one.name == *name).map(|one| one.ip());
-    of_it().find(IpAddr::is_ipv4).or_else(|| of_it().next()).ok_or_else(|| {
-        let mut known: Vec<&str> = interfaces.iter().map(|one| one.name.as_str()).collect();
-        known.sort_unstable();
-        known.dedup();
-        let message = format!(
-            "`{name}` is neither an address nor an interface that has one; there are {}",
-            known.join(", ")
-        );
-        io::Error::new(io::ErrorKind::AddrNotAvailable, message)
-    })
 }
 
 async fn accept(listener: TcpListener, way: Arc<PortWay>, carrier: Arc<dyn Carrier>) {

@@ -1,12 +1,13 @@
 //! The ports of this machine that lead to services, kept in line with the wanted ones.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{collections::HashMap, io, net::SocketAddr, sync::Arc};
 
 use parking_lot::Mutex;
 
 use crate::{
     Carrier, Configs, Identity, Listening, Protocol, ProxyPort, Service, UdpTimes, Way,
     config::ListenAt,
+    interface_addresses::{Addresses, InterfaceAddresses},
 };
 
 /// A service and a port for it, independent of its configs.
@@ -103,8 +104,15 @@ fn by_port<'a>(ports: impl IntoIterator<Item = &'a PortWanted>) -> ByPort<'a> {
 }
 
 /// Takes the port whose socket is the wanted one.
-fn take_same_socket(resting: &mut Vec<Resting>, wanted: &PortWanted) -> Option<Listening> {
-    let at = resting.iter().position(|port| port.wanted.is_same_socket(wanted))?;
+fn take_same_socket(
+    resting: &mut Vec<Resting>,
+    wanted: &PortWanted,
+    interfaces: &InterfaceAddresses,
+) -> Option<Listening> {
+    let at = resting.iter().position(|port| {
+        let is_in_place = interfaces.still(&port.wanted.at, port.listening.address());
+        is_in_place && port.wanted.is_same_socket(wanted)
+    })?;
     Some(resting.swap_remove(at).listening)
 }
 
@@ -116,13 +124,15 @@ pub struct PortState {
     /// The protocol.
     pub protocol: Protocol,
     /// The address that it listens on, or why it does not.
-    pub listening: Result<std::net::SocketAddr, String>,
+    pub listening: Result<SocketAddr, String>,
 }
 
 /// Listens on ports.
 pub struct Ports {
     carrier: Arc<dyn Carrier>,
     times: UdpTimes,
+    /// Tells the addresses of this machine's interfaces.
+    interfaces: fn() -> io::Result<Addresses>,
     /// Held during a change: UDP ports that are wanted no more, and have conversations.
     resting: tokio::sync::Mutex<Vec<Resting>>,
     open: Mutex<Vec<Open>>,
@@ -139,22 +149,55 @@ struct Open {
     listening: Result<Listening, String>,
 }
 
+impl Open {
+    /// True if the port is open where it should be.
+    fn is_in_place(&self, interfaces: &InterfaceAddresses) -> bool {
+        let at = &self.wanted.at;
+        self.listening.as_ref().is_ok_and(|port| interfaces.still(at, port.address()))
+    }
+}
+
 impl Ports {
     /// Listens on no ports yet.
     #[must_use]
     pub fn new(carrier: Arc<dyn Carrier>, times: UdpTimes) -> Self {
-        Self { carrier, times, resting: tokio::sync::Mutex::default(), open: Mutex::default() }
+        let (resting, open) = (tokio::sync::Mutex::default(), Mutex::default());
+        let interfaces = InterfaceAddresses::of_system;
+        Self { carrier, times, interfaces, resting, open }
     }
 
-    /// Makes these the ports to listen on. Unchanged ports stay; those that failed are tried again.
-    /// Clients that were accepted stay, also those of a UDP port that is wanted no more.
+    /// Makes these the ports to listen on. Unchanged ports stay; those that failed, or whose interface has
+    /// another address now, are opened again. Clients that were accepted stay, also those of a UDP
+    /// port that is wanted no more.
     pub async fn set(&self, wanted: Vec<PortWanted>) {
+        self.bring(&mut *self.resting.lock().await, wanted).await;
+    }
+
+    /// Opens the ports again that failed, or whose interface has another address now. To be called from time
+    /// to time.
+    pub async fn catch_up(&self) {
         let mut resting = self.resting.lock().await;
+        let wanted: Option<Vec<PortWanted>> = {
+            let open = self.open.lock();
+            let ports = open.iter().map(|open| &open.wanted.at);
+            let interfaces = InterfaceAddresses::read(ports, self.interfaces);
+            let is_behind = open.iter().any(|open| !open.is_in_place(&interfaces));
+            is_behind.then(|| open.iter().map(|open| open.wanted.clone()).collect())
+        };
+        if let Some(wanted) = wanted {
+            self.bring(&mut resting, wanted).await;
+        }
+    }
+
+    async fn bring(&self, resting: &mut Vec<Resting>, wanted: Vec<PortWanted>) {
+        let interfaces =
+            InterfaceAddresses::read(wanted.iter().map(|wanted| &wanted.at), self.interfaces);
         resting.retain(|port| port.listening.is_open());
         let before = std::mem::take(&mut *self.open.lock());
         let (kept, gone): (Vec<_>, Vec<_>) = {
             let all = by_port(&wanted);
-            before.into_iter().partition(|open| open.listening.is_ok() && open.wanted.is_in(&all))
+            let stays = |open: &Open| open.wanted.is_in(&all) && open.is_in_place(&interfaces);
+            before.into_iter().partition(stays)
         };
         let new: Vec<PortWanted> = {
             let known = by_port(kept.iter().map(|open| &open.wanted));
@@ -162,9 +205,12 @@ impl Ports {
         };
         *self.open.lock() = kept;
         let mut problems = HashMap::new();
-        for Open { wanted, listening } in gone {
+        for open in gone {
+            let is_in_place = open.is_in_place(&interfaces);
+            let Open { wanted, listening } = open;
+            let is_taken = is_in_place && new.iter().any(|new| new.is_same_socket(&wanted));
             match listening {
-                Ok(listening) if new.iter().any(|new| new.is_same_socket(&wanted)) => {
+                Ok(listening) if is_taken => {
                     resting.push(Resting { wanted, listening });
                 }
                 // TCP ports are closed here, because another service may take the port next.
@@ -176,10 +222,10 @@ impl Ports {
             }
         }
         for wanted in new {
-            let led = take_same_socket(&mut resting, &wanted);
+            let led = take_same_socket(resting, &wanted, &interfaces);
             let listening = match led.filter(|port| port.lead(wanted.way.clone())) {
                 Some(port) => Ok(port),
-                None => self.start(&wanted, &problems).await,
+                None => self.start(&wanted, &interfaces, &problems).await,
             };
             self.open.lock().push(Open { wanted, listening });
         }
@@ -189,12 +235,19 @@ impl Ports {
     async fn start(
         &self,
         wanted: &PortWanted,
+        interfaces: &InterfaceAddresses,
         known: &HashMap<(Protocol, u16), String>,
     ) -> Result<Listening, String> {
         let (protocol, port) = (wanted.protocol, wanted.port);
         let (way, carrier) = (wanted.way.clone(), Arc::clone(&self.carrier));
         let service = Arc::clone(&way.service);
-        let started = Listening::start(protocol, &wanted.at, port, way, carrier, self.times).await;
+        let started = match interfaces.address(&wanted.at) {
+            Ok(address) => {
+                let address = SocketAddr::new(address, port);
+                Listening::start(protocol, address, way, carrier, self.times).await
+            }
+            Err(problem) => Err(problem),
+        };
         started
             .inspect(|listening| {
                 let at = listening.address();
@@ -219,12 +272,6 @@ impl Ports {
             listening: open.listening.as_ref().map(Listening::address).map_err(Clone::clone),
         };
         open.iter().map(state).collect()
-    }
-
-    /// True if a port could not be listened on.
-    #[must_use]
-    pub fn any_failed(&self) -> bool {
-        self.open.lock().iter().any(|open| open.listening.is_err())
     }
 }
 
@@ -282,7 +329,7 @@ mod tests {
         PortWanted::of(&service, &configs, &Identity::default(), &named, &ListenAt::HERE)
     }
 
-    async fn said(at: std::net::SocketAddr) -> String {
+    async fn said(at: SocketAddr) -> String {
         let mut said = String::new();
         let mut stream = TcpStream::connect(at).await.unwrap();
         stream.read_to_string(&mut said).await.unwrap();
@@ -333,7 +380,7 @@ mod tests {
         }
 
         /// The answer to a datagram; none if there is none within the time.
-        async fn answer(&self, at: std::net::SocketAddr, time: Duration) -> Option<String> {
+        async fn answer(&self, at: SocketAddr, time: Duration) -> Option<String> {
             self.0.send_to(b"?", at).await.unwrap();
             let mut buffer = [0; 16];
             let received = tokio::time::timeout(time, self.0.recv_from(&mut buffer)).await;
@@ -395,13 +442,61 @@ mod tests {
         let web = wanted("web", 0, &[("proxy.v1", &own)]);
         ports.set(web.clone()).await;
         let problem = ports.states().remove(0).listening.unwrap_err();
-        assert!(problem.contains(&at.to_string()) && ports.any_failed(), "{problem}");
+        assert!(problem.contains(&at.to_string()), "{problem}");
         drop(taken);
-        ports.set(web).await;
+        ports.catch_up().await;
         assert_eq!(ports.states().remove(0).listening, Ok(at));
         let own = r#"{"port":7,"protocols":["tcp"],"binding":"no-such-interface"}"#;
         ports.set(wanted("web", 0, &[("proxy.v1", own)])).await;
         let problem = ports.states().remove(0).listening.unwrap_err();
         assert!(problem.contains("there are ") && problem.contains("lo"), "{problem}");
+    }
+
+    // Other systems have one loopback address only.
+    #[cfg(target_os = "linux")]
+    #[tokio::test]
+    async fn a_port_follows_the_address_of_its_interface() {
+        use std::sync::atomic::{AtomicU8, Ordering};
+        /// The last byte of the address of the interface `wlan0`; 0 while it has none.
+        static WLAN: AtomicU8 = AtomicU8::new(1);
+        fn interfaces() -> io::Result<Addresses> {
+            let last = WLAN.load(Ordering::Relaxed);
+            let wlan = (last != 0).then(|| ("wlan0".to_owned(), [127, 0, 0, last].into()));
+            let eth = ("eth0".to_owned(), [127, 0, 0, 9].into());
+            Ok(wlan.into_iter().chain([eth]).collect())
+        }
+        let (tell, _told) = mpsc::unbounded_channel();
+        let ports = Ports::new(Arc::new(Names(tell)), UdpTimes::default());
+        let ports = Ports { interfaces, ..ports };
+        let free = UdpSocket::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap().port();
+        let own = format!(r#"{{"port":{free},"protocols":["tcp","udp"],"binding":"wlan0"}}"#);
+        let all = || [wanted("web", 0, &[("proxy.v1", &own)]), wanted("dns", 0, &[])].concat();
+        ports.set(all()).await;
+        let at = |last| SocketAddr::from(([127, 0, 0, last], free));
+        let states = || ports.states().into_iter().map(|one| one.listening).collect::<Vec<_>>();
+        let others = states().split_off(2);
+        assert_eq!(states()[..2], [Ok(at(1)), Ok(at(1))]);
+        let (client, long) = (Asks::new().await, Duration::from_secs(10));
+        assert_eq!(client.answer(at(1), long).await.as_deref(), Some("web"));
+
+        // The machine joins another network.
+        WLAN.store(2, Ordering::Relaxed);
+        ports.catch_up().await;
+        assert_eq!(states()[..2], others);
+        assert_eq!(states()[2..], [Ok(at(2)), Ok(at(2))]);
+        assert_eq!(said(at(2)).await, "web");
+        assert_eq!(Asks::new().await.answer(at(2), long).await.as_deref(), Some("web"));
+        assert!(TcpStream::connect(at(1)).await.is_err());
+        assert_eq!(client.answer(at(1), long).await.as_deref(), Some("web"), "it was there before");
+        // It leaves the network, and joins the first one again. Its client has never left.
+        WLAN.store(0, Ordering::Relaxed);
+        ports.catch_up().await;
+        let problem = states()[2].clone().unwrap_err();
+        assert!(problem.contains("`wlan0`") && problem.contains("eth0"), "{problem}");
+        WLAN.store(1, Ordering::Relaxed);
+        ports.set(all()).await;
+        assert_eq!(states()[..2], others);
+        assert_eq!(states()[2..], [Ok(at(1)), Ok(at(1))]);
+        assert_eq!(client.answer(at(1), long).await.as_deref(), Some("web"));
     }
 }

@@ -21,8 +21,8 @@ use crate::{
     Status,
 };
 
-/// The interval at which the tunneler tries again to listen on ports, or to read the identity from the
-/// controller, after a failure.
+/// The interval at which the tunneler opens ports again that failed, or whose interface has another address now,
+/// and reads the identity from the controller again after a failure.
 const RETRY: Duration = Duration::from_secs(30);
 
 /// The interval at which open connections are counted while the tunneler drains.
@@ -142,7 +142,7 @@ impl Tunneler {
         // The services may have changed since they were read.
         changes.mark_changed();
         let mut retry = tokio::time::interval(RETRY);
-        // Nobody waits for the ticks while nothing has failed; those are not made up for.
+        // Ticks that pass while services are applied are not made up for.
         retry.set_missed_tick_behavior(MissedTickBehavior::Delay);
         retry.reset();
         let mut behind = false;
@@ -153,7 +153,12 @@ impl Tunneler {
                     Ok(()) => {}
                     Err(_) => break,
                 },
-                _ = retry.tick(), if behind || self.ports.any_failed() => {}
+                _ = retry.tick() => {
+                    self.ports.catch_up().await;
+                    if !behind {
+                        continue;
+                    }
+                }
             }
             let services = changes.borrow_and_update().clone();
             match self.context.identity().await {

@@ -20,12 +20,12 @@ use super::{
     upstream::Upstreams,
 };
 use crate::{
-    options::DnsOptions,
+    options::{DnsOptions, Unanswerable},
     places::{Place, Places},
     rates::Rates,
     records::RecordQuestion,
     seats::{Patience, Seat, Seats},
-    shared::Shared,
+    shared::{Shared, Untold},
     socket,
     state::Naming,
 };
@@ -70,6 +70,8 @@ enum Next {
     Say(Option<Vec<u8>>),
     /// The name is below a wildcard, and is assigned an address first.
     Assign,
+    /// The firewall does not have the address of the name yet.
+    Wait,
     /// Another DNS server is asked.
     Ask,
     /// The host of a service is asked.
@@ -170,7 +172,7 @@ impl DnsServer {
             match self.next(&question, client.ip()) {
                 Next::Say(None) => {}
                 Next::Say(Some(answer)) => drop(socket.try_send_to(&answer, client)),
-                next @ (Next::Assign | Next::Ask | Next::AskHost(..)) => {
+                next @ (Next::Assign | Next::Wait | Next::Ask | Next::AskHost(..)) => {
                     let Some(turn) = turn(&self.waiting, client.ip()) else { continue };
                     let (this, socket) = (Arc::clone(self), Arc::clone(&socket));
                     let (bytes, stop) = (bytes.to_vec(), stop.clone());
@@ -270,10 +272,13 @@ impl DnsServer {
             Kind::Other => return unanswerable(),
         };
         match self.shared.naming(&question.name) {
-            Naming::Known(address) => {
-                let address = (address.is_ipv6() == v6).then_some(address);
-                Next::Say(question.found(address, recursive))
+            Naming::Known(address, _) if address.is_ipv6() != v6 => {
+                Next::Say(question.found(None, recursive))
             }
+            Naming::Known(address, revision) if self.shared.is_in_firewall(address, revision) => {
+                Next::Say(question.found(Some(address), recursive))
+            }
+            Naming::Known(..) => Next::Wait,
             Naming::Wild if v6 == self.v6 => Next::Assign,
             Naming::Wild => Next::Say(question.found(None, recursive)),
             Naming::Unknown if recursive => Next::Ask,
@@ -291,10 +296,8 @@ impl DnsServer {
         let recursive = !self.upstreams.is_empty();
         let answer = match next {
             Next::Say(answer) => return answer,
-            Next::Assign => match self.shared.assign(&question.name).await {
-                Some(address) => question.found(Some(address), recursive),
-                None => None,
-            },
+            Next::Assign => self.told(question, self.shared.assign(&question.name).await),
+            Next::Wait => self.told(question, self.shared.known(&question.name).await),
             Next::Ask => self.upstreams.ask(bytes, tcp).await,
             Next::AskHost(service, asked) => {
                 let records = self.hosts.ask(service, asked).await;
@@ -302,6 +305,17 @@ impl DnsServer {
             }
         };
         answer.or_else(|| question.unanswerable(self.options.unanswerable, recursive))
+    }
+
+    /// The answer with the address of a name; `None` if it has none. A client that would have to wait longer
+    /// is told to ask again.
+    fn told(&self, question: &Question, address: Result<IpAddr, Untold>) -> Option<Vec<u8>> {
+        let recursive = !self.upstreams.is_empty();
+        match address {
+            Ok(address) => question.found(Some(address), recursive),
+            Err(Untold::Late) => question.unanswerable(Unanswerable::Servfail, recursive),
+            Err(Untold::Unassigned) => None,
+        }
     }
 }
 
@@ -337,37 +351,5 @@ fn is_this_machine(address: IpAddr) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn nobody_makes_all_questions_of_others_wait() {
-        let waiting = Places::new(WAITING.0, WAITING.1);
-        let all = |client: &str| -> Vec<Place> {
-            std::iter::from_fn(|| turn(&waiting, client.parse().unwrap())).collect()
-        };
-        let (own, one) = (all("127.0.0.1"), all("10.0.0.1"));
-        assert_eq!((own.len(), one.len()), (OWN_WAITING, WAITING.1));
-        drop(one);
-        assert_eq!(all("10.0.0.2").len(), WAITING.1);
-    }
-
-    #[test]
-    fn strangers_are_not_answered() {
-        for near in [
-            "127.0.0.1",
-            "10.1.2.3",
-            "192.168.0.9",
-            "172.31.1.1",
-            "100.64.0.1",
-            "::1",
-            "fd00::1",
-            "fe80::1",
-        ] {
-            assert!(is_near(near.parse().unwrap()), "{near}");
-        }
-        for far in ["8.8.8.8", "100.128.0.1", "172.32.0.1", "2001:db8::1", "0.0.0.0"] {
-            assert!(!is_near(far.parse().unwrap()), "{far}");
-        }
-    }
-}
+#[path = "server_tests.rs"]
+mod tests;

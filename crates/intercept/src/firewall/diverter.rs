@@ -4,10 +4,10 @@
 //! start after a crash can undo it.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, HashSet},
     fmt::Write as _,
     io::{self, Read as _},
-    net::Ipv4Addr,
+    net::{IpAddr, Ipv4Addr},
     os::unix::fs::{MetadataExt, OpenOptionsExt},
     path::{Path, PathBuf},
     sync::Arc,
@@ -134,6 +134,16 @@ impl Diverter {
             }
         }
         failed.map_or(Ok(()), Err)
+    }
+
+    /// The addresses for which calls are wanted and none was made.
+    pub(super) fn missing(&self, wanted: &Diversions) -> HashSet<IpAddr> {
+        let address = |diversion: &Diversion| diversion.net.network().into();
+        let mut missing: HashSet<IpAddr> = wanted.keys().map(address).collect();
+        for diversion in self.told.keys().filter(|diversion| wanted.contains_key(*diversion)) {
+            missing.remove(&address(diversion));
+        }
+        missing
     }
 
     /// Undoes all calls.
@@ -384,9 +394,11 @@ mod tests {
         ]);
         let problem = lab.diverter.set(&wanted).await.unwrap_err().to_string();
         assert!(problem.contains("10.9.0.0") && problem.contains("no room"), "{problem}");
+        assert_eq!(lab.diverter.missing(&wanted), HashSet::from([[10, 9, 0, 0].into()]));
         std::fs::remove_file(broken).unwrap();
         lab.calls();
         lab.diverter.set(&wanted).await.unwrap();
+        assert_eq!(lab.diverter.missing(&wanted), HashSet::new());
         assert_eq!(lab.calls().len(), 1, "only what was missing");
         // The record is left over, as after a kill.
         clean_up(&lab.record()).await;

@@ -11,7 +11,7 @@ mod routes;
 mod setup;
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeSet, HashSet},
     net::{IpAddr, Ipv6Addr},
     path::Path,
 };
@@ -109,6 +109,14 @@ impl Firewall {
         match &mut self.rules {
             Rules::Diverter(diverter) => diverter.set(wanted).await,
             Rules::Nft(_) | Rules::Iptables(_) => Ok(()),
+        }
+    }
+
+    /// The addresses for which all calls of a diverting program failed.
+    pub(crate) fn undiverted(&self, wanted: &Diversions) -> HashSet<IpAddr> {
+        match &self.rules {
+            Rules::Diverter(diverter) => diverter.missing(wanted),
+            Rules::Nft(_) | Rules::Iptables(_) => HashSet::new(),
         }
     }
 

@@ -1,7 +1,7 @@
 //! The owner of the firewall and the hosts file while an interceptor runs.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeSet, HashSet},
     net::IpAddr,
     sync::Arc,
     time::{Duration, Instant},
@@ -14,7 +14,8 @@ use crate::{
     firewall::{Firewall, own_addresses},
     hosts_file::{HostsFile, Names},
     lock::Lock,
-    shared::Shared,
+    shared::{InFirewall, Shared},
+    state::Revision,
 };
 
 /// The interval at which the rules and this machine's addresses are checked.
@@ -32,11 +33,13 @@ pub(super) struct Keeper {
     hosts: Option<HostsFile>,
     /// True if the firewall may miss changes.
     broken: bool,
+    /// The last revision of the state whose rules the firewall has; 0 while rules are missing.
+    applied: Revision,
 }
 
 impl Keeper {
     pub(super) fn new(shared: Arc<Shared>, firewall: Firewall, hosts: Option<HostsFile>) -> Self {
-        Self { shared, firewall, hosts, broken: false }
+        Self { shared, firewall, hosts, broken: false, applied: 0 }
     }
 
     /// Runs until it is told to stop.
@@ -62,7 +65,7 @@ impl Keeper {
                 () = shared.changed.notified() => self.put_in().await,
                 Ok(()) = exclude.changed() => self.leave_alone(&mut exclude).await,
                 _ = look.tick() => {
-                    if self.broken || !self.firewall.is_intact().await {
+                    if !self.look_for_rules().await || self.broken {
                         tracing::warn!("rules of the firewall are missing; all are added again");
                         self.broken = !self.put_in_anew().await;
                     }
@@ -71,7 +74,13 @@ impl Keeper {
                 }
                 _ = sweep.tick() => {
                     let now = Instant::now();
-                    let ((), _known) = shared.change(|state| ((), state.sweep(now)));
+                    let in_use = shared.conversations.destinations();
+                    // Datagrams of a conversation need its address in the firewall for as long as it lives.
+                    // Packets of a connection are recognized by its socket.
+                    let ((), _known) = shared.change(|state| {
+                        state.touch(in_use, now);
+                        ((), state.sweep(now, HashSet::new))
+                    });
                 }
             }
         }
@@ -88,12 +97,22 @@ impl Keeper {
         drop(lock);
     }
 
+    /// True if no rules are missing. While some are, no client is told an address.
+    async fn look_for_rules(&mut self) -> bool {
+        let is_intact = self.firewall.is_intact().await;
+        if !is_intact {
+            self.applied = 0;
+            self.shared.in_firewall.send_replace(InFirewall::default());
+        }
+        is_intact
+    }
+
     async fn put_in(&mut self) {
-        let (pending, everything) = {
+        let (pending, everything, revision) = {
             let state = self.shared.state.lock();
             let pending = self.shared.pending.lock().take();
             let much = Firewall::is_much(&pending.changes);
-            (pending, much.then(|| state.everything()))
+            (pending, much.then(|| state.everything()), state.revision())
         };
         let mut known = !self.broken;
         if known
@@ -103,7 +122,9 @@ impl Keeper {
             tracing::warn!(%error, "the firewall refused a change; all rules are added again");
             known = false;
         }
-        if !known {
+        if known {
+            self.applied = revision;
+        } else {
             known = self.put_in_anew().await;
             self.broken = !known;
         }
@@ -115,14 +136,19 @@ impl Keeper {
 
     /// Adds the whole state again, with the waiting changes; true if that succeeded.
     async fn put_in_anew(&mut self) -> bool {
-        let (everything, waiting) = {
+        let (everything, revision, waiting) = {
             let state = self.shared.state.lock();
             let pending = self.shared.pending.lock().take();
-            (state.everything(), pending.waiting)
+            (state.everything(), state.revision(), pending.waiting)
         };
         let done = self.firewall.rebuild(&everything).await;
-        if let Err(error) = &done {
-            tracing::error!(%error, "the firewall cannot be set up; tried again in {LOOK:?}");
+        match &done {
+            Ok(()) => self.applied = revision,
+            Err(error) => {
+                tracing::error!(%error, "the firewall cannot be set up; tried again in {LOOK:?}");
+                // It may have all that it had before.
+                self.look_for_rules().await;
+            }
         }
         let known = done.is_ok() && self.tell_others(false).await;
         for waiting in waiting {
@@ -140,6 +166,7 @@ impl Keeper {
             (diversions, self.hosts.as_ref().map(|_| state.held()))
         };
         let mut diverted = true;
+        let mut undiverted = HashSet::new();
         if let Some((diversions, left)) = diversions {
             if !left.is_empty() {
                 self.shared.complain(|| {
@@ -155,7 +182,10 @@ impl Keeper {
                 );
                 diverted = false;
             }
+            undiverted = self.firewall.undiverted(&diversions);
         }
+        let revision = self.applied;
+        self.shared.in_firewall.send_replace(InFirewall { revision, undiverted });
         if let Some(names) = names {
             self.write_hosts(names, surely).await;
         }

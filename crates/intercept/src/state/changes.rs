@@ -13,6 +13,9 @@ pub(crate) type Group = u32;
 /// The group of services that allow all clients.
 pub(crate) const EVERYBODY: Group = 0;
 
+/// The number of changes of the state so far.
+pub(crate) type Revision = u64;
+
 /// An element of the firewall: packets of a group's sources to a network and ports are intercepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Element {

@@ -146,7 +146,7 @@ mod tests {
         assert_eq!(state.add(&second, now).1, []);
         let third = service("three", &["web.example"]);
         assert_eq!(state.add(&third, now).1, []);
-        state.assign("a.wild.example", now).0.unwrap();
+        state.assign("a.wild.example", now, std::collections::HashSet::new).0.unwrap();
         assert_eq!(
             told(&state),
             [

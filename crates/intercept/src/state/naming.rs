@@ -2,7 +2,7 @@
 
 use std::{collections::HashSet, net::IpAddr, sync::Arc, time::Instant};
 
-use super::{Changes, State};
+use super::{Changes, Revision, State};
 use crate::{
     names::NoAddress,
     service::{Plan, Problem, Service, hostname},
@@ -11,7 +11,9 @@ use crate::{
 /// The answer of the DNS server for a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Naming {
-    Known(IpAddr),
+    /// The address of the name, and the revision of the state with which the firewall has all packets to it
+    /// intercepted.
+    Known(IpAddr, Revision),
     /// The name is assigned an address when a client asks for it.
     Wild,
     Unknown,
@@ -48,10 +50,11 @@ impl State {
         (changes, problems)
     }
 
-    /// The answer of the DNS server for a name, in upper or lower case.
-    pub(crate) fn naming(&self, name: &str) -> Naming {
-        if let Some(address) = self.names.address_of(name) {
-            return Naming::Known(address);
+    /// The answer of the DNS server for a name. A client that is told an address uses the name.
+    pub(crate) fn naming(&mut self, name: &str, now: Instant) -> Naming {
+        if let Some((address, revision)) = self.names.claimed(name) {
+            self.names.touch([address], now);
+            return Naming::Known(address, revision);
         }
         let wild = self.table.is_wild(name) && !self.kept.contains(name);
         if wild && hostname(name).is_ok_and(|normal| normal == name) {
@@ -68,15 +71,17 @@ impl State {
     }
 
     /// The address of a name that a client asks for; the firewall has to have it before the client
-    /// is answered.
+    /// is answered. `in_use` has the addresses that conversations use: the names of these stay, also if there is no
+    /// room for further ones.
     pub(crate) fn assign(
         &mut self,
         name: &str,
         now: Instant,
+        in_use: impl FnOnce() -> HashSet<IpAddr>,
     ) -> (Result<IpAddr, NoAddress>, Changes) {
         let mut changes = Changes::default();
         if self.names.is_full() {
-            changes = self.sweep(now);
+            changes = self.sweep(now, in_use);
         }
         let name: Arc<str> = name.into();
         let known = self.names.address_of(&name).is_some();
@@ -91,9 +96,23 @@ impl State {
         (assigned, changes)
     }
 
-    /// Gives back names that were not used for long.
-    pub(crate) fn sweep(&mut self, now: Instant) -> Changes {
+    /// Notes that clients use the names of these addresses now.
+    pub(crate) fn touch(&mut self, addresses: impl IntoIterator<Item = IpAddr>, now: Instant) {
+        self.names.touch(addresses, now);
+    }
+
+    /// Gives back names that were not used for long. Conversations use the addresses of `in_use`, which
+    /// is called only if there is such a name.
+    pub(crate) fn sweep(
+        &mut self,
+        now: Instant,
+        in_use: impl FnOnce() -> HashSet<IpAddr>,
+    ) -> Changes {
         let mut changes = Changes::default();
+        if self.names.unused_names(now).is_empty() {
+            return changes;
+        }
+        self.names.touch(in_use(), now);
         for name in self.names.unused_names(now) {
             self.give_back(&name, now, &mut changes);
         }
@@ -128,6 +147,7 @@ impl State {
         {
             return false;
         }
+        self.names.claim(name, self.revision);
         self.claims.entry(Arc::clone(name)).or_default().insert(Arc::clone(&plan.id));
         self.claimed.entry(Arc::clone(&plan.id)).or_default().insert(Arc::clone(name));
         true

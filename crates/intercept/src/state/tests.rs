@@ -28,8 +28,12 @@ fn add(state: &mut State, service: &Service) -> Changes {
 }
 
 fn assign(state: &mut State, name: &str, now: Instant) -> Result<(IpAddr, Changes), NoAddress> {
-    let (assigned, changes) = state.assign(name, now);
+    let (assigned, changes) = state.assign(name, now, HashSet::new);
     assigned.map(|address| (address, changes))
+}
+
+fn naming(state: &mut State, name: &str) -> Naming {
+    state.naming(name, Instant::now())
 }
 
 fn nets<'a>(elements: impl IntoIterator<Item = &'a Element>) -> Vec<(String, Range)> {
@@ -64,21 +68,21 @@ fn two_services_with_one_wildcard_do_not_end_each_other() {
     let now = Instant::now();
     add(&mut state, &service("web", &["*.corp.example"], &[(80, 80)], &[]));
     add(&mut state, &service("ssh", &["*.corp.example"], &[(22, 22)], &[]));
-    assert_eq!(state.naming("a.corp.example"), Naming::Wild);
-    assert_eq!(state.naming("corp.example"), Naming::Unknown);
+    assert_eq!(naming(&mut state, "a.corp.example"), Naming::Wild);
+    assert_eq!(naming(&mut state, "corp.example"), Naming::Unknown);
     let (address, changes) = assign(&mut state, "a.corp.example", now).unwrap();
     assert_eq!(changes.new.len(), 2);
-    assert_eq!(state.naming("a.corp.example"), Naming::Known(address));
+    assert_eq!(naming(&mut state, "a.corp.example"), Naming::Known(address, 0));
     let gone = state.remove("ssh", now);
     assert_eq!(nets(&gone.gone), [(format!("{address}/32"), (22, 22))]);
-    assert_eq!(state.naming("a.corp.example"), Naming::Known(address));
+    assert_eq!(naming(&mut state, "a.corp.example"), Naming::Known(address, 0));
     // A service that is added later gets the names that are assigned already.
     let new = add(&mut state, &service("all", &["*"], &[(1, 65_535)], &[]));
     assert_eq!(nets(&new.new), [(format!("{address}/32"), (1, 65_535))]);
     state.remove("web", now);
     state.remove("all", now);
     assert_eq!(state.sizes(), (0, 0, 0));
-    assert_eq!(state.naming("a.corp.example"), Naming::Unknown);
+    assert_eq!(naming(&mut state, "a.corp.example"), Naming::Unknown);
 }
 
 #[test]
@@ -127,9 +131,9 @@ fn what_a_controller_is_called_is_not_intercepted() {
     let (_, problems) =
         state.add(&service("evil", &["CTRL.example", "*"], &[(443, 443)], &[]), Instant::now());
     assert_eq!(problems.len(), 1);
-    assert_eq!(state.naming("ctrl.example"), Naming::Unknown);
-    assert_eq!(state.naming("other.example"), Naming::Wild);
-    assert_eq!(state.naming("bad name"), Naming::Unknown);
+    assert_eq!(naming(&mut state, "ctrl.example"), Naming::Unknown);
+    assert_eq!(naming(&mut state, "other.example"), Naming::Wild);
+    assert_eq!(naming(&mut state, "bad name"), Naming::Unknown);
 }
 
 #[test]
@@ -145,9 +149,9 @@ fn names_that_become_known_as_our_own_are_taken_back() {
     assert!(gone.contains(&format!("{address}/32")) && gone.len() == 2, "{gone:?}");
     assert_eq!(changes.new, BTreeSet::new());
     for name in ["ctrl2.example", "router.example"] {
-        assert_eq!(state.naming(name), Naming::Unknown, "{name}");
+        assert_eq!(naming(&mut state, name), Naming::Unknown, "{name}");
     }
-    assert_eq!(state.naming("ctrl.example"), Naming::Wild, "no longer kept");
+    assert_eq!(naming(&mut state, "ctrl.example"), Naming::Wild, "no longer kept");
     assert_eq!(state.keep(names(), now), (Changes::default(), Vec::new()));
     // Without kept names, the services have them again.
     let (changes, problems) = state.keep([], now);
@@ -228,10 +232,10 @@ fn what_does_not_fit_leaves_nothing_behind() {
         assert_eq!(problems.len(), 1, "{problems:?}");
         assert!(problems[0].to_string().contains("at most 10"), "{problems:?}");
         assert_eq!((state.everything(), state.sizes()), before);
-        assert_eq!(state.naming("a.example"), Naming::Unknown);
+        assert_eq!(naming(&mut state, "a.example"), Naming::Unknown);
         add(&mut state, &service("next", &["10.0.1.1", "b.example"], &[(80, 80)], &[]));
-        let first = Naming::Known([100, 64, 0, 2].into());
-        assert_eq!(state.naming("b.example"), first, "no address is used up");
+        let first = Naming::Known([100, 64, 0, 2].into(), 0);
+        assert_eq!(naming(&mut state, "b.example"), first, "no address is used up");
         state.remove("first", now);
         state.remove("next", now);
         assert_eq!(state.sizes(), (0, 0, 0));
@@ -269,16 +273,59 @@ fn a_service_that_changes_keeps_the_addresses_of_its_names() {
     let (mut state, now) = (state(), Instant::now());
     add(&mut state, &service("a", &["app.example", "*.corp.example"], &[(80, 80)], &[]));
     let (wild, _) = assign(&mut state, "x.corp.example", now).unwrap();
-    let Naming::Known(own) = state.naming("app.example") else { panic!() };
+    let Naming::Known(own, 0) = naming(&mut state, "app.example") else { panic!() };
     add(&mut state, &service("a", &["*.corp.example", "app.example"], &[(81, 81)], &[]));
-    assert_eq!(state.naming("app.example"), Naming::Known(own));
-    assert_eq!(state.naming("x.corp.example"), Naming::Known(wild));
+    assert_eq!(naming(&mut state, "app.example"), Naming::Known(own, 0));
+    assert_eq!(naming(&mut state, "x.corp.example"), Naming::Known(wild, 0));
     let found = state.find(Protocol::Tcp, [10, 0, 0, 1].into(), (wild, 81).into(), now);
     assert_eq!(found.unwrap().1.as_deref(), Some("x.corp.example"));
     // Addresses and ports that the service has no longer are removed.
     add(&mut state, &service("a", &["app.example"], &[(81, 81)], &[]));
-    assert_eq!(state.naming("x.corp.example"), Naming::Unknown);
-    assert_eq!(state.naming("app.example"), Naming::Known(own));
+    assert_eq!(naming(&mut state, "x.corp.example"), Naming::Unknown);
+    assert_eq!(naming(&mut state, "app.example"), Naming::Known(own, 0));
     state.remove("a", now);
     assert_eq!(state.sizes(), (0, 0, 0));
+}
+
+#[test]
+fn a_name_in_use_keeps_its_address() {
+    let (mut state, start) = (state(), Instant::now());
+    add(&mut state, &service("wild", &["*.example"], &[(53, 53)], &[]));
+    let [talk, asked, idle] = ["talk.example", "asked.example", "idle.example"];
+    let (address, _) = assign(&mut state, talk, start).unwrap();
+    for name in [asked, idle] {
+        assign(&mut state, name, start).unwrap();
+    }
+    let at = |minutes: u64| start + Duration::from_secs(60 * minutes);
+    // A conversation lives for two hours, and a client asks for another name now and then.
+    for minute in 1..=120 {
+        state.touch([address], at(minute));
+        if minute.is_multiple_of(50) {
+            state.naming(asked, at(minute));
+        }
+        let gone = state.sweep(at(minute), HashSet::new);
+        assert_eq!(gone.gone.len(), usize::from(minute == 60), "minute {minute}");
+    }
+    assert_eq!(naming(&mut state, idle), Naming::Wild);
+    for name in [talk, asked] {
+        assert!(matches!(naming(&mut state, name), Naming::Known(..)), "{name}");
+    }
+    // Nobody asks for names that conversations use unless there is another one to give back.
+    assert!(state.sweep(at(122), || panic!("no name is old enough")).is_empty());
+    let gone = state.sweep(at(300), || [address].into());
+    assert_eq!(gone.gone.len(), 1);
+    assert_eq!(naming(&mut state, talk), Naming::Known(address, 0));
+}
+
+#[test]
+fn a_conversation_keeps_its_address_when_there_is_no_room_for_names() {
+    let limits = Limits { names: 1, ..Limits::default() };
+    let mut state = State::new("100.64.0.1/10".parse().unwrap(), limits, []);
+    let now = Instant::now();
+    add(&mut state, &service("wild", &["*.example"], &[(53, 53)], &[]));
+    let (address, _) = assign(&mut state, "talk.example", now).unwrap();
+    let later = now + Duration::from_secs(700);
+    let (refused, changes) = state.assign("next.example", later, || [address].into());
+    assert_eq!((refused, changes.is_empty()), (Err(NoAddress::TooMany), true));
+    assert!(state.assign("next.example", later + Duration::from_secs(700), HashSet::new).0.is_ok());
 }

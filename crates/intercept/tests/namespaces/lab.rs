@@ -181,7 +181,10 @@ impl Lab {
         });
         let (Value::Object(all), Value::Object(options)) = (&mut all, options) else { panic!() };
         all.extend(options);
+        let path = all.get("path").and_then(Value::as_str).map(str::to_owned);
+        let path = path.or_else(|| std::env::var("PATH").ok()).unwrap_or_default();
         let mut child = Command::new("ip")
+            .env("PATH", path)
             .args(["netns", "exec", &self.namespace(place)])
             .arg(std::env::current_exe().unwrap())
             .args(["program::runs", "--exact", "--nocapture"])

@@ -12,3 +12,4 @@ mod others;
 mod ourselves;
 mod program;
 mod traffic;
+mod waiting;

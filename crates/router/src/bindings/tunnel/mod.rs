@@ -29,7 +29,7 @@ use crate::{
     seam::{Access, Control, Egress, PeerData, RouteError},
 };
 
-/// The interval at which listening on ports that were in use is tried again.
+/// The interval at which ports are opened again that were in use, or whose interface has another address now.
 const RETRY: Duration = Duration::from_secs(30);
 
 /// The tunneler of the router.
@@ -71,19 +71,21 @@ impl TunnelBinding {
         let ports = Ports::new(carrier, times);
         let mut services = self.access.tunnel_services();
         let mut retry = tokio::time::interval(RETRY);
-        // Nobody waits for the ticks while nothing has failed; those are not made up for.
+        // Ticks that pass while services are applied are not made up for.
         retry.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut known = Arc::default();
         loop {
-            tokio::select! {
+            let known = tokio::select! {
                 biased;
                 () = draining.cancelled() => break,
                 next = services.next() => match next {
-                    Some(next) => known = next,
+                    Some(next) => next,
                     None => break,
                 },
-                _ = retry.tick(), if ports.any_failed() => {}
-            }
+                _ = retry.tick() => {
+                    ports.catch_up().await;
+                    continue;
+                }
+            };
             self.hosting.host(&known);
             ports.set(takes::ports(&options, &known)).await;
             if let Some(party) = &party {
