@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand, ValueEnum, ValueHint};
 
 use super::printing::Output;
+use crate::log::LogArgs;
 
 /// Subcommands of `weft tunnel`.
 #[derive(Debug, Subcommand)]
@@ -15,9 +16,10 @@ pub(crate) enum TunnelCommand {
     /// the identity may dial are reached by the names and addresses in their intercept.v1, and at the
     /// ports in their proxy.v1. Interception changes the firewall, routes and DNS of this machine
     /// (docs/interception.md) and needs root; with --no-intercept nothing is intercepted. Changes of
-    /// services, configs and policies are followed. After Ctrl-C the command takes no new connections,
-    /// waits for the present ones (--drain), removes its changes of this machine, and ends; a second
-    /// Ctrl-C ends it at once.
+    /// services, configs and policies are followed. After Ctrl-C, SIGTERM, or the close of its terminal
+    /// the command takes no new connections, waits for the present ones (--drain), removes its changes
+    /// of this machine, and ends; a second signal ends it at once. Without a terminal, SIGHUP makes it
+    /// read the levels of the log again (--log-levels).
     #[command(
         after_help = "A folder stands for all identity files (.json) and tokens (.jwt) in it. A \
                   token is enrolled and the\nidentity written beside it: laptop.jwt becomes \
@@ -151,6 +153,8 @@ pub(crate) struct TunnelRunArgs {
     pub(crate) identity: Vec<PathBuf>,
     #[command(flatten)]
     pub(crate) running: Running,
+    #[command(flatten)]
+    pub(crate) log: LogArgs,
 }
 
 /// Arguments of `weft tunnel proxy`.

@@ -22,7 +22,7 @@ use crate::{
     cli::{Intercepting, Running, TunnelProxyArgs, TunnelRunArgs},
     failure::Failure,
     output::{self, counted},
-    service::Manager,
+    service::{HangUps, Manager},
     signals,
 };
 
@@ -38,7 +38,11 @@ pub(super) async fn run(
     args: TunnelRunArgs,
     intercepting: Option<Intercepting>,
 ) -> Result<(), Failure> {
-    let stop = signals::first()?;
+    // A terminal that closes ends its commands; a service manager's hang-up is a reload.
+    let (stop, hang_ups) = match signals::is_at_terminal() {
+        true => (signals::first()?, HangUps::none()),
+        false => (signals::first_of_service()?, HangUps::listen()?),
+    };
     let drain = seconds(args.running.drain);
     let files = tokio::select! {
         biased;
@@ -58,7 +62,7 @@ pub(super) async fn run(
     let ended = match &served {
         Ok(_) => {
             let tunnelers = all(files, &args.running, &options, &tunnelers, &stop);
-            managed(tunnelers, drain, &stop).await
+            managed(tunnelers, drain, &stop, &hang_ups).await
         }
         Err(_) => Ok(()),
     };
@@ -73,6 +77,7 @@ async fn managed<T>(
     tunnelers: impl Future<Output = T>,
     drain: Duration,
     stop: &CancellationToken,
+    hang_ups: &HangUps,
 ) -> T {
     let mut manager = Manager::of_process();
     manager.up(vec![Handle::current()]);
@@ -80,6 +85,7 @@ async fn managed<T>(
     tokio::select! {
         ended = &mut tunnelers => return ended,
         () = stop.cancelled() => {}
+        () = hang_ups.follow(&manager, async || None) => {}
     }
     manager.stopping(drain + STOPPING);
     tunnelers.await

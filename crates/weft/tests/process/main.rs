@@ -45,3 +45,5 @@ mod strangers;
 mod tour;
 mod traffic;
 mod tunnel;
+#[cfg(unix)]
+mod tunnel_ends;

@@ -24,14 +24,14 @@ use crate::{
 };
 
 /// A network with identities in files.
-struct Bed {
-    operator: Operator,
+pub(crate) struct Bed {
+    pub(crate) operator: Operator,
     _network: Program,
-    place: Place,
+    pub(crate) place: Place,
 }
 
 impl Bed {
-    async fn start() -> Self {
+    pub(crate) async fn start() -> Self {
         let place = Place::empty();
         let mut network = place.quickstart();
         network.says("The network is up", PATIENCE).await;
@@ -40,18 +40,18 @@ impl Bed {
         Self { operator, _network: network, place }
     }
 
-    fn folder(&self) -> &Path {
+    pub(crate) fn folder(&self) -> &Path {
         self.place.folder()
     }
 
-    async fn identity(&self, name: &str) -> PathBuf {
+    pub(crate) async fn identity(&self, name: &str) -> PathBuf {
         let file = self.folder().join(format!("{name}.json"));
         self.operator.identity(name).await.write(&file).unwrap();
         file
     }
 
     /// Starts a tunneler or host with its socket in the folder.
-    fn start_weft(&self, name: &str, args: &[&str]) -> Program {
+    pub(crate) fn start_weft(&self, name: &str, args: &[&str]) -> Program {
         let socket = self.folder().join(format!("{name}.sock"));
         let mut all = args.to_vec();
         if args[0] == "tunnel" {
@@ -61,7 +61,7 @@ impl Bed {
     }
 
     /// State of a tunneler.
-    async fn status(&self, name: &str) -> Vec<Value> {
+    pub(crate) async fn status(&self, name: &str) -> Vec<Value> {
         let socket = self.folder().join(format!("{name}.sock"));
         let ask = ["tunnel", "status", "--output", "json", "--socket", socket.to_str().unwrap()];
         let told = weft(self.folder(), &ask).await;
