@@ -98,14 +98,14 @@ async fn host(
     traffic: &Arc<Traffic>,
 ) {
     let sources = plan.config.allowed_sources.as_deref();
-    let _sources = SourceAddresses::add(sources).await;
+    let sources = Arc::new(SourceAddresses::add(sources).await);
     let (mut wait, longest) = WAITS;
     loop {
         let problem = match bind(context, plan).await {
             Ok(listener) => {
                 wait = WAITS.0;
                 tracing::info!(service = %plan.service, "a service is hosted");
-                serve(listener, plan, state, traffic).await
+                serve(listener, plan, &sources, state, traffic).await
             }
             Err(error) => error,
         };
@@ -135,6 +135,7 @@ async fn bind(context: &Context, plan: &Plan) -> weft_sdk::Result<Listener> {
 async fn serve(
     mut listener: Listener,
     plan: &Arc<Plan>,
+    sources: &Arc<SourceAddresses>,
     state: &watch::Sender<HostState>,
     traffic: &Arc<Traffic>,
 ) -> weft_sdk::Error {
@@ -167,10 +168,15 @@ async fn serve(
             incoming = listener.accept() => match incoming {
                 Ok(incoming) => {
                     let (plan, traffic) = (Arc::clone(plan), Arc::clone(traffic));
+                    // Connections go on when the service is hosted no more.
+                    let sources = Arc::clone(sources);
                     // While no place is free, dials wait in the queue of the listener, which has a
                     // limit of its own. Routers give up dials that wait too long.
                     let place = Arc::clone(&dials).acquire_owned().await;
-                    tokio::spawn(async move { serve_one(incoming, place, &plan, &traffic).await });
+                    tokio::spawn(async move {
+                        serve_one(incoming, place, &plan, &traffic).await;
+                        drop(sources);
+                    });
                 }
                 Err(error) => return error,
             },

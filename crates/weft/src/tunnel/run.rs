@@ -10,7 +10,7 @@ use std::{
 use parking_lot::Mutex;
 use tokio::{runtime::Handle, task::JoinSet};
 use tokio_util::sync::CancellationToken;
-use weft_tunnel::{NamedPort, Protocol, UdpTimes, config::ListenAt};
+use weft_tunnel::{NamedPort, Protocol, SourceAddresses, UdpTimes, config::ListenAt};
 use weft_tunneler::{Options, Tunneler};
 
 use super::{
@@ -25,6 +25,9 @@ use crate::{
     service::{HangUps, Manager},
     signals,
 };
+
+/// Longest wait until source addresses of hosted services are removed from the machine.
+const GIVING_BACK: Duration = Duration::from_secs(5);
 
 /// Time that the end of a tunneler may take beyond the drain.
 const STOPPING: Duration = Duration::from_secs(10);
@@ -56,6 +59,7 @@ pub(super) async fn run(
         () = stop.cancelled() => return Err(Failure::interrupted()),
         started = intercepting::start(wanted.as_ref(), &files, args.running.udp_idle) => started?,
     };
+    SourceAddresses::clean_up().await;
     let options = Options { offer, intercept: intercept.clone(), ..options(&args.running) };
     let tunnelers = Arc::<Mutex<Vec<Arc<Tunneler>>>>::default();
     let served = Served::start(args.running.socket.as_deref(), Arc::clone(&tunnelers));
@@ -69,6 +73,7 @@ pub(super) async fn run(
     if let Some(intercept) = intercept {
         intercept.stop().await;
     }
+    SourceAddresses::released(GIVING_BACK).await;
     served.and(ended)
 }
 
