@@ -161,7 +161,13 @@ impl Tunneler {
                 }
             }
             let services = changes.borrow_and_update().clone();
-            match self.context.identity().await {
+            // A controller that does not answer holds up no stop.
+            let identity = tokio::select! {
+                biased;
+                () = stop.cancelled() => break,
+                identity = self.context.identity() => identity,
+            };
+            match identity {
                 Ok(identity) => {
                     behind = false;
                     self.apply(services, &identity).await;

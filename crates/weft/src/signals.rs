@@ -16,20 +16,40 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{ask, failure::Failure, topology};
 
-/// Exit status after a second signal, as shells report Ctrl-C.
+/// Exit status after a signal that ends the process at once, as shells report Ctrl-C.
 const IMPATIENT: i32 = 130;
 /// Longest time for stopping after the parent process has ended. Then this process ends by itself,
 /// because no other process would kill it.
 const ORPHANED: Duration = Duration::from_secs(15);
 
+/// The stages in which a command ends that has changed the machine.
+#[derive(Clone, Debug)]
+pub(crate) struct Stages {
+    /// The first signal cancels it: nothing new begins.
+    pub(crate) stop: CancellationToken,
+    /// The second signal cancels it: only the clean-up of the machine is waited for. The third signal
+    /// ends the process at once.
+    pub(crate) hurry: CancellationToken,
+}
+
+/// The stages of a command, by Ctrl-C, SIGTERM and SIGHUP.
+pub(crate) fn stages() -> Result<Stages, Failure> {
+    Ok(stages_of(Signals::new(!hang_ups_are_ignored())?))
+}
+
+/// [`stages`] for a program that reads settings again at SIGHUP.
+pub(crate) fn stages_of_service() -> Result<Stages, Failure> {
+    Ok(stages_of(Signals::new(false)?))
+}
+
 /// A token that the first Ctrl-C, SIGTERM or SIGHUP cancels. The second signal ends the process at once.
 pub(crate) fn first() -> Result<CancellationToken, Failure> {
-    first_of(Signals::new(!hang_ups_are_ignored())?)
+    Ok(first_of(Signals::new(!hang_ups_are_ignored())?))
 }
 
 /// [`first`] for a program that reads settings again at SIGHUP.
 pub(crate) fn first_of_service() -> Result<CancellationToken, Failure> {
-    first_of(Signals::new(false)?)
+    Ok(first_of(Signals::new(false)?))
 }
 
 /// True if standard input or standard error is a terminal.
@@ -37,18 +57,28 @@ pub(crate) fn is_at_terminal() -> bool {
     io::stdin().is_terminal() || io::stderr().is_terminal()
 }
 
-fn first_of(mut signals: Signals) -> Result<CancellationToken, Failure> {
+fn first_of(signals: Signals) -> CancellationToken {
     let token = CancellationToken::new();
-    let told = token.clone();
-    tokio::spawn(async move {
+    tokio::spawn(follow(signals, vec![token.clone()]));
+    token
+}
+
+fn stages_of(signals: Signals) -> Stages {
+    let (stop, hurry) = (CancellationToken::new(), CancellationToken::new());
+    tokio::spawn(follow(signals, vec![stop.clone(), hurry.clone()]));
+    Stages { stop, hurry }
+}
+
+/// Cancels a token at each signal. The signal after the last one ends the process at once.
+async fn follow(mut signals: Signals, tokens: Vec<CancellationToken>) {
+    for token in tokens {
         signals.next().await;
-        told.cancel();
-        signals.next().await;
-        topology::restore();
-        ask::restore();
-        process::exit(IMPATIENT);
-    });
-    Ok(token)
+        token.cancel();
+    }
+    signals.next().await;
+    topology::restore();
+    ask::restore();
+    process::exit(IMPATIENT);
 }
 
 /// Runs a command that leaves nothing to clean up, until Ctrl-C.

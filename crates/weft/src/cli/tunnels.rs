@@ -18,8 +18,8 @@ pub(crate) enum TunnelCommand {
     /// (docs/interception.md) and needs root; with --no-intercept nothing is intercepted. Changes of
     /// services, configs and policies are followed. After Ctrl-C, SIGTERM, or the close of its terminal
     /// the command takes no new connections, waits for the present ones (--drain), removes its changes
-    /// of this machine, and ends; a second signal ends it at once. Without a terminal, SIGHUP makes it
-    /// read the levels of the log again (--log-levels).
+    /// of this machine, and ends; after a second signal it waits for no connection, and a third one ends
+    /// it at once. Without a terminal, SIGHUP makes it read the levels of the log again (--log-levels).
     #[command(
         after_help = "A folder stands for all identity files (.json) and tokens (.jwt) in it. A \
                   token is enrolled and the\nidentity written beside it: laptop.jwt becomes \

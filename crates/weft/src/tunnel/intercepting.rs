@@ -3,8 +3,11 @@
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
+use tokio_util::sync::CancellationToken;
 use weft_sdk::IdentityFile;
-use weft_tunnel::{InterceptError, InterceptOptions, Interception, Unanswerable, UpstreamMode};
+use weft_tunnel::{
+    InterceptError, InterceptOptions, Interception, Prepared, Unanswerable, UpstreamMode,
+};
 
 use crate::{
     cli::{DnsUnanswered, DnsUpstreams, Intercepting},
@@ -14,23 +17,36 @@ use crate::{
 /// Port of a controller whose URL names none.
 const HTTPS: u16 = 443;
 
-/// Begins to intercept, if there are settings for it. Identities join later.
+/// Begins to intercept, if there are settings for it. Identities join later. A stop
+/// ends the search for addresses of names, but once the machine is being changed, the changes are completed.
 pub(super) async fn start(
     wanted: Option<&Intercepting>,
     identities: &[PathBuf],
     udp_idle: u32,
+    stop: &CancellationToken,
 ) -> Result<Option<Arc<Interception>>, Failure> {
     let Some(wanted) = wanted else { return Ok(None) };
     let options = options(wanted, identities, udp_idle)?;
-    match Interception::start(options).await {
-        Ok(started) => Ok(Some(started)),
-        Err(InterceptError::Options(text)) => Err(Failure::usage(text)),
-        Err(problem) => Err(Failure::new(format!("services cannot be intercepted: {problem}")).and(
-            "hint: interception changes routes and the firewall of this machine: it needs root, `ip`, \
-             and `nft` or `iptables`. Without: `weft tunnel proxy SERVICE:PORT` offers services at \
-             ports, `weft tunnel run-host` hosts, `weft tunnel run --no-intercept` does what configs \
-             say of both",
-        )),
+    let prepared = tokio::select! {
+        biased;
+        () = stop.cancelled() => return Err(Failure::interrupted()),
+        prepared = Prepared::new(options) => prepared.map_err(failed)?,
+    };
+    prepared.start().await.map(Some).map_err(failed)
+}
+
+fn failed(error: InterceptError) -> Failure {
+    match error {
+        InterceptError::Options(text) => Failure::usage(text),
+        problem @ InterceptError::Machine(_) => Failure::new(format!(
+            "services cannot be intercepted: {problem}"
+        ))
+        .and(
+            "hint: interception changes routes and the firewall of this machine: it needs root, \
+                 `ip`, and `nft` or `iptables`. Without: `weft tunnel proxy SERVICE:PORT` offers \
+                 services at ports, `weft tunnel run-host` hosts, `weft tunnel run --no-intercept` \
+                 does what configs say of both",
+        ),
     }
 }
 

@@ -2,11 +2,12 @@
 //!
 //! - `identities`: files, tokens and folders on the command line, logged in;
 //! - `intercepting`: changes of the machine for interception;
-//! - `run`: tunnelers; `status`: their state, over a local socket;
+//! - `run`: tunnelers; `ending`: their end; `status`: their state, over a local socket;
 //! - `dial`: one connection to a service; `host`: one hosted service; `explain`: why one of them failed;
 //! - `traceroute`: the hops of a connection.
 
 mod dial;
+mod ending;
 mod explain;
 mod host;
 mod identities;

@@ -10,10 +10,12 @@ use std::{
 use parking_lot::Mutex;
 use tokio::{runtime::Handle, task::JoinSet};
 use tokio_util::sync::CancellationToken;
+use weft_sdk::Context;
 use weft_tunnel::{NamedPort, Protocol, SourceAddresses, UdpTimes, config::ListenAt};
 use weft_tunneler::{Options, Tunneler};
 
 use super::{
+    ending::{Ending, STOPPING, clean_up, given_back},
     explain::{self, Use},
     identities, intercepting,
     status::Served,
@@ -21,19 +23,16 @@ use super::{
 use crate::{
     cli::{Intercepting, Running, TunnelProxyArgs, TunnelRunArgs},
     failure::Failure,
-    output::{self, counted},
+    output,
     service::{HangUps, Manager},
-    signals,
+    signals::{self, Stages},
 };
-
-/// Longest wait until source addresses of hosted services are removed from the machine.
-const GIVING_BACK: Duration = Duration::from_secs(5);
-
-/// Time that the end of a tunneler may take beyond the drain.
-const STOPPING: Duration = Duration::from_secs(10);
 
 /// First and longest wait after a failed login.
 const WAITS: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
+
+/// The tunnelers of a command that have begun.
+type Tunnelers = Arc<Mutex<Vec<Arc<Tunneler>>>>;
 
 /// Runs a tunneler for all identities until it is told to stop, with interception if there are
 /// settings for it.
@@ -42,11 +41,11 @@ pub(super) async fn run(
     intercepting: Option<Intercepting>,
 ) -> Result<(), Failure> {
     // A terminal that closes ends its commands; a service manager's hang-up is a reload.
-    let (stop, hang_ups) = match signals::is_at_terminal() {
-        true => (signals::first()?, HangUps::none()),
-        false => (signals::first_of_service()?, HangUps::listen()?),
+    let (stages, hang_ups) = match signals::is_at_terminal() {
+        true => (signals::stages()?, HangUps::none()),
+        false => (signals::stages_of_service()?, HangUps::listen()?),
     };
-    let drain = seconds(args.running.drain);
+    let stop = &stages.stop;
     let files = tokio::select! {
         biased;
         () = stop.cancelled() => return Err(Failure::interrupted()),
@@ -54,66 +53,82 @@ pub(super) async fn run(
     };
     let offer = intercepting.is_some();
     let wanted = intercepting.filter(|how| !how.no_intercept);
-    let intercept = tokio::select! {
-        biased;
-        () = stop.cancelled() => return Err(Failure::interrupted()),
-        started = intercepting::start(wanted.as_ref(), &files, args.running.udp_idle) => started?,
-    };
+    let idle = args.running.udp_idle;
+    let intercept = intercepting::start(wanted.as_ref(), &files, idle, stop).await?;
     SourceAddresses::clean_up().await;
     let options = Options { offer, intercept: intercept.clone(), ..options(&args.running) };
-    let tunnelers = Arc::<Mutex<Vec<Arc<Tunneler>>>>::default();
+    let tunnelers = Tunnelers::default();
     let served = Served::start(args.running.socket.as_deref(), Arc::clone(&tunnelers));
-    let ended = match &served {
+    let mut manager = Manager::of_process();
+    let drain = seconds(args.running.drain);
+    let (contexts, ended) = match &served {
         Ok(_) => {
-            let tunnelers = all(files, &args.running, &options, &tunnelers, &stop);
-            managed(tunnelers, drain, &stop, &hang_ups).await
+            let running = all(files, &args.running, &options, &tunnelers, stop);
+            let ended = managed(running, &mut manager, drain, &stages, &hang_ups).await;
+            let (contexts, ended) = ended.unwrap_or_else(|| (Vec::new(), Ok(())));
+            // The failure of some counts only if it has ended the command.
+            (contexts, if stop.is_cancelled() { Ok(()) } else { ended })
         }
-        Err(_) => Ok(()),
+        Err(_) => (Vec::new(), Ok(())),
     };
-    if let Some(intercept) = intercept {
-        intercept.stop().await;
-    }
-    SourceAddresses::released(GIVING_BACK).await;
-    served.and(ended)
+    let ending = Ending::drained(&stages, || open(&tunnelers), drain).await;
+    clean_up(intercept.as_deref()).await;
+    ending.leave(contexts).await;
+    given_back().await;
+    served.and(ended).and_then(|()| ending.result())
 }
 
-/// Runs tunnelers, and tells the service manager that the program runs and when it stops.
+/// Number of open connections.
+fn open(tunnelers: &Tunnelers) -> u64 {
+    tunnelers.lock().iter().map(|tunneler| tunneler.open()).sum()
+}
+
+/// Runs tunnelers, and tells the service manager that the program runs and when it stops. `None` if the
+/// tunnelers were not waited for.
 async fn managed<T>(
     tunnelers: impl Future<Output = T>,
+    manager: &mut Manager,
     drain: Duration,
-    stop: &CancellationToken,
+    Stages { stop, hurry }: &Stages,
     hang_ups: &HangUps,
-) -> T {
-    let mut manager = Manager::of_process();
-    manager.up(vec![Handle::current()]);
+) -> Option<T> {
+    // The program may have been told to stop while it started.
+    if !stop.is_cancelled() {
+        manager.up(vec![Handle::current()]);
+    }
     let mut tunnelers = pin!(tunnelers);
     tokio::select! {
-        ended = &mut tunnelers => return ended,
+        ended = &mut tunnelers => return Some(ended),
         () = stop.cancelled() => {}
-        () = hang_ups.follow(&manager, async || None) => {}
+        () = hang_ups.follow(manager, async || None) => {}
     }
     manager.stopping(drain + STOPPING);
-    tunnelers.await
+    tokio::select! {
+        biased;
+        ended = tunnelers => Some(ended),
+        () = hurry.cancelled() => None,
+    }
 }
 
-/// Runs a tunneler for each identity. Returns the failure of the last one if all have failed.
+/// Runs a tunneler for each identity. Returns what still holds connections, and the failure of the last
+/// tunneler if all have failed.
 async fn all(
     files: Vec<PathBuf>,
     how: &Running,
     options: &Options,
-    tunnelers: &Arc<Mutex<Vec<Arc<Tunneler>>>>,
+    tunnelers: &Tunnelers,
     stop: &CancellationToken,
-) -> Result<(), Failure> {
+) -> (Vec<Context>, Result<(), Failure>) {
     let mut running = JoinSet::new();
     for file in files {
         let (stop, tunnelers, options) = (stop.clone(), Arc::clone(tunnelers), options.clone());
-        let (refresh, drain) = (seconds(how.refresh), seconds(how.drain));
-        running.spawn(async move { one(&file, refresh, drain, options, &tunnelers, &stop).await });
+        let refresh = seconds(how.refresh);
+        running.spawn(async move { one(&file, refresh, options, &tunnelers, &stop).await });
     }
-    let mut failure = Ok(());
+    let (mut contexts, mut failure) = (Vec::new(), Ok(()));
     while let Some(done) = running.join_next().await {
         match done {
-            Ok(Ok(())) => {}
+            Ok(Ok(context)) => contexts.extend(context),
             Ok(Err(problem)) => {
                 tracing::error!(%problem, "the tunneler stops for an identity");
                 failure = Err(problem);
@@ -121,19 +136,18 @@ async fn all(
             Err(panic) => failure = Err(Failure::new(panic)),
         }
     }
-    if stop.is_cancelled() { Ok(()) } else { failure }
+    (contexts, failure)
 }
 
-/// Runs a tunneler for one identity. While no controller can be reached, the login is tried again
-/// ([`WAITS`]).
+/// Runs a tunneler for one identity until it is told to stop, and returns the context of its open
+/// connections. While no controller can be reached, the login is tried again ([`WAITS`]).
 async fn one(
     file: &Path,
     refresh: Duration,
-    drain: Duration,
     options: Options,
-    tunnelers: &Mutex<Vec<Arc<Tunneler>>>,
+    tunnelers: &Tunnelers,
     stop: &CancellationToken,
-) -> Result<(), Failure> {
+) -> Result<Option<Context>, Failure> {
     let (mut wait, longest) = WAITS;
     let (context, tunneler) = loop {
         let begun = async {
@@ -144,7 +158,7 @@ async fn one(
         };
         let begun = tokio::select! {
             biased;
-            () = stop.cancelled() => return Ok(()),
+            () = stop.cancelled() => return Ok(None),
             begun = begun => begun,
         };
         match begun {
@@ -157,7 +171,7 @@ async fn one(
             }
         }
         tokio::select! {
-            () = stop.cancelled() => return Ok(()),
+            () = stop.cancelled() => return Ok(None),
             () = tokio::time::sleep(wait) => {}
         }
         wait = (wait * 2).min(longest);
@@ -165,13 +179,12 @@ async fn one(
     tracing::info!(identity = %context.identity_name(), "tunneling");
     tunnelers.lock().push(Arc::clone(&tunneler));
     tunneler.run(stop).await;
-    finish(context, &tunneler, drain).await;
-    Ok(())
+    Ok(Some(context))
 }
 
 /// Offers services at ports until it is told to stop.
 pub(super) async fn proxy(args: TunnelProxyArgs) -> Result<(), Failure> {
-    let stop = signals::first()?;
+    let stages = signals::stages()?;
     let named = args.ports.iter().map(|text| named(text)).collect::<Result<Vec<_>, _>>()?;
     let options = Options { host: false, offer: false, named, ..options(&args.running) };
     let begun = async {
@@ -190,36 +203,15 @@ pub(super) async fn proxy(args: TunnelProxyArgs) -> Result<(), Failure> {
     };
     let (context, tunneler) = tokio::select! {
         biased;
-        () = stop.cancelled() => return Err(Failure::interrupted()),
+        () = stages.stop.cancelled() => return Err(Failure::interrupted()),
         begun = begun => begun?,
     };
     let tunnelers = Arc::new(Mutex::new(vec![Arc::clone(&tunneler)]));
     let _served = Served::start(args.running.socket.as_deref(), tunnelers)?;
-    tunneler.run(&stop).await;
-    finish(context, &tunneler, seconds(args.running.drain)).await;
-    Ok(())
-}
-
-async fn finish(context: weft_sdk::Context, tunneler: &Tunneler, drain: Duration) {
-    drained(|| tunneler.open(), drain).await;
-    context.close().await;
-}
-
-/// Waits until no connection is open, for `limit` at most.
-pub(super) async fn drained(open: impl Fn() -> u64, limit: Duration) {
-    if open() > 0 {
-        output::say(format!(
-            "waiting {} s for {}; Ctrl-C ends at once",
-            limit.as_secs(),
-            counted(open(), "connection", "connections")
-        ));
-    }
-    let empty = async {
-        while open() > 0 {
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
-    };
-    let _ = tokio::time::timeout(limit, empty).await;
+    tunneler.run(&stages.stop).await;
+    let ending = Ending::drained(&stages, || tunneler.open(), seconds(args.running.drain)).await;
+    ending.leave(vec![context]).await;
+    ending.result()
 }
 
 fn options(running: &Running) -> Options {

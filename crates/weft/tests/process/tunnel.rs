@@ -26,7 +26,7 @@ use crate::{
 /// A network with identities in files.
 pub(crate) struct Bed {
     pub(crate) operator: Operator,
-    _network: Program,
+    pub(crate) network: Program,
     pub(crate) place: Place,
 }
 
@@ -37,7 +37,7 @@ impl Bed {
         network.says("The network is up", PATIENCE).await;
         let operator = Operator::log_in(place.control).await;
         operator.allow_everybody().await;
-        Self { operator, _network: network, place }
+        Self { operator, network, place }
     }
 
     pub(crate) fn folder(&self) -> &Path {

@@ -1,12 +1,15 @@
 //! The ends of tunnelers: signals, terminals that close, and what is left behind.
 
-use std::fs;
+use std::{fs, time::Duration};
+
+use tokio::net::TcpStream;
 
 use crate::{
-    network::Place,
+    network::{Place, free_port},
+    streams::{Manner, Server, round_trip},
     terminal::Terminal,
     tunnel::Bed,
-    wait::{PATIENCE, until},
+    wait::{PATIENCE, until, within},
 };
 
 #[tokio::test(flavor = "multi_thread")]
@@ -49,6 +52,52 @@ async fn a_tunneler_without_a_terminal_reads_its_levels_again() {
         let record: Result<serde_json::Value, _> = serde_json::from_str(line);
         assert!(record.is_ok_and(|record| record["message"].is_string()), "{line}");
     }
+}
+
+/// Longest end of a tunneler in a network that does not answer: 1 s for connections, 3 s for data, 2 s for
+/// the controller, and as much again for a busy machine.
+const SILENT: Duration = Duration::from_secs(12);
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_network_that_does_not_answer_holds_up_no_end() {
+    let bed = Bed::start().await;
+    let one = bed.identity("one").await;
+    bed.operator.service("web", true).await;
+    let one = one.to_str().unwrap();
+    let run = ["tunnel", "run-host", "-i", one, "--refresh", "1", "--drain", "1"];
+    let mut tunneler = bed.start_weft("run", &run);
+    tunneler.says("tunneling", PATIENCE).await;
+    let mut hosting = bed.start_weft("host", &["host", "web", "9", "-i", one, "--drain", "1"]);
+    hosting.says("hosting web", PATIENCE).await;
+    bed.network.signal("STOP");
+    for ends in [&mut tunneler, &mut hosting] {
+        ends.signal("TERM");
+        assert!(within("the tunneler ends", SILENT, ends.ended()).await.success());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_second_signal_waits_for_no_connection() {
+    let bed = Bed::start().await;
+    let one = bed.identity("one").await;
+    let server = Server::tcp(Manner::Echo).await;
+    bed.operator.tunneled("echo", server.port(), true).await;
+    let (port, one) = (free_port(), one.to_str().unwrap());
+    let named = format!("echo:{port}");
+    let mut proxy =
+        bed.start_weft("proxy", &["tunnel", "proxy", &named, "-i", one, "--drain", "3600"]);
+    proxy.says(&format!("echo: tcp:127.0.0.1:{port}"), PATIENCE).await;
+    let connected = async || {
+        let mut stream = TcpStream::connect(("127.0.0.1", port)).await?;
+        round_trip(&mut stream, "a word").await?;
+        Ok::<_, std::io::Error>(stream)
+    };
+    let (_stream, _) = until("the service is hosted", PATIENCE, connected).await;
+    proxy.signal("TERM");
+    proxy.says("waiting 3600 s for 1 connection", PATIENCE).await;
+    proxy.signal("TERM");
+    assert_eq!(within("the proxy ends", SILENT, proxy.ended()).await.code(), Some(130));
+    assert!(!bed.folder().join("proxy.sock").exists());
 }
 
 /// As when a terminal has closed: nothing can be written to it.
