@@ -4,11 +4,11 @@
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use tokio_util::sync::CancellationToken;
-use weft_sdk::IdentityFile;
 use weft_tunnel::{
     InterceptError, InterceptOptions, Interception, Prepared, Unanswerable, UpstreamMode,
 };
 
+use super::identities;
 use crate::{
     cli::{DnsUnanswered, DnsUpstreams, Intercepting},
     failure::Failure,
@@ -88,14 +88,10 @@ fn options(
     })
 }
 
-/// Addresses of the identities' controllers. Problems of the files are reported when they are used.
-fn controllers(identities: &[PathBuf]) -> Vec<(String, u16)> {
-    let mut out = Vec::new();
-    for file in identities.iter().filter_map(|path| IdentityFile::read(path).ok()) {
-        for url in file.apis.iter().chain([&file.api]) {
-            out.extend(authority(url));
-        }
-    }
+/// Addresses of the identities' controllers.
+pub(super) fn controllers(identities: &[PathBuf]) -> Vec<(String, u16)> {
+    let urls = identities.iter().flat_map(|path| identities::controllers(path));
+    let mut out: Vec<_> = urls.filter_map(|url| authority(&url)).collect();
     out.sort();
     out.dedup();
     out

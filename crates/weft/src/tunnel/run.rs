@@ -46,41 +46,35 @@ pub(super) async fn run(
         false => (signals::stages_of_service()?, HangUps::listen()?),
     };
     let stop = &stages.stop;
-    let files = tokio::select! {
-        biased;
-        () = stop.cancelled() => return Err(Failure::interrupted()),
-        files = identities::files(&args.identity) => files?,
-    };
+    let paths = identities::named(&args.identity)?;
     let offer = intercepting.is_some();
     let wanted = intercepting.filter(|how| !how.no_intercept);
     let idle = args.running.udp_idle;
-    let intercept = intercepting::start(wanted.as_ref(), &files, idle, stop).await?;
+    let intercept = intercepting::start(wanted.as_ref(), &paths, idle, stop).await?;
     SourceAddresses::clean_up().await;
     let options = Options { offer, intercept: intercept.clone(), ..options(&args.running) };
-    let tunnelers = Tunnelers::default();
-    let served = Served::start(args.running.socket.as_deref(), Arc::clone(&tunnelers));
+    let refresh = seconds(args.running.refresh);
+    let (tunnelers, stop) = (Tunnelers::default(), stop.clone());
+    let all = Arc::new(All { paths, refresh, options, tunnelers, stop });
+    let served = Served::start(args.running.socket.as_deref(), Arc::clone(&all.tunnelers));
     let mut manager = Manager::of_process();
     let drain = seconds(args.running.drain);
     let (contexts, ended) = match &served {
         Ok(_) => {
-            let running = all(files, &args.running, &options, &tunnelers, stop);
-            let ended = managed(running, &mut manager, drain, &stages, &hang_ups).await;
+            let ended = managed(all.run(), &mut manager, drain, &stages, &hang_ups).await;
             let (contexts, ended) = ended.unwrap_or_else(|| (Vec::new(), Ok(())));
             // The failure of some counts only if it has ended the command.
-            (contexts, if stop.is_cancelled() { Ok(()) } else { ended })
+            (contexts, if all.stop.is_cancelled() { Ok(()) } else { ended })
         }
         Err(_) => (Vec::new(), Ok(())),
     };
-    let ending = Ending::drained(&stages, || open(&tunnelers), drain).await;
+    let ending = Ending::drained(&stages, || all.open(), drain).await;
     clean_up(intercept.as_deref()).await;
     ending.leave(contexts).await;
+    // After a second signal, some may not have ended; without them their services are hosted no more.
+    all.tunnelers.lock().clear();
     given_back().await;
     served.and(ended).and_then(|()| ending.result())
-}
-
-/// Number of open connections.
-fn open(tunnelers: &Tunnelers) -> u64 {
-    tunnelers.lock().iter().map(|tunneler| tunneler.open()).sum()
 }
 
 /// Runs tunnelers, and tells the service manager that the program runs and when it stops. `None` if the
@@ -110,76 +104,101 @@ async fn managed<T>(
     }
 }
 
-/// Runs a tunneler for each identity. Returns what still holds connections, and the failure of the last
-/// tunneler if all have failed.
-async fn all(
-    files: Vec<PathBuf>,
-    how: &Running,
-    options: &Options,
-    tunnelers: &Tunnelers,
-    stop: &CancellationToken,
-) -> (Vec<Context>, Result<(), Failure>) {
-    let mut running = JoinSet::new();
-    for file in files {
-        let (stop, tunnelers, options) = (stop.clone(), Arc::clone(tunnelers), options.clone());
-        let refresh = seconds(how.refresh);
-        running.spawn(async move { one(&file, refresh, options, &tunnelers, &stop).await });
-    }
-    let (mut contexts, mut failure) = (Vec::new(), Ok(()));
-    while let Some(done) = running.join_next().await {
-        match done {
-            Ok(Ok(context)) => contexts.extend(context),
-            Ok(Err(problem)) => {
-                tracing::error!(%problem, "the tunneler stops for an identity");
-                failure = Err(problem);
-            }
-            Err(panic) => failure = Err(Failure::new(panic)),
-        }
-    }
-    (contexts, failure)
-}
-
-/// Runs a tunneler for one identity until it is told to stop, and returns the context of its open
-/// connections. While no controller can be reached, the login is tried again ([`WAITS`]).
-async fn one(
-    file: &Path,
+/// The tunnelers of all identities.
+struct All {
+    /// The files or tokens of the identities.
+    paths: Vec<PathBuf>,
     refresh: Duration,
     options: Options,
-    tunnelers: &Tunnelers,
-    stop: &CancellationToken,
-) -> Result<Option<Context>, Failure> {
-    let (mut wait, longest) = WAITS;
-    let (context, tunneler) = loop {
+    tunnelers: Tunnelers,
+    stop: CancellationToken,
+}
+
+/// Why an identity is not served.
+struct Obstacle {
+    failure: Failure,
+    /// True if the same attempt may succeed later.
+    may_pass: bool,
+}
+
+impl All {
+    /// Number of open connections.
+    fn open(&self) -> u64 {
+        self.tunnelers.lock().iter().map(|tunneler| tunneler.open()).sum()
+    }
+
+    /// Runs a tunneler for each identity. Returns what still holds connections, and the last failure of
+    /// an identity.
+    async fn run(self: &Arc<Self>) -> (Vec<Context>, Result<(), Failure>) {
+        let mut running = JoinSet::new();
+        for path in self.paths.clone() {
+            let this = Arc::clone(self);
+            running.spawn(async move { this.one(&path).await });
+        }
+        let (mut contexts, mut failure) = (Vec::new(), Ok(()));
+        while let Some(done) = running.join_next().await {
+            match done {
+                Ok(Ok(context)) => contexts.extend(context),
+                Ok(Err(problem)) => {
+                    tracing::error!(%problem, "the tunneler stops for an identity");
+                    failure = Err(problem);
+                }
+                Err(panic) => failure = Err(Failure::new(panic)),
+            }
+        }
+        (contexts, failure)
+    }
+
+    /// Runs a tunneler for one identity until it is told to stop, and returns the context of its open
+    /// connections. While no controller can be reached, enrollment and login are tried again ([`WAITS`]).
+    async fn one(&self, path: &Path) -> Result<Option<Context>, Failure> {
+        let (mut wait, longest) = WAITS;
+        let (context, tunneler) = loop {
+            let begun = tokio::select! {
+                biased;
+                () = self.stop.cancelled() => return Ok(None),
+                begun = self.begin(path) => begun,
+            };
+            match begun {
+                Ok(begun) => break begun,
+                Err(Obstacle { failure, may_pass: false }) => return Err(failure),
+                Err(Obstacle { failure: problem, .. }) => {
+                    tracing::warn!(identity = %path.display(), %problem, "not logged in; trying again");
+                }
+            }
+            tokio::select! {
+                () = self.stop.cancelled() => return Ok(None),
+                () = tokio::time::sleep(wait) => {}
+            }
+            wait = (wait * 2).min(longest);
+        };
+        tracing::info!(identity = %context.identity_name(), "tunneling");
+        self.tunnelers.lock().push(Arc::clone(&tunneler));
+        tunneler.run(&self.stop).await;
+        Ok(Some(context))
+    }
+
+    /// Enrolls an identity, if that was not done before, and logs in.
+    async fn begin(&self, path: &Path) -> Result<(Context, Arc<Tunneler>), Obstacle> {
+        let file = identities::file(path).await.map_err(|failure| Obstacle {
+            may_pass: failure.is_temporary(),
+            failure: failure.during(path.display()),
+        })?;
+        if let Some(intercept) = &self.options.intercept {
+            // An identity that was enrolled now may have more controllers than its token names.
+            intercept.set_controllers(intercepting::controllers(&self.paths));
+        }
         let begun = async {
-            let context = identities::builder(refresh).load(file).await?;
-            let tunneler = Tunneler::new(context.clone(), options.clone());
+            let context = identities::builder(self.refresh).load(&file).await?;
+            let tunneler = Tunneler::new(context.clone(), self.options.clone());
             tunneler.refresh().await?;
             Ok::<_, weft_sdk::Error>((context, tunneler))
         };
-        let begun = tokio::select! {
-            biased;
-            () = stop.cancelled() => return Ok(None),
-            begun = begun => begun,
-        };
-        match begun {
-            Ok(begun) => break begun,
-            Err(error) if error.is_final() => {
-                return Err(explain::failure(&error).during(file.display()));
-            }
-            Err(problem) => {
-                tracing::warn!(identity = %file.display(), %problem, "not logged in; trying again");
-            }
-        }
-        tokio::select! {
-            () = stop.cancelled() => return Ok(None),
-            () = tokio::time::sleep(wait) => {}
-        }
-        wait = (wait * 2).min(longest);
-    };
-    tracing::info!(identity = %context.identity_name(), "tunneling");
-    tunnelers.lock().push(Arc::clone(&tunneler));
-    tunneler.run(stop).await;
-    Ok(Some(context))
+        begun.await.map_err(|error| Obstacle {
+            may_pass: !error.is_final(),
+            failure: explain::failure(&error).during(file.display()),
+        })
+    }
 }
 
 /// Offers services at ports until it is told to stop.

@@ -47,3 +47,4 @@ mod traffic;
 mod tunnel;
 #[cfg(unix)]
 mod tunnel_ends;
+mod tunnel_tokens;
