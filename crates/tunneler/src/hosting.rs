@@ -41,10 +41,13 @@ pub(crate) struct Plan {
     pub(crate) config: HostConfig,
     pub(crate) instance: String,
     pub(crate) terms: Terms,
+    /// Silence after which a conversation in datagrams ends.
+    pub(crate) silence: Duration,
 }
 
 impl HostedTerminator {
-    /// Hosts a service as its config says.
+    /// Hosts a service as its config says. Conversations in datagrams end after `silence` to twice that
+    /// time without any.
     #[must_use]
     pub fn start(
         context: Context,
@@ -52,10 +55,11 @@ impl HostedTerminator {
         config: HostConfig,
         instance: impl Into<String>,
         terms: Terms,
+        silence: Duration,
         traffic: Arc<Traffic>,
     ) -> Self {
-        let plan = Plan { service: service.into(), config, instance: instance.into(), terms };
-        let plan = Arc::new(plan);
+        let (service, instance) = (service.into(), instance.into());
+        let plan = Arc::new(Plan { service, config, instance, terms, silence });
         let state = watch::Sender::new(HostState { terms, ..HostState::default() });
         let receiver = state.subscribe();
         let stop = CancellationToken::new();
@@ -213,7 +217,9 @@ async fn serve_one<P>(incoming: Incoming, place: P, plan: &Plan, traffic: &Arc<T
     let _open = traffic.opened();
     match connected {
         Connected::Tcp(stream) => carry::tcp(connection, stream, traffic).await,
-        Connected::Udp(socket) => carry::application_datagrams(connection, socket, traffic).await,
+        Connected::Udp(socket) => {
+            carry::application_datagrams(connection, socket, plan.silence, traffic).await;
+        }
         Connected::Resolver(names) => carry::client_datagrams(connection, names, traffic).await,
     }
 }

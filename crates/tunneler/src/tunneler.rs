@@ -41,7 +41,7 @@ pub struct Options {
     pub named: Vec<NamedPort>,
     /// The address of ports that name none.
     pub at: ListenAt,
-    /// The times after which conversations in datagrams end.
+    /// The times after which conversations in datagrams end, of clients and of hosts.
     pub udp: UdpTimes,
 }
 
@@ -288,6 +288,7 @@ impl Tunneler {
                     plan.config.clone(),
                     plan.instance.clone(),
                     plan.terms,
+                    self.options.udp.idle,
                     traffic,
                 );
                 Host { plan, hosted }

@@ -54,6 +54,15 @@ pub(crate) struct TunnelInterceptArgs {
     #[command(flatten)]
     pub(crate) run: TunnelRunArgs,
     #[command(flatten)]
+    pub(crate) clients: Clients,
+}
+
+/// Settings for clients of `weft tunnel run`.
+#[derive(Debug, Args)]
+pub(crate) struct Clients {
+    #[command(flatten)]
+    pub(crate) at: PortsAt,
+    #[command(flatten)]
     pub(crate) intercept: Intercepting,
 }
 
@@ -172,16 +181,23 @@ pub(crate) struct TunnelProxyArgs {
     #[arg(long, short = 'i', value_name = "FILE", env = "WEFT_IDENTITY", value_hint = ValueHint::FilePath)]
     pub(crate) identity: PathBuf,
     #[command(flatten)]
+    pub(crate) at: PortsAt,
+    #[command(flatten)]
     pub(crate) running: Running,
+}
+
+/// The place of ports that lead to services.
+#[derive(Debug, Args)]
+pub(crate) struct PortsAt {
+    /// Address of this machine, or name of an interface, at which ports are opened. A proxy.v1 may name
+    /// another one for its port
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1")]
+    pub(crate) bind: String,
 }
 
 /// Settings of every tunneler.
 #[derive(Debug, Args)]
 pub(crate) struct Running {
-    /// Address of this machine, or name of an interface, at which ports are opened. A proxy.v1 may name
-    /// another one for its port
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1")]
-    pub(crate) bind: String,
     /// Interval at which the controller is asked for changes of services, in seconds, 1 to 300
     #[arg(
         long,
@@ -198,7 +214,8 @@ pub(crate) struct Running {
         value_parser = clap::value_parser!(u32).range(0..=3600)
     )]
     pub(crate) drain: u32,
-    /// Silence after which a conversation in datagrams (UDP) ends, in seconds, 5 to 86400
+    /// Silence after which a conversation in datagrams (UDP) ends, in seconds, 5 to 86400. With a hosted
+    /// application it may last twice as long
     #[arg(
         long,
         value_name = "SECONDS",

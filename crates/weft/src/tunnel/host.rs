@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use weft_tunnel::{HostConfig, Protocol, Terms};
+use weft_tunnel::{HostConfig, Protocol, Terms, UdpTimes};
 use weft_tunneler::{HostedTerminator, Registry};
 use weft_wire::ctrl::TerminatorPrecedence;
 
@@ -56,6 +56,7 @@ async fn begin(
         HostConfig::fixed(protocol, host.clone(), port),
         &args.instance,
         Terms { cost: args.cost, precedence },
+        UdpTimes::default().idle,
         traffic.of(&args.service),
     );
     hosted.established().await.map_err(Failure::refused)?;

@@ -25,7 +25,7 @@ use crate::{cli::TunnelCommand, failure::Failure, signals::until_interrupted};
 /// Runs the subcommand.
 pub(crate) async fn tunnel(command: TunnelCommand) -> Result<(), Failure> {
     match command {
-        TunnelCommand::Run(args) => run::run(args.run, Some(args.intercept)).await,
+        TunnelCommand::Run(args) => run::run(args.run, Some(args.clients)).await,
         TunnelCommand::RunHost(args) => run::run(args, None).await,
         TunnelCommand::Proxy(args) => run::proxy(args).await,
         TunnelCommand::Status(args) => until_interrupted(status::status(args)).await,

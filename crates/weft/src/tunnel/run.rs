@@ -21,7 +21,7 @@ use super::{
     status::Served,
 };
 use crate::{
-    cli::{Intercepting, Running, TunnelProxyArgs, TunnelRunArgs},
+    cli::{Clients, PortsAt, Running, TunnelProxyArgs, TunnelRunArgs},
     failure::Failure,
     output,
     service::{HangUps, Manager},
@@ -34,12 +34,9 @@ const WAITS: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs
 /// The tunnelers of a command that have begun.
 type Tunnelers = Arc<Mutex<Vec<Arc<Tunneler>>>>;
 
-/// Runs a tunneler for all identities until it is told to stop, with interception if there are
-/// settings for it.
-pub(super) async fn run(
-    args: TunnelRunArgs,
-    intercepting: Option<Intercepting>,
-) -> Result<(), Failure> {
+/// Runs a tunneler for all identities until it is told to stop. Without settings for clients it only
+/// hosts.
+pub(super) async fn run(args: TunnelRunArgs, clients: Option<Clients>) -> Result<(), Failure> {
     // A terminal that closes ends its commands; a service manager's hang-up is a reload.
     let (stages, hang_ups) = match signals::is_at_terminal() {
         true => (signals::stages()?, HangUps::none()),
@@ -47,12 +44,13 @@ pub(super) async fn run(
     };
     let stop = &stages.stop;
     let paths = identities::named(&args.identity)?;
-    let offer = intercepting.is_some();
-    let wanted = intercepting.filter(|how| !how.no_intercept);
+    let base = options(clients.as_ref().map(|clients| &clients.at), &args.running);
+    let offer = clients.is_some();
+    let wanted = clients.map(|clients| clients.intercept).filter(|how| !how.no_intercept);
     let idle = args.running.udp_idle;
     let intercept = intercepting::start(wanted.as_ref(), &paths, idle, stop).await?;
     SourceAddresses::clean_up().await;
-    let options = Options { offer, intercept: intercept.clone(), ..options(&args.running) };
+    let options = Options { offer, intercept: intercept.clone(), ..base };
     let refresh = seconds(args.running.refresh);
     let (tunnelers, stop) = (Tunnelers::default(), stop.clone());
     let all = Arc::new(All { paths, refresh, options, tunnelers, stop });
@@ -205,7 +203,8 @@ impl All {
 pub(super) async fn proxy(args: TunnelProxyArgs) -> Result<(), Failure> {
     let stages = signals::stages()?;
     let named = args.ports.iter().map(|text| named(text)).collect::<Result<Vec<_>, _>>()?;
-    let options = Options { host: false, offer: false, named, ..options(&args.running) };
+    let options =
+        Options { host: false, offer: false, named, ..options(Some(&args.at), &args.running) };
     let begun = async {
         let context = identities::log_in(&args.identity, seconds(args.running.refresh)).await?;
         let services = context.services().await.map_err(|error| explain::failure(&error))?;
@@ -233,9 +232,9 @@ pub(super) async fn proxy(args: TunnelProxyArgs) -> Result<(), Failure> {
     ending.result()
 }
 
-fn options(running: &Running) -> Options {
+fn options(at: Option<&PortsAt>, running: &Running) -> Options {
     Options {
-        at: ListenAt::parse(&running.bind),
+        at: at.map_or(ListenAt::HERE, |at| ListenAt::parse(&at.bind)),
         udp: UdpTimes { idle: seconds(running.udp_idle), ..UdpTimes::default() },
         ..Options::default()
     }
