@@ -23,7 +23,7 @@ use crate::{
         CommandError, Firewall, Listeners, Setup, names_in, own_addresses, trusted_program,
     },
     hosts_file::HostsFile,
-    lock::{Lock, beside},
+    lock::{Holder, Lock, beside},
     options::{Interfaces, Options},
     service::{Problem, Service},
     shared::Shared,
@@ -369,13 +369,14 @@ fn no_lock(options: &Options) -> impl Fn(io::Error) -> Error {
 /// Takes the lock of all instances: only one instance at a time starts.
 async fn alone(options: &Options) -> Result<Lock, Error> {
     let folder = options.locks.clone();
-    let locking = tokio::task::spawn_blocking(move || Lock::of_all(&folder));
+    let locking = tokio::task::spawn_blocking(move || Lock::of_all(Holder::Interceptor, &folder));
     locking.await.map_err(io::Error::other).and_then(|lock| lock).map_err(no_lock(options))
 }
 
 /// Takes the lock of this instance, if no other instance assigns addresses of its range.
 fn lock(options: &Options, alone: &Lock) -> Result<Lock, Error> {
-    let held = Lock::of(&options.locks, &options.instance).map_err(no_lock(options))?;
+    let held = Lock::of(Holder::Interceptor, &options.locks, &options.instance)
+        .map_err(no_lock(options))?;
     let held = held.ok_or_else(|| Error::Taken(options.instance.clone()))?;
     let range = options.names;
     let others = alone.others(&options.locks, &options.instance).map_err(no_lock(options))?;
@@ -428,6 +429,6 @@ fn setup(
         listeners: Listeners { tcp4, udp4, v6 },
         own: own_addresses(),
         diverter: options.diverter.clone(),
-        record: beside(&options.locks, &options.instance, "diverted")?,
+        record: beside(Holder::Interceptor, &options.locks, &options.instance, "diverted")?,
     })
 }

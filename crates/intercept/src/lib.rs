@@ -53,6 +53,8 @@ mod hosts_file;
 #[cfg(target_os = "linux")]
 mod interceptor;
 #[cfg(target_os = "linux")]
+pub mod leftovers;
+#[cfg(target_os = "linux")]
 mod lock;
 mod names;
 mod options;

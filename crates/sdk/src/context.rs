@@ -14,8 +14,12 @@ use crate::service::Service;
 use crate::settings::Settings;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::watch;
 use weft_identity::{IdentityFile, KeyAlgorithm, LiveIdentity, PrivateKey};
+
+/// Longest wait for the controller's answer to a logout. A session without one ends by itself.
+const LOGOUT_LIMIT: Duration = Duration::from_secs(2);
 
 /// An identity in the network. Clones are the same context.
 ///
@@ -128,14 +132,24 @@ impl Context {
         self.guard.inner.routers.connected()
     }
 
-    /// Leaves the network: waits until all data of closed connections has arrived, closes the
-    /// connections to routers, and ends the API session. Open connections and listeners fail.
+    /// Leaves the network: waits until all data of closed connections has arrived, for 30 s at most,
+    /// closes the connections to routers, and ends the API session. Open connections and listeners fail.
     pub async fn close(self) {
+        self.close_within(DRAIN_LIMIT).await;
+    }
+
+    /// [`Context::close`] that waits for data at most for `limit`. The end of the API session takes 2 s
+    /// more at most, also while the controller does not answer.
+    pub async fn close_within(self, limit: Duration) {
         let inner = &self.guard.inner;
         inner.cancel.cancel();
-        inner.routers.left(DRAIN_LIMIT).await;
-        if let Err(problem) = inner.account.logout().await {
-            tracing::debug!(%problem, "the API session could not be ended at the controller");
+        inner.routers.left(limit.min(DRAIN_LIMIT)).await;
+        match tokio::time::timeout(LOGOUT_LIMIT, inner.account.logout()).await {
+            Ok(Ok(())) => {}
+            Ok(Err(problem)) => {
+                tracing::debug!(%problem, "the API session could not be ended at the controller");
+            }
+            Err(_) => tracing::debug!("the controller did not answer a logout in time"),
         }
     }
 }

@@ -54,7 +54,7 @@ pub use connect::Connected;
 pub use datagrams::{Conversations, Datagrams, Reply, UdpTimes};
 pub use health::{Health, Outcome, Terms};
 pub use interception::{
-    InterceptError, InterceptOptions, Interceptable, Interception, Party, Unanswerable,
+    InterceptError, InterceptOptions, Interceptable, Interception, Party, Prepared, Unanswerable,
     UpstreamMode,
 };
 pub use listen::{Aim, Listening, Way};

@@ -21,10 +21,6 @@ use weft_xgress::PAYLOAD_SIZE;
 
 use crate::Traffic;
 
-/// Interval of looks whether a conversation with an application over UDP is idle. A conversation ends
-/// 5 to 10 minutes after its last datagram in either direction.
-const UDP_IDLE: Duration = Duration::from_secs(300);
-
 thread_local! {
     static SCRATCH: RefCell<Vec<u8>> = RefCell::new(vec![0; MAX_MESSAGE]);
 }
@@ -157,8 +153,15 @@ pub async fn client_datagrams(connection: Connection, client: Datagrams, traffic
     }
 }
 
-/// Carries datagrams of an application until either side is done, or the conversation is idle.
-pub async fn application_datagrams(connection: Connection, socket: UdpSocket, traffic: &Traffic) {
+/// Carries datagrams of an application until either side is done, or the conversation is idle: it ends
+/// after `silence` to twice that time without a datagram in either direction. Clients, which end theirs
+/// after a `silence` of their own, thus usually end first.
+pub async fn application_datagrams(
+    connection: Connection,
+    socket: UdpSocket,
+    silence: Duration,
+    traffic: &Traffic,
+) {
     let moved = AtomicU64::new(0);
     let (mut from_network, mut to_network) = connection.into_split();
     let sending = async {
@@ -196,15 +199,15 @@ pub async fn application_datagrams(connection: Connection, socket: UdpSocket, tr
     tokio::select! {
         () = sending => {}
         () = receiving => {}
-        () = idle(&moved) => {}
+        () = idle(&moved, silence) => {}
     }
 }
 
-/// Returns once a count is the same at two looks in a row, [`UDP_IDLE`] apart.
-async fn idle(moved: &AtomicU64) {
+/// Returns once a count is the same at two looks in a row.
+async fn idle(moved: &AtomicU64, between: Duration) {
     let mut before = moved.load(Ordering::Relaxed);
     loop {
-        tokio::time::sleep(UDP_IDLE).await;
+        tokio::time::sleep(between).await;
         let now = moved.load(Ordering::Relaxed);
         if now == before {
             return;

@@ -41,10 +41,13 @@ pub(crate) struct Plan {
     pub(crate) config: HostConfig,
     pub(crate) instance: String,
     pub(crate) terms: Terms,
+    /// Silence after which a conversation in datagrams ends.
+    pub(crate) silence: Duration,
 }
 
 impl HostedTerminator {
-    /// Hosts a service as its config says.
+    /// Hosts a service as its config says. Conversations in datagrams end after `silence` to twice that
+    /// time without any.
     #[must_use]
     pub fn start(
         context: Context,
@@ -52,10 +55,11 @@ impl HostedTerminator {
         config: HostConfig,
         instance: impl Into<String>,
         terms: Terms,
+        silence: Duration,
         traffic: Arc<Traffic>,
     ) -> Self {
-        let plan = Plan { service: service.into(), config, instance: instance.into(), terms };
-        let plan = Arc::new(plan);
+        let (service, instance) = (service.into(), instance.into());
+        let plan = Arc::new(Plan { service, config, instance, terms, silence });
         let state = watch::Sender::new(HostState { terms, ..HostState::default() });
         let receiver = state.subscribe();
         let stop = CancellationToken::new();
@@ -98,14 +102,14 @@ async fn host(
     traffic: &Arc<Traffic>,
 ) {
     let sources = plan.config.allowed_sources.as_deref();
-    let _sources = SourceAddresses::add(sources).await;
+    let sources = Arc::new(SourceAddresses::add(sources).await);
     let (mut wait, longest) = WAITS;
     loop {
         let problem = match bind(context, plan).await {
             Ok(listener) => {
                 wait = WAITS.0;
                 tracing::info!(service = %plan.service, "a service is hosted");
-                serve(listener, plan, state, traffic).await
+                serve(listener, plan, &sources, state, traffic).await
             }
             Err(error) => error,
         };
@@ -135,6 +139,7 @@ async fn bind(context: &Context, plan: &Plan) -> weft_sdk::Result<Listener> {
 async fn serve(
     mut listener: Listener,
     plan: &Arc<Plan>,
+    sources: &Arc<SourceAddresses>,
     state: &watch::Sender<HostState>,
     traffic: &Arc<Traffic>,
 ) -> weft_sdk::Error {
@@ -167,10 +172,15 @@ async fn serve(
             incoming = listener.accept() => match incoming {
                 Ok(incoming) => {
                     let (plan, traffic) = (Arc::clone(plan), Arc::clone(traffic));
+                    // Connections go on when the service is hosted no more.
+                    let sources = Arc::clone(sources);
                     // While no place is free, dials wait in the queue of the listener, which has a
                     // limit of its own. Routers give up dials that wait too long.
                     let place = Arc::clone(&dials).acquire_owned().await;
-                    tokio::spawn(async move { serve_one(incoming, place, &plan, &traffic).await });
+                    tokio::spawn(async move {
+                        serve_one(incoming, place, &plan, &traffic).await;
+                        drop(sources);
+                    });
                 }
                 Err(error) => return error,
             },
@@ -207,7 +217,9 @@ async fn serve_one<P>(incoming: Incoming, place: P, plan: &Plan, traffic: &Arc<T
     let _open = traffic.opened();
     match connected {
         Connected::Tcp(stream) => carry::tcp(connection, stream, traffic).await,
-        Connected::Udp(socket) => carry::application_datagrams(connection, socket, traffic).await,
+        Connected::Udp(socket) => {
+            carry::application_datagrams(connection, socket, plan.silence, traffic).await;
+        }
         Connected::Resolver(names) => carry::client_datagrams(connection, names, traffic).await,
     }
 }

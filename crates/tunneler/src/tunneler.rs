@@ -41,7 +41,7 @@ pub struct Options {
     pub named: Vec<NamedPort>,
     /// The address of ports that name none.
     pub at: ListenAt,
-    /// The times after which conversations in datagrams end.
+    /// The times after which conversations in datagrams end, of clients and of hosts.
     pub udp: UdpTimes,
 }
 
@@ -161,7 +161,13 @@ impl Tunneler {
                 }
             }
             let services = changes.borrow_and_update().clone();
-            match self.context.identity().await {
+            // A controller that does not answer holds up no stop.
+            let identity = tokio::select! {
+                biased;
+                () = stop.cancelled() => break,
+                identity = self.context.identity() => identity,
+            };
+            match identity {
                 Ok(identity) => {
                     behind = false;
                     self.apply(services, &identity).await;
@@ -282,6 +288,7 @@ impl Tunneler {
                     plan.config.clone(),
                     plan.instance.clone(),
                     plan.terms,
+                    self.options.udp.idle,
                     traffic,
                 );
                 Host { plan, hosted }

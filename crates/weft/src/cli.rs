@@ -30,8 +30,9 @@ pub(crate) use programs::{
 };
 pub(crate) use proofs::{TrafficArgs, VerifyCaArgs, VerifyCommand};
 pub(crate) use tunnels::{
-    DialArgs, DnsUnanswered, DnsUpstreams, HostArgs, HostPrecedence, Intercepting, Running,
-    TracerouteArgs, TunnelCommand, TunnelProxyArgs, TunnelRunArgs, TunnelStatusArgs,
+    Clients, DialArgs, DnsUnanswered, DnsUpstreams, HostArgs, HostPrecedence, Intercepting,
+    PortsAt, Running, TracerouteArgs, TunnelCommand, TunnelProxyArgs, TunnelRunArgs,
+    TunnelStatusArgs,
 };
 
 use crate::{

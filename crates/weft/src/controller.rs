@@ -31,7 +31,7 @@ pub(crate) async fn controller(command: ControllerCommand) -> Result<(), Failure
             .await
         }
         ControllerCommand::Run { file, log: _ } => {
-            compose::controller::run(&file, &signals::first()?).await
+            compose::controller::run(&file, &signals::first_of_service()?).await
         }
         ControllerCommand::Check { file, output } => check_file(&file, output.format()),
         ControllerCommand::Restore { file, snapshot } => {

@@ -26,11 +26,13 @@ pub(crate) struct Failure {
     /// Details, one line each.
     details: Vec<String>,
     status: u8,
+    /// True if the same attempt may succeed later.
+    may_pass: bool,
 }
 
 impl Failure {
     fn of(message: impl fmt::Display, status: u8) -> Self {
-        Self { message: message.to_string(), details: Vec::new(), status }
+        Self { message: message.to_string(), details: Vec::new(), status, may_pass: false }
     }
 
     /// A failure (status 1).
@@ -76,6 +78,11 @@ impl Failure {
     /// Ctrl-C or a termination signal ended the command (status 130).
     pub(crate) fn interrupted() -> Self {
         Self::of("interrupted", status::INTERRUPTED)
+    }
+
+    /// True if the controller could not be reached, or not answer: the same attempt may succeed later.
+    pub(crate) fn is_temporary(&self) -> bool {
+        self.may_pass
     }
 
     /// The failure, without a message if the command was interrupted: for commands that run until
@@ -137,11 +144,12 @@ pub(crate) fn chain(error: &dyn std::error::Error) -> String {
 
 impl From<weft_client::Error> for Failure {
     fn from(error: weft_client::Error) -> Self {
-        match error.api() {
+        let failure = match error.api() {
             Some(refusal) => Self::from(refusal),
             None if error.is_temporary() => Self::of(chain(&error), status::UNREACHABLE),
             None => Self::new(chain(&error)),
-        }
+        };
+        Self { may_pass: error.is_temporary(), ..failure }
     }
 }
 

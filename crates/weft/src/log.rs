@@ -70,6 +70,9 @@ pub(crate) fn start(level: &'static str, args: &LogArgs) {
     let is_coloured = io::stderr().is_terminal()
         && std::env::var_os("NO_COLOR").is_none_or(|asked| asked.is_empty());
     let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr);
+    // Such errors would be printed on standard error, too, and a failure to print them is a panic: when a
+    // terminal closes, the program still has to undo its changes of the machine.
+    let log = log.log_internal_errors(false);
     match args.log_format {
         LogFormat::Text => {
             let log = log.with_ansi(is_coloured).fmt_fields(fields()).with_filter_reloading();

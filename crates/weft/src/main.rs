@@ -161,12 +161,14 @@ fn runtime() -> Result<Runtime, Failure> {
         .map_err(|error| Failure::new(format!("cannot start: {error}")))
 }
 
-/// Settings of the log: those of `weft controller run` and `weft router run`, else the defaults.
+/// Settings of the log: those of controllers, routers and tunnelers, else the defaults.
 fn log_args(asked: &Asked) -> LogArgs {
     let Asked::Fixed(command) = asked else { return LogArgs::default() };
     match &**command {
         Fixed::Controller(ControllerCommand::Run { log, .. })
         | Fixed::Router(RouterCommand::Run { log, .. }) => log.clone(),
+        Fixed::Tunnel(TunnelCommand::Run(args)) => args.run.log.clone(),
+        Fixed::Tunnel(TunnelCommand::RunHost(args)) => args.log.clone(),
         _ => LogArgs::default(),
     }
 }

@@ -23,7 +23,7 @@ pub(crate) async fn router(command: RouterCommand) -> Result<(), Failure> {
     match command {
         RouterCommand::Enroll { file, jwt } => until_interrupted(enroll(&file, &jwt)).await,
         RouterCommand::Run { file, grace, exit_with_parent, log: _ } => {
-            let stop = signals::first()?;
+            let stop = signals::first_of_service()?;
             if exit_with_parent {
                 signals::parent(&stop)?;
             }

@@ -6,9 +6,9 @@
 use std::{
     collections::{BTreeMap, HashSet},
     fmt::Write as _,
-    io::{self, Read as _},
+    io,
     net::{IpAddr, Ipv4Addr},
-    os::unix::fs::{MetadataExt, OpenOptionsExt},
+    os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
@@ -20,14 +20,14 @@ use super::{
     command::{CommandError, run_for},
     setup::Listeners,
 };
-use crate::{ports::Range, service::Protocol};
+use crate::{
+    leftovers::{self, OTHERS_WRITE},
+    ports::Range,
+    service::Protocol,
+};
 
 /// Time limit of one call.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Largest record of an earlier run that is read, in bytes.
-const MOST_BYTES: u64 = 16 << 20;
-/// Bits of a file's mode that let other users than its owner write.
-const OTHERS_WRITE: u32 = 0o022;
 /// The bit of a folder's mode with which only owners of files may rename them.
 const STICKY: u32 = 0o1000;
 
@@ -161,7 +161,7 @@ async fn call(program: &Path, arguments: &[String]) -> Result<String, CommandErr
 
 /// Undoes the calls of an earlier run that did not end in order.
 pub(super) async fn clean_up(record: &Path) {
-    let text = match read(record) {
+    let text = match leftovers::read(record) {
         Ok(text) => text,
         Err(problem) if problem.kind() == io::ErrorKind::NotFound => return,
         Err(problem) => {
@@ -196,23 +196,6 @@ pub(super) async fn clean_up(record: &Path) {
     let _ = std::fs::remove_file(record);
 }
 
-/// Reads the record of an earlier run of the same user. A record that another user may have written is not
-/// used.
-fn read(record: &Path) -> io::Result<String> {
-    let mut options = std::fs::OpenOptions::new();
-    options.read(true).custom_flags(rustix::fs::OFlags::NOFOLLOW.bits().cast_signed());
-    let file = options.open(record)?;
-    let known = file.metadata()?;
-    let own = known.uid() == rustix::process::geteuid().as_raw();
-    if !known.is_file() || !own || known.mode() & OTHERS_WRITE != 0 {
-        let text = "other users may have written it";
-        return Err(io::Error::new(io::ErrorKind::PermissionDenied, text));
-    }
-    let mut text = String::new();
-    file.take(MOST_BYTES).read_to_string(&mut text)?;
-    Ok(text)
-}
-
 /// Writes the record: the program, then the arguments that undo each call.
 fn write<'a>(
     record: &Path,
@@ -223,12 +206,7 @@ fn write<'a>(
     for diversion in told {
         let _ = writeln!(text, "{}", diversion.arguments(None).join(" "));
     }
-    let beside = record.with_extension("new");
-    let _ = std::fs::remove_file(&beside);
-    let mut options = std::fs::OpenOptions::new();
-    let mut file = options.write(true).create_new(true).mode(0o600).open(&beside)?;
-    io::Write::write_all(&mut file, text.as_bytes())?;
-    std::fs::rename(&beside, record)
+    leftovers::write(record, &text)
 }
 
 /// The program's real path, if only root and the user of this process can replace the program.

@@ -11,6 +11,10 @@ pub struct Interception(Infallible);
 
 /// Never made on this system.
 #[derive(Debug)]
+pub struct Prepared(Infallible);
+
+/// Never made on this system.
+#[derive(Debug)]
 pub struct Party(Infallible);
 
 impl Interception {
@@ -18,8 +22,8 @@ impl Interception {
     ///
     /// # Errors
     /// Always.
-    pub async fn start(_options: InterceptOptions) -> Result<Arc<Self>, InterceptError> {
-        Err(InterceptError::Machine("services are intercepted on Linux only".to_owned()))
+    pub async fn start(options: InterceptOptions) -> Result<Arc<Self>, InterceptError> {
+        Prepared::new(options).await?.start().await
     }
 
     /// Never called.
@@ -35,6 +39,24 @@ impl Interception {
 
     /// Never called.
     pub async fn stop(&self) {
+        match self.0 {}
+    }
+}
+
+impl Prepared {
+    /// Fails, because only Linux can intercept.
+    ///
+    /// # Errors
+    /// Always.
+    pub async fn new(_options: InterceptOptions) -> Result<Self, InterceptError> {
+        Err(InterceptError::Machine("services are intercepted on Linux only".to_owned()))
+    }
+
+    /// Never called.
+    ///
+    /// # Errors
+    /// Never.
+    pub async fn start(self) -> Result<Arc<Interception>, InterceptError> {
         match self.0 {}
     }
 }

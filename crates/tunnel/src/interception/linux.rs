@@ -44,6 +44,14 @@ pub struct Interception {
     _looking: DropGuard,
 }
 
+/// Interception whose options were read. Nothing is changed on the machine yet.
+pub struct Prepared {
+    options: Options,
+    controllers: Controllers,
+    hosts: Arc<Own>,
+    known: Known,
+}
+
 /// Hosts and ports of controllers.
 type Controllers = Vec<(String, u16)>;
 
@@ -72,12 +80,12 @@ struct Passage {
     asker: Asker,
 }
 
-impl Interception {
-    /// Starts without services. Leftovers of an earlier process of the same name are removed.
+impl Prepared {
+    /// Reads the options, and resolves the names in them.
     ///
     /// # Errors
-    /// When this machine cannot intercept, or an option is not valid.
-    pub async fn start(options: InterceptOptions) -> Result<Arc<Self>, InterceptError> {
+    /// When an option is not valid.
+    pub async fn new(options: InterceptOptions) -> Result<Self, InterceptError> {
         let controllers = options.controllers.clone();
         let options = read(options).await?;
         let hosts = Arc::new(Own(OwnHosts::new(&options)));
@@ -85,6 +93,16 @@ impl Interception {
         let mut exclude = known.look(&controllers).await;
         exclude.extend(left_to_system(&hosts.0.servers().await, &Meant::new()));
         let options = Options { exclude: exclude.into_iter().collect(), ..options };
+        Ok(Self { options, controllers, hosts, known })
+    }
+
+    /// [`Interception::start`]. If the future is dropped before it is ready, a part of the changes may
+    /// stay on the machine.
+    ///
+    /// # Errors
+    /// When this machine cannot intercept.
+    pub async fn start(self) -> Result<Arc<Interception>, InterceptError> {
+        let Self { options, controllers, hosts, mut known } = self;
         let times = UdpTimes::of(Some(options.udp_idle), Some(options.udp_check));
         let passages = Arc::new(Passages { ways: RwLock::default(), times });
         let started = Interceptor::start(options, Arc::clone(&passages) as Arc<dyn Carry>).await;
@@ -99,7 +117,7 @@ impl Interception {
         let (controllers, mut following) = watch::channel(controllers);
         let looking = CancellationToken::new();
         let stopped = looking.clone();
-        let this = Arc::new(Self {
+        let this = Arc::new(Interception {
             interceptor,
             passages,
             joined: AtomicU64::new(0),
@@ -127,6 +145,16 @@ impl Interception {
             }
         });
         Ok(this)
+    }
+}
+
+impl Interception {
+    /// Starts without services. Leftovers of an earlier process of the same name are removed.
+    ///
+    /// # Errors
+    /// When this machine cannot intercept, or an option is not valid.
+    pub async fn start(options: InterceptOptions) -> Result<Arc<Self>, InterceptError> {
+        Prepared::new(options).await?.start().await
     }
 
     /// Adds a party, whose clients `carrier` carries.
@@ -332,6 +360,12 @@ impl Known {
 impl fmt::Debug for Interception {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Interception").field("counts", &self.counts()).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Prepared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Prepared").field("options", &self.options).finish_non_exhaustive()
     }
 }
 

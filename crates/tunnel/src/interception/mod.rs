@@ -16,9 +16,9 @@ use std::{net::IpAddr, path::PathBuf, sync::Arc, time::Duration};
 pub use weft_intercept::{Unanswerable, UpstreamMode};
 
 #[cfg(not(target_os = "linux"))]
-pub use self::elsewhere::{Interception, Party};
+pub use self::elsewhere::{Interception, Party, Prepared};
 #[cfg(target_os = "linux")]
-pub use self::linux::{Interception, Party};
+pub use self::linux::{Interception, Party, Prepared};
 use crate::{Configs, Identity, Service};
 
 /// The options of interception.

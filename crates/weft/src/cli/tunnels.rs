@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand, ValueEnum, ValueHint};
 
 use super::printing::Output;
+use crate::log::LogArgs;
 
 /// Subcommands of `weft tunnel`.
 #[derive(Debug, Subcommand)]
@@ -15,9 +16,10 @@ pub(crate) enum TunnelCommand {
     /// the identity may dial are reached by the names and addresses in their intercept.v1, and at the
     /// ports in their proxy.v1. Interception changes the firewall, routes and DNS of this machine
     /// (docs/interception.md) and needs root; with --no-intercept nothing is intercepted. Changes of
-    /// services, configs and policies are followed. After Ctrl-C the command takes no new connections,
-    /// waits for the present ones (--drain), removes its changes of this machine, and ends; a second
-    /// Ctrl-C ends it at once.
+    /// services, configs and policies are followed. After Ctrl-C, SIGTERM, or the close of its terminal
+    /// the command takes no new connections, waits for the present ones (--drain), removes its changes
+    /// of this machine, and ends; after a second signal it waits for no connection, and a third one ends
+    /// it at once. Without a terminal, SIGHUP makes it read the levels of the log again (--log-levels).
     #[command(
         after_help = "A folder stands for all identity files (.json) and tokens (.jwt) in it. A \
                   token is enrolled and the\nidentity written beside it: laptop.jwt becomes \
@@ -51,6 +53,15 @@ pub(crate) enum TunnelCommand {
 pub(crate) struct TunnelInterceptArgs {
     #[command(flatten)]
     pub(crate) run: TunnelRunArgs,
+    #[command(flatten)]
+    pub(crate) clients: Clients,
+}
+
+/// Settings for clients of `weft tunnel run`.
+#[derive(Debug, Args)]
+pub(crate) struct Clients {
+    #[command(flatten)]
+    pub(crate) at: PortsAt,
     #[command(flatten)]
     pub(crate) intercept: Intercepting,
 }
@@ -151,6 +162,8 @@ pub(crate) struct TunnelRunArgs {
     pub(crate) identity: Vec<PathBuf>,
     #[command(flatten)]
     pub(crate) running: Running,
+    #[command(flatten)]
+    pub(crate) log: LogArgs,
 }
 
 /// Arguments of `weft tunnel proxy`.
@@ -168,16 +181,23 @@ pub(crate) struct TunnelProxyArgs {
     #[arg(long, short = 'i', value_name = "FILE", env = "WEFT_IDENTITY", value_hint = ValueHint::FilePath)]
     pub(crate) identity: PathBuf,
     #[command(flatten)]
+    pub(crate) at: PortsAt,
+    #[command(flatten)]
     pub(crate) running: Running,
+}
+
+/// The place of ports that lead to services.
+#[derive(Debug, Args)]
+pub(crate) struct PortsAt {
+    /// Address of this machine, or name of an interface, at which ports are opened. A proxy.v1 may name
+    /// another one for its port
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1")]
+    pub(crate) bind: String,
 }
 
 /// Settings of every tunneler.
 #[derive(Debug, Args)]
 pub(crate) struct Running {
-    /// Address of this machine, or name of an interface, at which ports are opened. A proxy.v1 may name
-    /// another one for its port
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1")]
-    pub(crate) bind: String,
     /// Interval at which the controller is asked for changes of services, in seconds, 1 to 300
     #[arg(
         long,
@@ -194,7 +214,8 @@ pub(crate) struct Running {
         value_parser = clap::value_parser!(u32).range(0..=3600)
     )]
     pub(crate) drain: u32,
-    /// Silence after which a conversation in datagrams (UDP) ends, in seconds, 5 to 86400
+    /// Silence after which a conversation in datagrams (UDP) ends, in seconds, 5 to 86400. With a hosted
+    /// application it may last twice as long
     #[arg(
         long,
         value_name = "SECONDS",

@@ -391,7 +391,10 @@ pub(crate) async fn run(file: &Path, stop: &CancellationToken) -> Result<(), Fai
     manager.up(vec![tokio::runtime::Handle::current()]);
     tokio::select! {
         () = stop.cancelled() => {}
-        () = hang_ups.follow(&manager, async || running.reload().await) => {}
+        () = hang_ups.follow(&manager, async || {
+            running.reload().await;
+            Some("identity files")
+        }) => {}
     }
     tracing::info!("controller stops");
     manager.stopping(STOPPING);

@@ -91,7 +91,10 @@ async fn run_traced(
         }
         tokio::select! {
             () = stop.cancelled() => {}
-            () = hang_ups.follow(manager, async || router.reload().await) => {}
+            () = hang_ups.follow(manager, async || {
+            router.reload().await;
+            Some("identity files")
+        }) => {}
         }
         tracing::info!("router stops");
         manager.stopping(grace + STOPPING);

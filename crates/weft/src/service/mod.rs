@@ -1,8 +1,8 @@
-//! A controller or router as a service of the system.
+//! A controller, router or tunneler as a service of the system.
 //!
 //! * The service manager (systemd) gets `READY`, `RELOADING`, `STOPPING`, and `WATCHDOG` as long as
 //!   the program's runtimes work ([`Manager`]).
-//! * SIGHUP reads identity files and the levels of the log again ([`HangUps`]).
+//! * SIGHUP reads the levels of the log again ([`HangUps`]), and identity files of controllers and routers.
 //! * The first SIGTERM or Ctrl-C stops the program, the second ends it at once (`signals`).
 
 mod manager;
@@ -20,9 +20,14 @@ use crate::{failure::Failure, log};
 pub(crate) struct HangUps(Arc<Notify>);
 
 impl HangUps {
+    /// None will be received.
+    pub(crate) fn none() -> Self {
+        Self(Arc::new(Notify::new()))
+    }
+
     /// Begins to listen for SIGHUP. On systems without this signal [`Self::next`] never returns.
     pub(crate) fn listen() -> Result<Self, Failure> {
-        let told = Self(Arc::new(Notify::new()));
+        let told = Self::none();
         #[cfg(unix)]
         {
             use tokio::signal::unix::{SignalKind, signal};
@@ -44,15 +49,22 @@ impl HangUps {
     }
 
     /// Reads everything again at each SIGHUP, until the future is dropped. `reload` does the
-    /// program's own part.
-    pub(crate) async fn follow(&self, manager: &Manager, reload: impl AsyncFn()) {
+    /// program's own part, and returns what it has read.
+    pub(crate) async fn follow(
+        &self,
+        manager: &Manager,
+        reload: impl AsyncFn() -> Option<&'static str>,
+    ) {
         loop {
             self.next().await;
             manager.reloading();
             log::read_levels_again();
-            reload().await;
+            let own = reload().await;
             manager.ready();
-            tracing::info!("identity files and levels of the log were read again");
+            match own {
+                Some(own) => tracing::info!("{own} and levels of the log were read again"),
+                None => tracing::info!("levels of the log were read again"),
+            }
         }
     }
 }

@@ -2,11 +2,12 @@
 
 use std::{sync::Arc, time::Duration};
 
-use weft_tunnel::{HostConfig, Protocol, Terms};
+use weft_tunnel::{HostConfig, Protocol, Terms, UdpTimes};
 use weft_tunneler::{HostedTerminator, Registry};
 use weft_wire::ctrl::TerminatorPrecedence;
 
 use super::{
+    ending::Ending,
     explain::{self, Use},
     identities,
 };
@@ -21,19 +22,19 @@ const REFRESH: Duration = Duration::from_secs(60);
 
 /// Hosts a service until it is told to stop.
 pub(crate) async fn host(args: HostArgs) -> Result<(), Failure> {
-    let stop = signals::first()?;
-    tokio::select! {
+    let stages = signals::stages()?;
+    let stop = &stages.stop;
+    let (context, hosted, traffic) = tokio::select! {
         biased;
-        () = stop.cancelled() => Err(Failure::interrupted()),
-        begun = begin(&args) => {
-            let (context, hosted, traffic) = begun?;
-            stop.cancelled().await;
-            drop(hosted);
-            super::run::drained(|| traffic.open(), Duration::from_secs(args.drain.into())).await;
-            context.close().await;
-            Ok(())
-        }
-    }
+        () = stop.cancelled() => return Err(Failure::interrupted()),
+        begun = begin(&args) => begun?,
+    };
+    stop.cancelled().await;
+    drop(hosted);
+    let drain = Duration::from_secs(args.drain.into());
+    let ending = Ending::drained(&stages, || traffic.open(), drain).await;
+    ending.leave(vec![context]).await;
+    ending.result()
 }
 
 async fn begin(
@@ -55,6 +56,7 @@ async fn begin(
         HostConfig::fixed(protocol, host.clone(), port),
         &args.instance,
         Terms { cost: args.cost, precedence },
+        UdpTimes::default().idle,
         traffic.of(&args.service),
     );
     hosted.established().await.map_err(Failure::refused)?;

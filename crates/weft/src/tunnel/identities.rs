@@ -1,12 +1,13 @@
 //! Identities on the command line: files, enrollment tokens, and folders of both.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     path::{Path, PathBuf},
     time::Duration,
 };
 
-use weft_sdk::{Context, ContextBuilder};
+use weft_client::enroll::peek;
+use weft_sdk::{Context, ContextBuilder, IdentityFile};
 
 use super::explain;
 use crate::{
@@ -15,34 +16,48 @@ use crate::{
     output,
 };
 
-/// The identity files that paths on the command line name. A token is enrolled, once; from then on its
-/// identity file lies beside it.
-pub(super) async fn files(named: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
-    let mut files = BTreeSet::new();
-    for path in named {
-        if path.is_dir() {
-            let inside = inside(path)?;
-            if inside.is_empty() {
-                let text = format!("the folder {} has no .json or .jwt file", path.display());
-                return Err(Failure::not_found(text));
-            }
-            for path in inside {
-                files.insert(file(&path).await?);
-            }
-        } else {
-            files.insert(file(path).await?);
+/// The identities that paths on the command line name: for each its file, or its token if it is not
+/// enrolled yet.
+pub(super) fn named(paths: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
+    let mut found = BTreeMap::new();
+    for path in paths {
+        let inside = if path.is_dir() { inside(path)? } else { BTreeSet::from([path.clone()]) };
+        if inside.is_empty() {
+            let text = format!("the folder {} has no .json or .jwt file", path.display());
+            return Err(Failure::not_found(text));
+        }
+        for path in inside {
+            let file = file_of(&path);
+            let path = if file.exists() { file.clone() } else { path };
+            found.insert(file, path);
         }
     }
-    Ok(files.into_iter().collect())
+    Ok(found.into_values().collect())
 }
 
-/// The identity file that one path names.
-pub(super) async fn file(path: &Path) -> Result<PathBuf, Failure> {
-    if !is(path, "jwt") {
-        return Ok(path.to_owned());
+/// The place of the identity file of a path.
+fn file_of(path: &Path) -> PathBuf {
+    if is(path, "jwt") { path.with_extension("json") } else { path.to_owned() }
+}
+
+/// The URLs of an identity's controllers; those of a token if it is not enrolled yet. Problems of the
+/// files are reported when they are used.
+pub(super) fn controllers(path: &Path) -> Vec<String> {
+    match IdentityFile::read(&file_of(path)) {
+        Ok(file) => file.apis.into_iter().chain([file.api]).collect(),
+        Err(_) if is(path, "jwt") => {
+            let claims = read_token(path).ok().and_then(|token| peek(&token).ok());
+            claims.map(|claims| claims.iss).into_iter().collect()
+        }
+        Err(_) => Vec::new(),
     }
-    let file = path.with_extension("json");
-    if file.exists() {
+}
+
+/// The identity file that one path names. A token is enrolled, once; from then on its identity file
+/// lies beside it.
+pub(super) async fn file(path: &Path) -> Result<PathBuf, Failure> {
+    let file = file_of(path);
+    if !is(path, "jwt") || file.exists() {
         return Ok(file);
     }
     enroll_beside(&read_token(path)?, &file).await?;
@@ -103,5 +118,10 @@ mod tests {
         std::fs::create_dir(at("d.json")).unwrap();
         let found: Vec<PathBuf> = inside(folder.path()).unwrap().into_iter().collect();
         assert_eq!(found, [at("a.json"), at("b.jwt")]);
+        let twice = [at("a.jwt"), folder.path().to_owned(), at("b.jwt")];
+        assert_eq!(named(&twice).unwrap(), [at("a.json"), at("b.jwt")]);
+        std::fs::write(at("b.json"), "x").unwrap();
+        assert_eq!(named(&twice).unwrap(), [at("a.json"), at("b.json")]);
+        assert!(named(&[at("d.json")]).is_err(), "an empty folder");
     }
 }

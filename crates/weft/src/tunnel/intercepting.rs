@@ -3,9 +3,12 @@
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
-use weft_sdk::IdentityFile;
-use weft_tunnel::{InterceptError, InterceptOptions, Interception, Unanswerable, UpstreamMode};
+use tokio_util::sync::CancellationToken;
+use weft_tunnel::{
+    InterceptError, InterceptOptions, Interception, Prepared, Unanswerable, UpstreamMode,
+};
 
+use super::identities;
 use crate::{
     cli::{DnsUnanswered, DnsUpstreams, Intercepting},
     failure::Failure,
@@ -14,23 +17,36 @@ use crate::{
 /// Port of a controller whose URL names none.
 const HTTPS: u16 = 443;
 
-/// Begins to intercept, if there are settings for it. Identities join later.
+/// Begins to intercept, if there are settings for it. Identities join later. A stop
+/// ends the search for addresses of names, but once the machine is being changed, the changes are completed.
 pub(super) async fn start(
     wanted: Option<&Intercepting>,
     identities: &[PathBuf],
     udp_idle: u32,
+    stop: &CancellationToken,
 ) -> Result<Option<Arc<Interception>>, Failure> {
     let Some(wanted) = wanted else { return Ok(None) };
     let options = options(wanted, identities, udp_idle)?;
-    match Interception::start(options).await {
-        Ok(started) => Ok(Some(started)),
-        Err(InterceptError::Options(text)) => Err(Failure::usage(text)),
-        Err(problem) => Err(Failure::new(format!("services cannot be intercepted: {problem}")).and(
-            "hint: interception changes routes and the firewall of this machine: it needs root, `ip`, \
-             and `nft` or `iptables`. Without: `weft tunnel proxy SERVICE:PORT` offers services at \
-             ports, `weft tunnel run-host` hosts, `weft tunnel run --no-intercept` does what configs \
-             say of both",
-        )),
+    let prepared = tokio::select! {
+        biased;
+        () = stop.cancelled() => return Err(Failure::interrupted()),
+        prepared = Prepared::new(options) => prepared.map_err(failed)?,
+    };
+    prepared.start().await.map(Some).map_err(failed)
+}
+
+fn failed(error: InterceptError) -> Failure {
+    match error {
+        InterceptError::Options(text) => Failure::usage(text),
+        problem @ InterceptError::Machine(_) => Failure::new(format!(
+            "services cannot be intercepted: {problem}"
+        ))
+        .and(
+            "hint: interception changes routes and the firewall of this machine: it needs root, \
+                 `ip`, and `nft` or `iptables`. Without: `weft tunnel proxy SERVICE:PORT` offers \
+                 services at ports, `weft tunnel run-host` hosts, `weft tunnel run --no-intercept` \
+                 does what configs say of both",
+        ),
     }
 }
 
@@ -72,14 +88,10 @@ fn options(
     })
 }
 
-/// Addresses of the identities' controllers. Problems of the files are reported when they are used.
-fn controllers(identities: &[PathBuf]) -> Vec<(String, u16)> {
-    let mut out = Vec::new();
-    for file in identities.iter().filter_map(|path| IdentityFile::read(path).ok()) {
-        for url in file.apis.iter().chain([&file.api]) {
-            out.extend(authority(url));
-        }
-    }
+/// Addresses of the identities' controllers.
+pub(super) fn controllers(identities: &[PathBuf]) -> Vec<(String, u16)> {
+    let urls = identities.iter().flat_map(|path| identities::controllers(path));
+    let mut out: Vec<_> = urls.filter_map(|url| authority(&url)).collect();
     out.sort();
     out.dedup();
     out

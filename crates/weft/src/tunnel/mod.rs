@@ -2,11 +2,12 @@
 //!
 //! - `identities`: files, tokens and folders on the command line, logged in;
 //! - `intercepting`: changes of the machine for interception;
-//! - `run`: tunnelers; `status`: their state, over a local socket;
+//! - `run`: tunnelers; `ending`: their end; `status`: their state, over a local socket;
 //! - `dial`: one connection to a service; `host`: one hosted service; `explain`: why one of them failed;
 //! - `traceroute`: the hops of a connection.
 
 mod dial;
+mod ending;
 mod explain;
 mod host;
 mod identities;
@@ -24,7 +25,7 @@ use crate::{cli::TunnelCommand, failure::Failure, signals::until_interrupted};
 /// Runs the subcommand.
 pub(crate) async fn tunnel(command: TunnelCommand) -> Result<(), Failure> {
     match command {
-        TunnelCommand::Run(args) => run::run(args.run, Some(args.intercept)).await,
+        TunnelCommand::Run(args) => run::run(args.run, Some(args.clients)).await,
         TunnelCommand::RunHost(args) => run::run(args, None).await,
         TunnelCommand::Proxy(args) => run::proxy(args).await,
         TunnelCommand::Status(args) => until_interrupted(status::status(args)).await,

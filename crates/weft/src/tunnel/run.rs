@@ -10,159 +10,201 @@ use std::{
 use parking_lot::Mutex;
 use tokio::{runtime::Handle, task::JoinSet};
 use tokio_util::sync::CancellationToken;
-use weft_tunnel::{NamedPort, Protocol, UdpTimes, config::ListenAt};
+use weft_sdk::Context;
+use weft_tunnel::{NamedPort, Protocol, SourceAddresses, UdpTimes, config::ListenAt};
 use weft_tunneler::{Options, Tunneler};
 
 use super::{
+    ending::{Ending, STOPPING, clean_up, given_back},
     explain::{self, Use},
     identities, intercepting,
     status::Served,
 };
 use crate::{
-    cli::{Intercepting, Running, TunnelProxyArgs, TunnelRunArgs},
+    cli::{Clients, PortsAt, Running, TunnelProxyArgs, TunnelRunArgs},
     failure::Failure,
-    output::{self, counted},
-    service::Manager,
-    signals,
+    output,
+    service::{HangUps, Manager},
+    signals::{self, Stages},
 };
-
-/// Time that the end of a tunneler may take beyond the drain.
-const STOPPING: Duration = Duration::from_secs(10);
 
 /// First and longest wait after a failed login.
 const WAITS: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
 
-/// Runs a tunneler for all identities until it is told to stop, with interception if there are
-/// settings for it.
-pub(super) async fn run(
-    args: TunnelRunArgs,
-    intercepting: Option<Intercepting>,
-) -> Result<(), Failure> {
-    let stop = signals::first()?;
+/// The tunnelers of a command that have begun.
+type Tunnelers = Arc<Mutex<Vec<Arc<Tunneler>>>>;
+
+/// Runs a tunneler for all identities until it is told to stop. Without settings for clients it only
+/// hosts.
+pub(super) async fn run(args: TunnelRunArgs, clients: Option<Clients>) -> Result<(), Failure> {
+    // A terminal that closes ends its commands; a service manager's hang-up is a reload.
+    let (stages, hang_ups) = match signals::is_at_terminal() {
+        true => (signals::stages()?, HangUps::none()),
+        false => (signals::stages_of_service()?, HangUps::listen()?),
+    };
+    let stop = &stages.stop;
+    let paths = identities::named(&args.identity)?;
+    let base = options(clients.as_ref().map(|clients| &clients.at), &args.running);
+    let offer = clients.is_some();
+    let wanted = clients.map(|clients| clients.intercept).filter(|how| !how.no_intercept);
+    let idle = args.running.udp_idle;
+    let intercept = intercepting::start(wanted.as_ref(), &paths, idle, stop).await?;
+    SourceAddresses::clean_up().await;
+    let options = Options { offer, intercept: intercept.clone(), ..base };
+    let refresh = seconds(args.running.refresh);
+    let (tunnelers, stop) = (Tunnelers::default(), stop.clone());
+    let all = Arc::new(All { paths, refresh, options, tunnelers, stop });
+    let served = Served::start(args.running.socket.as_deref(), Arc::clone(&all.tunnelers));
+    let mut manager = Manager::of_process();
     let drain = seconds(args.running.drain);
-    let files = tokio::select! {
-        biased;
-        () = stop.cancelled() => return Err(Failure::interrupted()),
-        files = identities::files(&args.identity) => files?,
-    };
-    let offer = intercepting.is_some();
-    let wanted = intercepting.filter(|how| !how.no_intercept);
-    let intercept = tokio::select! {
-        biased;
-        () = stop.cancelled() => return Err(Failure::interrupted()),
-        started = intercepting::start(wanted.as_ref(), &files, args.running.udp_idle) => started?,
-    };
-    let options = Options { offer, intercept: intercept.clone(), ..options(&args.running) };
-    let tunnelers = Arc::<Mutex<Vec<Arc<Tunneler>>>>::default();
-    let served = Served::start(args.running.socket.as_deref(), Arc::clone(&tunnelers));
-    let ended = match &served {
+    let (contexts, ended) = match &served {
         Ok(_) => {
-            let tunnelers = all(files, &args.running, &options, &tunnelers, &stop);
-            managed(tunnelers, drain, &stop).await
+            let ended = managed(all.run(), &mut manager, drain, &stages, &hang_ups).await;
+            let (contexts, ended) = ended.unwrap_or_else(|| (Vec::new(), Ok(())));
+            // The failure of some counts only if it has ended the command.
+            (contexts, if all.stop.is_cancelled() { Ok(()) } else { ended })
         }
-        Err(_) => Ok(()),
+        Err(_) => (Vec::new(), Ok(())),
     };
-    if let Some(intercept) = intercept {
-        intercept.stop().await;
-    }
-    served.and(ended)
+    let ending = Ending::drained(&stages, || all.open(), drain).await;
+    clean_up(intercept.as_deref()).await;
+    ending.leave(contexts).await;
+    // After a second signal, some may not have ended; without them their services are hosted no more.
+    all.tunnelers.lock().clear();
+    given_back().await;
+    served.and(ended).and_then(|()| ending.result())
 }
 
-/// Runs tunnelers, and tells the service manager that the program runs and when it stops.
+/// Runs tunnelers, and tells the service manager that the program runs and when it stops. `None` if the
+/// tunnelers were not waited for.
 async fn managed<T>(
     tunnelers: impl Future<Output = T>,
+    manager: &mut Manager,
     drain: Duration,
-    stop: &CancellationToken,
-) -> T {
-    let mut manager = Manager::of_process();
-    manager.up(vec![Handle::current()]);
+    Stages { stop, hurry }: &Stages,
+    hang_ups: &HangUps,
+) -> Option<T> {
+    // The program may have been told to stop while it started.
+    if !stop.is_cancelled() {
+        manager.up(vec![Handle::current()]);
+    }
     let mut tunnelers = pin!(tunnelers);
     tokio::select! {
-        ended = &mut tunnelers => return ended,
+        ended = &mut tunnelers => return Some(ended),
         () = stop.cancelled() => {}
+        () = hang_ups.follow(manager, async || None) => {}
     }
     manager.stopping(drain + STOPPING);
-    tunnelers.await
+    tokio::select! {
+        biased;
+        ended = tunnelers => Some(ended),
+        () = hurry.cancelled() => None,
+    }
 }
 
-/// Runs a tunneler for each identity. Returns the failure of the last one if all have failed.
-async fn all(
-    files: Vec<PathBuf>,
-    how: &Running,
-    options: &Options,
-    tunnelers: &Arc<Mutex<Vec<Arc<Tunneler>>>>,
-    stop: &CancellationToken,
-) -> Result<(), Failure> {
-    let mut running = JoinSet::new();
-    for file in files {
-        let (stop, tunnelers, options) = (stop.clone(), Arc::clone(tunnelers), options.clone());
-        let (refresh, drain) = (seconds(how.refresh), seconds(how.drain));
-        running.spawn(async move { one(&file, refresh, drain, options, &tunnelers, &stop).await });
-    }
-    let mut failure = Ok(());
-    while let Some(done) = running.join_next().await {
-        match done {
-            Ok(Ok(())) => {}
-            Ok(Err(problem)) => {
-                tracing::error!(%problem, "the tunneler stops for an identity");
-                failure = Err(problem);
-            }
-            Err(panic) => failure = Err(Failure::new(panic)),
-        }
-    }
-    if stop.is_cancelled() { Ok(()) } else { failure }
-}
-
-/// Runs a tunneler for one identity. While no controller can be reached, the login is tried again
-/// ([`WAITS`]).
-async fn one(
-    file: &Path,
+/// The tunnelers of all identities.
+struct All {
+    /// The files or tokens of the identities.
+    paths: Vec<PathBuf>,
     refresh: Duration,
-    drain: Duration,
     options: Options,
-    tunnelers: &Mutex<Vec<Arc<Tunneler>>>,
-    stop: &CancellationToken,
-) -> Result<(), Failure> {
-    let (mut wait, longest) = WAITS;
-    let (context, tunneler) = loop {
+    tunnelers: Tunnelers,
+    stop: CancellationToken,
+}
+
+/// Why an identity is not served.
+struct Obstacle {
+    failure: Failure,
+    /// True if the same attempt may succeed later.
+    may_pass: bool,
+}
+
+impl All {
+    /// Number of open connections.
+    fn open(&self) -> u64 {
+        self.tunnelers.lock().iter().map(|tunneler| tunneler.open()).sum()
+    }
+
+    /// Runs a tunneler for each identity. Returns what still holds connections, and the last failure of
+    /// an identity.
+    async fn run(self: &Arc<Self>) -> (Vec<Context>, Result<(), Failure>) {
+        let mut running = JoinSet::new();
+        for path in self.paths.clone() {
+            let this = Arc::clone(self);
+            running.spawn(async move { this.one(&path).await });
+        }
+        let (mut contexts, mut failure) = (Vec::new(), Ok(()));
+        while let Some(done) = running.join_next().await {
+            match done {
+                Ok(Ok(context)) => contexts.extend(context),
+                Ok(Err(problem)) => {
+                    tracing::error!(%problem, "the tunneler stops for an identity");
+                    failure = Err(problem);
+                }
+                Err(panic) => failure = Err(Failure::new(panic)),
+            }
+        }
+        (contexts, failure)
+    }
+
+    /// Runs a tunneler for one identity until it is told to stop, and returns the context of its open
+    /// connections. While no controller can be reached, enrollment and login are tried again ([`WAITS`]).
+    async fn one(&self, path: &Path) -> Result<Option<Context>, Failure> {
+        let (mut wait, longest) = WAITS;
+        let (context, tunneler) = loop {
+            let begun = tokio::select! {
+                biased;
+                () = self.stop.cancelled() => return Ok(None),
+                begun = self.begin(path) => begun,
+            };
+            match begun {
+                Ok(begun) => break begun,
+                Err(Obstacle { failure, may_pass: false }) => return Err(failure),
+                Err(Obstacle { failure: problem, .. }) => {
+                    tracing::warn!(identity = %path.display(), %problem, "not logged in; trying again");
+                }
+            }
+            tokio::select! {
+                () = self.stop.cancelled() => return Ok(None),
+                () = tokio::time::sleep(wait) => {}
+            }
+            wait = (wait * 2).min(longest);
+        };
+        tracing::info!(identity = %context.identity_name(), "tunneling");
+        self.tunnelers.lock().push(Arc::clone(&tunneler));
+        tunneler.run(&self.stop).await;
+        Ok(Some(context))
+    }
+
+    /// Enrolls an identity, if that was not done before, and logs in.
+    async fn begin(&self, path: &Path) -> Result<(Context, Arc<Tunneler>), Obstacle> {
+        let file = identities::file(path).await.map_err(|failure| Obstacle {
+            may_pass: failure.is_temporary(),
+            failure: failure.during(path.display()),
+        })?;
+        if let Some(intercept) = &self.options.intercept {
+            // An identity that was enrolled now may have more controllers than its token names.
+            intercept.set_controllers(intercepting::controllers(&self.paths));
+        }
         let begun = async {
-            let context = identities::builder(refresh).load(file).await?;
-            let tunneler = Tunneler::new(context.clone(), options.clone());
+            let context = identities::builder(self.refresh).load(&file).await?;
+            let tunneler = Tunneler::new(context.clone(), self.options.clone());
             tunneler.refresh().await?;
             Ok::<_, weft_sdk::Error>((context, tunneler))
         };
-        let begun = tokio::select! {
-            biased;
-            () = stop.cancelled() => return Ok(()),
-            begun = begun => begun,
-        };
-        match begun {
-            Ok(begun) => break begun,
-            Err(error) if error.is_final() => {
-                return Err(explain::failure(&error).during(file.display()));
-            }
-            Err(problem) => {
-                tracing::warn!(identity = %file.display(), %problem, "not logged in; trying again");
-            }
-        }
-        tokio::select! {
-            () = stop.cancelled() => return Ok(()),
-            () = tokio::time::sleep(wait) => {}
-        }
-        wait = (wait * 2).min(longest);
-    };
-    tracing::info!(identity = %context.identity_name(), "tunneling");
-    tunnelers.lock().push(Arc::clone(&tunneler));
-    tunneler.run(stop).await;
-    finish(context, &tunneler, drain).await;
-    Ok(())
+        begun.await.map_err(|error| Obstacle {
+            may_pass: !error.is_final(),
+            failure: explain::failure(&error).during(file.display()),
+        })
+    }
 }
 
 /// Offers services at ports until it is told to stop.
 pub(super) async fn proxy(args: TunnelProxyArgs) -> Result<(), Failure> {
-    let stop = signals::first()?;
+    let stages = signals::stages()?;
     let named = args.ports.iter().map(|text| named(text)).collect::<Result<Vec<_>, _>>()?;
-    let options = Options { host: false, offer: false, named, ..options(&args.running) };
+    let options =
+        Options { host: false, offer: false, named, ..options(Some(&args.at), &args.running) };
     let begun = async {
         let context = identities::log_in(&args.identity, seconds(args.running.refresh)).await?;
         let services = context.services().await.map_err(|error| explain::failure(&error))?;
@@ -179,41 +221,20 @@ pub(super) async fn proxy(args: TunnelProxyArgs) -> Result<(), Failure> {
     };
     let (context, tunneler) = tokio::select! {
         biased;
-        () = stop.cancelled() => return Err(Failure::interrupted()),
+        () = stages.stop.cancelled() => return Err(Failure::interrupted()),
         begun = begun => begun?,
     };
     let tunnelers = Arc::new(Mutex::new(vec![Arc::clone(&tunneler)]));
     let _served = Served::start(args.running.socket.as_deref(), tunnelers)?;
-    tunneler.run(&stop).await;
-    finish(context, &tunneler, seconds(args.running.drain)).await;
-    Ok(())
+    tunneler.run(&stages.stop).await;
+    let ending = Ending::drained(&stages, || tunneler.open(), seconds(args.running.drain)).await;
+    ending.leave(vec![context]).await;
+    ending.result()
 }
 
-async fn finish(context: weft_sdk::Context, tunneler: &Tunneler, drain: Duration) {
-    drained(|| tunneler.open(), drain).await;
-    context.close().await;
-}
-
-/// Waits until no connection is open, for `limit` at most.
-pub(super) async fn drained(open: impl Fn() -> u64, limit: Duration) {
-    if open() > 0 {
-        output::say(format!(
-            "waiting {} s for {}; Ctrl-C ends at once",
-            limit.as_secs(),
-            counted(open(), "connection", "connections")
-        ));
-    }
-    let empty = async {
-        while open() > 0 {
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
-    };
-    let _ = tokio::time::timeout(limit, empty).await;
-}
-
-fn options(running: &Running) -> Options {
+fn options(at: Option<&PortsAt>, running: &Running) -> Options {
     Options {
-        at: ListenAt::parse(&running.bind),
+        at: at.map_or(ListenAt::HERE, |at| ListenAt::parse(&at.bind)),
         udp: UdpTimes { idle: seconds(running.udp_idle), ..UdpTimes::default() },
         ..Options::default()
     }

@@ -45,3 +45,6 @@ mod strangers;
 mod tour;
 mod traffic;
 mod tunnel;
+#[cfg(unix)]
+mod tunnel_ends;
+mod tunnel_tokens;

@@ -19,39 +19,45 @@ use crate::{
     network::{Place, free_port},
     operator::Operator,
     program::{Program, WEFT, text, weft},
-    streams::{Manner, Server, check, pattern, send},
+    streams::{Manner, Server, check, dial, pattern, send},
     wait::{PATIENCE, until, within},
 };
 
 /// A network with identities in files.
-struct Bed {
-    operator: Operator,
-    _network: Program,
-    place: Place,
+pub(crate) struct Bed {
+    pub(crate) operator: Operator,
+    pub(crate) network: Program,
+    pub(crate) place: Place,
 }
 
 impl Bed {
-    async fn start() -> Self {
+    pub(crate) async fn start() -> Self {
+        let bed = Self::without_policies().await;
+        bed.operator.allow_everybody().await;
+        bed
+    }
+
+    /// Nobody may dial or host services.
+    async fn without_policies() -> Self {
         let place = Place::empty();
         let mut network = place.quickstart();
         network.says("The network is up", PATIENCE).await;
         let operator = Operator::log_in(place.control).await;
-        operator.allow_everybody().await;
-        Self { operator, _network: network, place }
+        Self { operator, network, place }
     }
 
-    fn folder(&self) -> &Path {
+    pub(crate) fn folder(&self) -> &Path {
         self.place.folder()
     }
 
-    async fn identity(&self, name: &str) -> PathBuf {
+    pub(crate) async fn identity(&self, name: &str) -> PathBuf {
         let file = self.folder().join(format!("{name}.json"));
         self.operator.identity(name).await.write(&file).unwrap();
         file
     }
 
     /// Starts a tunneler or host with its socket in the folder.
-    fn start_weft(&self, name: &str, args: &[&str]) -> Program {
+    pub(crate) fn start_weft(&self, name: &str, args: &[&str]) -> Program {
         let socket = self.folder().join(format!("{name}.sock"));
         let mut all = args.to_vec();
         if args[0] == "tunnel" {
@@ -61,7 +67,7 @@ impl Bed {
     }
 
     /// State of a tunneler.
-    async fn status(&self, name: &str) -> Vec<Value> {
+    pub(crate) async fn status(&self, name: &str) -> Vec<Value> {
         let socket = self.folder().join(format!("{name}.sock"));
         let ask = ["tunnel", "status", "--output", "json", "--socket", socket.to_str().unwrap()];
         let told = weft(self.folder(), &ask).await;
@@ -319,5 +325,49 @@ async fn datagrams_pass_the_program() {
     };
     until("a datagram comes back", PATIENCE, answered).await;
     assert!(proxy.stop().await.success());
+    assert!(hosting.stop().await.success());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_host_ends_a_silent_conversation_after_the_time_that_it_is_told() {
+    let bed = Bed::without_policies().await;
+    // The router must not host it.
+    for (kind, who) in [("Dial", "#all"), ("Bind", "#hosts")] {
+        let policy = serde_json::json!({
+            "name": kind, "type": kind, "semantic": "AnyOf",
+            "identityRoles": [who], "serviceRoles": ["#all"],
+        });
+        bed.operator.create(&resource::service_policy::KIND, &policy).await;
+    }
+    let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    let types = bed.operator.list(&resource::config::CONFIG_TYPE_KIND).await;
+    let host = types.iter().find(|one| one["name"] == "host.v1").unwrap();
+    let port = socket.local_addr().unwrap().port();
+    let config = serde_json::json!({
+        "name": "dns", "configTypeId": host["id"],
+        "data": {"protocol": "udp", "address": "127.0.0.1", "port": port},
+    });
+    let config = bed.operator.create(&resource::config::CONFIG_KIND, &config).await;
+    let service =
+        serde_json::json!({"name": "dns", "encryptionRequired": true, "configs": [config]});
+    bed.operator.create(&resource::service::KIND, &service).await;
+    let file = bed.folder().join("host.json");
+    bed.operator.identity_with("host", &["hosts"]).await.write(&file).unwrap();
+    let run = ["tunnel", "run-host", "-i", "host.json", "--refresh", "1", "--udp-idle", "5"];
+    let mut hosting = bed.start_weft("run", &run);
+    hosting.says("a service is hosted", PATIENCE).await;
+    let context = bed.operator.context("client").await;
+    let connection = dial(&context, "dns").await;
+    let (mut reader, mut writer) = connection.into_split();
+    writer.write_all(b"a question").await.unwrap();
+    let mut buffer = [0; 64];
+    let heard = within("the datagram arrives", PATIENCE, socket.recv(&mut buffer)).await.unwrap();
+    assert_eq!(&buffer[..heard], b"a question");
+    let rows = bed.status("run").await;
+    let row = rows.iter().find(|row| row["role"] == "host").unwrap();
+    assert_eq!(row["open"], 1, "{row}");
+    // 5 to 10 s; a host that was not told would need 5 minutes.
+    let ended = within("the conversation ends", PATIENCE, reader.read_message()).await;
+    assert!(!matches!(ended, Ok(Some(_))), "{ended:?}");
     assert!(hosting.stop().await.success());
 }

@@ -19,7 +19,7 @@ use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 use weft_channel::Threads;
 use weft_config::router::TunnelOptions;
-use weft_tunnel::{Carrier, Interception, Ports, UdpTimes};
+use weft_tunnel::{Carrier, Interception, Ports, SourceAddresses, UdpTimes};
 use weft_xgress::Options;
 
 pub(crate) use self::takes::interception;
@@ -31,6 +31,9 @@ use crate::{
 
 /// The interval at which ports are opened again that were in use, or whose interface has another address now.
 const RETRY: Duration = Duration::from_secs(30);
+
+/// Longest wait until source addresses of hosted services are removed from the machine.
+const GIVING_BACK: Duration = Duration::from_secs(5);
 
 /// The tunneler of the router.
 pub(crate) struct TunnelBinding {
@@ -65,6 +68,7 @@ impl TunnelBinding {
         draining: CancellationToken,
         stop: CancellationToken,
     ) {
+        SourceAddresses::clean_up().await;
         let times = UdpTimes::of(options.udp_idle_timeout, options.udp_check_interval);
         let carrier: Arc<dyn Carrier> = self.carrier.clone();
         let party = interception.as_ref().map(|one| one.join(Arc::clone(&carrier)));
@@ -101,6 +105,7 @@ impl TunnelBinding {
             stop.cancelled().await;
             interception.stop().await;
         }
+        SourceAddresses::released(GIVING_BACK).await;
     }
 
     /// Removes all terminators of the tunneler.

@@ -1,5 +1,11 @@
 //! `weft tunnel run`.
 
+use std::time::Duration;
+
+use serde_json::json;
+use tokio::net::TcpStream;
+use weft_contract::resource;
+
 use super::{
     PAGE, fails, get,
     lab::{Lab, Place::Client, Place::Gateway, inside},
@@ -9,7 +15,7 @@ use crate::{
     network::Place,
     operator::Operator,
     program::{Program, WEFT, text, weft},
-    wait::{PATIENCE, until},
+    wait::{PATIENCE, until, within},
 };
 
 #[test]
@@ -81,6 +87,111 @@ async fn intercepts(lab: Lab) {
     assert!(tunneler.stop().await.success());
     assert_eq!(lab.system().await, before);
     assert!(network.stop().await.success());
+}
+
+#[test]
+fn source_addresses_of_a_killed_host_are_removed() {
+    inside("tunneler::source_addresses_of_a_killed_host_are_removed", hosts_for_clients);
+}
+
+async fn hosts_for_clients(lab: Lab) {
+    let place = Place::empty();
+    let mut network = place.quickstart();
+    network.says("The network is up", PATIENCE).await;
+    let operator = Operator::log_in(place.control).await;
+    // The router must not host them, too.
+    let policy = json!({
+        "name": "hosts", "type": "Bind", "semantic": "AnyOf",
+        "identityRoles": ["#hosts"], "serviceRoles": ["#all"],
+    });
+    let policy = operator.create(&resource::service_policy::KIND, &policy).await;
+    let file = place.folder().join("one.json");
+    operator.identity_with("one", &["hosts"]).await.write(&file).unwrap();
+    let types = types(&operator).await;
+    let config = json!({
+        "name": "forward", "configTypeId": types[1],
+        "data": {
+            "protocol": "tcp", "address": "127.0.0.1", "port": 9,
+            "allowedSourceAddresses": ["10.55.0.1", "10.56.0.0/16"],
+        },
+    });
+    let config = operator.create(&resource::config::CONFIG_KIND, &config).await;
+    let body = json!({"name": "forward", "encryptionRequired": true, "configs": [config]});
+    operator.create(&resource::service::KIND, &body).await;
+    let before = lab.system().await;
+    let start = || {
+        let socket = place.folder().join("run.sock");
+        let args = ["tunnel", "run-host", "-i", "one.json", "--refresh", "1", "--socket"];
+        place.start("run", &[&args[..], &[socket.to_str().unwrap()]].concat())
+    };
+    let addresses =
+        "ip addr show lo | grep 10.55.0.1/32 && ip addr show lo | grep 10.56.0.0/16 && echo both";
+    let first = start();
+    prints(&lab, Gateway, addresses, "both").await;
+    first.kill();
+    assert_ne!(lab.system().await, before);
+    let second = start();
+    prints(&lab, Gateway, &format!("cat {}/run.log", place.folder().display()), "was removed")
+        .await;
+    prints(&lab, Gateway, addresses, "both").await;
+    assert!(second.stop().await.success());
+    assert_eq!(lab.system().await, before);
+
+    // Also if the service is not hosted any more.
+    let third = start();
+    prints(&lab, Gateway, addresses, "both").await;
+    third.kill();
+    let delete = resource::service_policy::KIND.delete().unwrap();
+    operator.client.call::<serde_json::Value>(delete, &[&policy], &[], None).await.unwrap();
+    let fourth = start();
+    fails(&lab, Gateway, "ip addr show lo | grep -E '10.5[56].0'").await;
+    assert!(fourth.stop().await.success());
+    assert_eq!(lab.system().await, before);
+}
+
+#[test]
+fn whoever_is_in_a_hurry_leaves_nothing() {
+    inside("tunneler::whoever_is_in_a_hurry_leaves_nothing", hurries);
+}
+
+async fn hurries(lab: Lab) {
+    let place = Place::empty();
+    let mut network = place.quickstart();
+    network.says("The network is up", PATIENCE).await;
+    let operator = Operator::log_in(place.control).await;
+    operator.allow_everybody().await;
+    let file = place.folder().join("one.json");
+    operator.identity("one").await.write(&file).unwrap();
+    let (web, types) = (web_server().await, types(&operator).await);
+    service(&operator, &types, "web", "tcp", &["10.99.0.1"], (80, 80), web).await;
+    let before = lab.system().await;
+    let start = || {
+        let socket = place.folder().join("run.sock");
+        let args = ["tunnel", "run", "-i", "one.json", "--drain", "3600", "--socket"];
+        place.start("run", &[&args[..], &[socket.to_str().unwrap()]].concat())
+    };
+    // Stopped while it changes the machine.
+    for (list, entry) in [("nft list tables", "weft_tunnel"), ("ip rule show", "770")] {
+        let mut tunneler = start();
+        prints(&lab, Gateway, list, entry).await;
+        tunneler.signal("INT");
+        tunneler.ended().await;
+        assert_eq!(lab.system().await, before, "{list}");
+    }
+    let mut tunneler = start();
+    prints(&lab, Gateway, &get("http://10.99.0.1/"), PAGE).await;
+    let _open = TcpStream::connect("10.99.0.1:80").await.unwrap();
+    let socket = place.folder().join("run.sock");
+    let status = format!("{WEFT} tunnel status --output json --socket {}", socket.display());
+    prints(&lab, Gateway, &status, "\"open\": 1").await;
+    network.signal("STOP");
+    tunneler.signal("TERM");
+    tunneler.says("waiting 3600 s for 1 connection", PATIENCE).await;
+    assert_ne!(lab.system().await, before);
+    tunneler.signal("TERM");
+    let ended = within("it ends", Duration::from_secs(12), tunneler.ended()).await;
+    assert_eq!(ended.code(), Some(130));
+    assert_eq!(lab.system().await, before);
 }
 
 #[test]

@@ -1,0 +1,170 @@
+//! Source addresses that hosts use in place of their clients': they have to be this machine's own
+//! while a service is hosted that allows them (docs/protocol/tunnel.md 9.2).
+
+#[cfg(target_os = "linux")]
+mod ledger;
+
+use std::{collections::HashMap, sync::LazyLock, time::Duration};
+
+use parking_lot::Mutex;
+use tokio::{runtime::Handle, sync::watch};
+
+#[cfg(target_os = "linux")]
+use self::ledger::{Ledger, System};
+use crate::Network;
+
+/// The networks that are wanted on the loopback interface.
+static WANTED: LazyLock<Mutex<Wanted>> = LazyLock::new(Mutex::default);
+
+/// The number of values of [`SourceAddresses`] whose networks were not given back yet.
+static HELD: LazyLock<watch::Sender<usize>> = LazyLock::new(watch::Sender::default);
+
+#[derive(Default)]
+struct Wanted {
+    /// For each network: its holders, and whether this process has to take it back.
+    known: HashMap<Network, (usize, bool)>,
+    #[cfg(target_os = "linux")]
+    ledger: Ledger<System>,
+}
+
+/// Networks that are this machine's own until this is dropped.
+#[derive(Debug, Default)]
+pub struct SourceAddresses {
+    networks: Vec<Network>,
+    held: Option<Held>,
+}
+
+/// Counted in [`HELD`].
+#[derive(Debug)]
+struct Held(());
+
+impl Held {
+    fn new() -> Self {
+        HELD.send_modify(|count| *count += 1);
+        Self(())
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        HELD.send_modify(|count| *count = count.saturating_sub(1));
+    }
+}
+
+impl SourceAddresses {
+    /// Makes networks this machine's own, as addresses of the loopback interface. A failure is
+    /// logged: connections from these addresses then fail.
+    pub async fn add(networks: Option<&[Network]>) -> Self {
+        let networks = networks.unwrap_or_default().to_vec();
+        if networks.is_empty() {
+            return Self::default();
+        }
+        let held = Some(Held::new());
+        let adding = tokio::task::spawn_blocking(move || {
+            let mut wanted = WANTED.lock();
+            networks.iter().for_each(|network| wanted.add(network));
+            drop(wanted);
+            Self { networks, held }
+        });
+        adding.await.unwrap_or_default()
+    }
+
+    /// Takes back the networks that processes of weft have left that were killed. Failures are logged.
+    pub async fn clean_up() {
+        #[cfg(target_os = "linux")]
+        let _ = tokio::task::spawn_blocking(|| WANTED.lock().ledger.clean_up()).await;
+    }
+
+    /// Waits until all networks are given back that this process holds, for `limit` at most. A
+    /// program calls it before it ends, when all holders were told to end.
+    pub async fn released(limit: Duration) {
+        let mut held = HELD.subscribe();
+        if tokio::time::timeout(limit, held.wait_for(|count| *count == 0)).await.is_err() {
+            tracing::warn!(
+                "not all of allowedSourceAddresses were removed from the loopback interface; the \
+                 next start of a tunneler removes them"
+            );
+        }
+    }
+}
+
+impl Drop for SourceAddresses {
+    /// Takes some milliseconds for each network that is not used elsewhere, on a thread of its own.
+    fn drop(&mut self) {
+        let (networks, held) = (std::mem::take(&mut self.networks), self.held.take());
+        if networks.is_empty() {
+            return;
+        }
+        let give_back = move || {
+            let mut wanted = WANTED.lock();
+            networks.iter().for_each(|network| wanted.remove(network));
+            drop((wanted, held));
+        };
+        match Handle::try_current() {
+            Ok(runtime) => drop(runtime.spawn_blocking(give_back)),
+            Err(_) => give_back(),
+        }
+    }
+}
+
+impl Wanted {
+    fn add(&mut self, network: &Network) {
+        let (count, taken_back) = self.known.entry(*network).or_default();
+        *count += 1;
+        if *count > 1 || network.address().is_loopback() {
+            return;
+        }
+        #[cfg(target_os = "linux")]
+        let added = self.ledger.add(network);
+        #[cfg(not(target_os = "linux"))]
+        let added = Err("this is for Linux only".to_owned());
+        match added {
+            Ok(is_own) => *taken_back = is_own,
+            Err(problem) => tracing::warn!(
+                %network, problem, "allowedSourceAddresses: no connection can be made from there"
+            ),
+        }
+    }
+
+    fn remove(&mut self, network: &Network) {
+        let Some((count, _)) = self.known.get_mut(network) else { return };
+        *count = count.saturating_sub(1);
+        if *count > 0 {
+            return;
+        }
+        let is_own = self.known.remove(network).is_some_and(|(_, is_own)| is_own);
+        #[cfg(target_os = "linux")]
+        if is_own && let Err(problem) = self.ledger.remove(network) {
+            tracing::warn!(
+                %network, problem,
+                "an address of the loopback interface could not be removed"
+            );
+        }
+        #[cfg(not(target_os = "linux"))]
+        let _ = is_own;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Loopback networks are counted, and nothing is changed for them.
+    #[tokio::test]
+    async fn an_end_waits_until_all_is_given_back() {
+        let network = Network::parse("127.9.9.9").unwrap();
+        let first = SourceAddresses::add(Some(&[network])).await;
+        let second = SourceAddresses::add(Some(&[network])).await;
+        drop(first);
+        let waiting = SourceAddresses::released(Duration::from_secs(60));
+        let mut waiting = std::pin::pin!(waiting);
+        tokio::select! {
+            () = &mut waiting => panic!("the second one holds it"),
+            () = tokio::time::sleep(Duration::from_millis(50)) => {}
+        }
+        assert_eq!(WANTED.lock().known.get(&network), Some(&(1, false)));
+        drop(second);
+        waiting.await;
+        assert!(!WANTED.lock().known.contains_key(&network));
+    }
+}
