@@ -51,7 +51,7 @@ impl Kernel {
         Self(Arc::new(Core {
             writer: Writer::start(Arc::clone(&settings.store), snapshot, Deadlines::default()),
             ids: Ids::new(Arc::clone(&settings.random)),
-            online: Online::default(),
+            online: Online::new(settings.durations.unreported),
             scans: Turns::per_processor(SCANS),
             signing: Turns::per_processor(SIGNINGS),
             traces: Traces::default(),
