@@ -53,7 +53,7 @@ pub mod turns;
 pub mod view;
 pub mod writer;
 
-pub use call::{Call, Content, Query, Reply};
+pub use call::{Call, Content, Query, Reply, Wait};
 pub use caller::{Caller, Login, Origin, SessionRef, Via, Who};
 pub use failure::{Challenge, Failure};
 pub use kernel::Kernel;

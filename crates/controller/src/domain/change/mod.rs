@@ -10,7 +10,8 @@
 //! A *plan* is decided on the published snapshot and thrown away. *Apply* hands the same change set
 //! to the writer. If the tip is still the snapshot of the plan, the writer takes the change set as
 //! it is; if not, the plan is decided again on the tip, with the same prepared values. A document
-//! is applied as a whole or not at all.
+//! is applied as a whole or not at all; after the time limit of the request it is not given to the writer any
+//! more.
 //!
 //! - `document`: reads a document into entries, and reports every mistake with its place;
 //! - `section`: the trait by which a kind of entity takes part in documents, and the table of the
@@ -34,7 +35,7 @@ use futures::FutureExt as _;
 use tokio::runtime::Handle;
 use weft_contract::resource::change::{ChangeBody, ChangePlan, MAX_TIME};
 use weft_contract::{Api, ErrorCode, Verb};
-use weft_kernel::call::{Answer, Handler};
+use weft_kernel::call::{Answer, Handler, Wait};
 use weft_kernel::turns::Turns;
 use weft_kernel::{Call, Caller, Failure, Reply};
 use weft_model::entity::Identity;
@@ -89,7 +90,8 @@ fn apply_change(controller: Controller, caller: Caller, call: Call) -> Answer {
         let body: ChangeBody = call.decode(Verb::Create)?;
         let until = Instant::now() + MAX_TIME;
         let (turns, asking) = (controller.plans().clone(), caller.clone());
-        let work = async move { apply(&controller, &caller, &body, until).await };
+        let wait = call.wait.clone();
+        let work = async move { apply(&controller, &caller, &body, until, &wait).await };
         let applied = on_its_own(&turns, &asking, work).await?;
         Reply::detail(&applied)
     }
@@ -180,6 +182,7 @@ async fn apply(
     caller: &Caller,
     body: &ChangeBody,
     until: Instant,
+    wait: &Wait,
 ) -> Result<ChangePlan, Failure> {
     let document = Document::read(body)?;
     let is_expected = body.expect_plan.is_some() || body.expect_revision.is_some();
@@ -198,7 +201,7 @@ async fn apply(
             return Ok(ChangePlan { applied: true, ..made.report.plan });
         }
         expect(body, &made.report)?;
-        if Instant::now() >= until {
+        if Instant::now() >= until || !wait.begin() {
             // The caller's deadline is over, and the caller was told so: the plan is not applied.
             return Err(ErrorCode::Timeout.into());
         }
@@ -208,8 +211,9 @@ async fn apply(
         let may_decide_again = !is_expected && attempt == TRIES;
         match submit(controller, &caller, &document, made, may_decide_again).await? {
             Some(applied) => return Ok(applied),
-            None => tokio::task::yield_now().await,
+            None => wait.take_back(),
         }
+        tokio::task::yield_now().await;
     }
     Err(ErrorCode::ServerTooManyRequests.into())
 }
