@@ -13,6 +13,8 @@ use weft_model::Snapshot;
 use crate::testing::{Bed, to};
 use crate::{Caller, Failure};
 
+mod tries;
+
 const NONE: Value = Value::Null;
 
 async fn ask(
