@@ -13,6 +13,7 @@ use weft_model::Snapshot;
 use crate::testing::{Bed, to};
 use crate::{Caller, Failure};
 
+mod exchange;
 mod tries;
 
 const NONE: Value = Value::Null;
