@@ -47,6 +47,7 @@ pub mod online;
 pub mod random;
 pub mod rank;
 pub mod settings;
+mod standing;
 pub mod subscription;
 pub mod traces;
 pub mod turns;
