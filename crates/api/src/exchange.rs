@@ -18,7 +18,7 @@ use hyper::{Method, Request, Response, Version};
 use weft_auth::resolve::Credentials;
 use weft_contract::resource::change::MAX_DOCUMENT;
 use weft_contract::{Api, ErrorCode, Load, Operation, headers, paths as apis};
-use weft_controller::{Call, Caller, Failure, Origin, Query, Reply};
+use weft_controller::{Call, Caller, Failure, Origin, Query, Reply, Wait};
 use weft_web::{Peer, Place, Terms};
 
 use crate::answer::{self, Answer, Outgoing, Refused};
@@ -194,6 +194,7 @@ impl Site {
             body: held.bytes.clone(),
             media,
             headers: own.chain(authorizations(&head.headers)).collect(),
+            wait: Wait::default(),
         };
         let reply = self.call(caller.clone(), call, (place, held)).await?;
         let mut answer = answer::done(reply)?;
@@ -228,12 +229,13 @@ impl Site {
             Load::Usual => (call.row.id, limits.handler_timeout),
             Load::Document => (call.row.id, limits.document_timeout),
         };
+        let wait = call.wait.clone();
         let running = self.shared.operations.token();
         let work = async move {
             let _kept = (kept, running);
             controller.call(caller, call).await
         };
-        within(limit, operation, work).await
+        within(limit, operation, &wait, work).await
     }
 }
 
@@ -265,10 +267,12 @@ impl Allowance {
 }
 
 /// Runs work on a task of its own with a time limit. The work goes on if the caller disconnects or
-/// the time is over, and a panic in it becomes an answer instead of closing the connection.
+/// the time is over, and a panic in it becomes an answer instead of closing the connection. Work that has begun
+/// a change when the time is over may still make it, which the answer says.
 async fn within<T: Send + 'static>(
     limit: Duration,
     operation: &str,
+    wait: &Wait,
     work: impl Future<Output = Result<T, Failure>> + Send + 'static,
 ) -> Result<T, Failure> {
     match tokio::time::timeout(limit, tokio::spawn(work)).await {
@@ -278,7 +282,11 @@ async fn within<T: Send + 'static>(
             let text = "the operation ended in a fault; the controller's log says more";
             Err(Failure::unhandled(text))
         }
-        Err(_) => Err(ErrorCode::Timeout.into()),
+        Err(_) if wait.end() => Err(ErrorCode::Timeout.into()),
+        Err(_) => {
+            let text = "the change was being written when the time was over";
+            Err(Failure::because(ErrorCode::OutcomeUnknown, text))
+        }
     }
 }
 
@@ -359,12 +367,19 @@ mod tests {
 
     #[tokio::test]
     async fn faults_and_delays_are_answers() {
+        let wait = Wait::default();
         let fault: Result<(), _> =
-            within(Duration::from_secs(30), "x", async { panic!("a fault") }).await;
+            within(Duration::from_secs(30), "x", &wait, async { panic!("a fault") }).await;
         let failure = fault.unwrap_err();
         assert_eq!((failure.status(), failure.code()), (500, ErrorCode::Unhandled));
-        let delay = within(Duration::ZERO, "x", std::future::pending::<Result<(), Failure>>());
-        assert_eq!(delay.await.unwrap_err().code(), ErrorCode::Timeout);
+        let delay = || std::future::pending::<Result<(), Failure>>();
+        let delayed = within(Duration::ZERO, "x", &wait, delay()).await;
+        assert_eq!(delayed.unwrap_err().code(), ErrorCode::Timeout);
+        assert!(!wait.begin(), "the client was told that nothing is changed");
+        let wait = Wait::default();
+        assert!(wait.begin());
+        let delayed = within(Duration::ZERO, "x", &wait, delay()).await;
+        assert_eq!(delayed.unwrap_err().code(), ErrorCode::OutcomeUnknown);
     }
 
     #[test]

@@ -50,21 +50,44 @@ impl Auth {
         Caller { who, origin: caller.origin.clone() }
     }
 
+    /// The caller of a request that has waited, on a snapshot that may be unpublished. This is no use of the
+    /// session.
+    pub fn resolve_on(&self, snapshot: &Snapshot, caller: &Caller) -> Caller {
+        let Some(login) = caller.login() else { return caller.clone() };
+        let session = self.sessions().by_token(&login.session.token, self.now());
+        let who = self.login_of(snapshot, session.as_deref(), &login.session.token, &caller.origin);
+        Caller { who, origin: caller.origin.clone() }
+    }
+
     fn resolve_session(&self, token: &str, origin: &Origin) -> Who {
         let now = self.now();
-        let Some(session) = self.sessions().by_token(token, now) else {
+        let session = self.sessions().by_token(token, now);
+        let who = self.login_of(&self.snapshot(), session.as_deref(), token, origin);
+        if let (Who::Identity(_), Some(session)) = (&who, session) {
+            self.sessions().touch(&session.base.id, now);
+        }
+        who
+    }
+
+    fn login_of(
+        &self,
+        snapshot: &Snapshot,
+        session: Option<&ApiSession>,
+        token: &str,
+        origin: &Origin,
+    ) -> Who {
+        let now = self.now();
+        let Some(session) = session else {
             return Who::Nobody(Some(Challenge::InvalidSession));
         };
-        let snapshot = self.snapshot();
         let identity = snapshot.get::<Identity>(&session.identity_id);
         let Some(identity) = identity.filter(|identity| !identity.is_disabled(now)) else {
             return Who::Nobody(None);
         };
         let leaf = origin.certificates.first();
-        if !stands(&snapshot, &session, now) || !is_shown_by(&snapshot, &session, leaf) {
+        if !stands(snapshot, session, now) || !is_shown_by(snapshot, session, leaf) {
             return Who::Nobody(Some(Challenge::InvalidSession));
         }
-        self.sessions().touch(&session.base.id, now);
         Who::Identity(Arc::new(Login {
             identity: identity.base.id.to_string(),
             name: identity.name.to_string(),
@@ -74,7 +97,7 @@ impl Auth {
                 .iter()
                 .filter_map(|it| Permission::parse(it))
                 .collect(),
-            complete: is_complete(&snapshot, &session),
+            complete: is_complete(snapshot, session),
             session: SessionRef {
                 id: session.base.id.to_string(),
                 token: token.to_owned(),

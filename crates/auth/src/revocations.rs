@@ -1,21 +1,19 @@
 //! Deletes expired revocations (docs/protocol/auth.md 16).
 
-use std::time::Duration;
-
 use weft_kernel::{Caller, Failure, Kernel};
 use weft_model::entity::{OfKind as _, Revocation};
 use weft_model::{Id, Timestamp};
 
 use crate::handle::WeakAuth;
 
-/// The interval at which expired revocations are deleted.
-const EVERY: Duration = Duration::from_secs(60);
 /// Revocations deleted in one change set.
 pub const BATCH: usize = 500;
 
 /// Deletes expired revocations at intervals.
 pub(crate) async fn purge(weak: WeakAuth) {
-    let mut ticks = tokio::time::interval(EVERY);
+    let Some(auth) = weak.upgrade() else { return };
+    let mut ticks = tokio::time::interval(auth.settings().durations.revocation_purge);
+    drop(auth);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;

@@ -14,7 +14,40 @@ type Explained = &'static [(&'static str, &'static str)];
 
 const BOTH: Explained = &[("web.*.bindPoints.*.identity", "APIs are not served over the overlay")];
 
+/// Why settings of changes have no effect.
+const CHANGES: &str = "there is one writer, whose queue has limits of its own";
+/// Why settings of revocations have no effect.
+const REVOCATIONS: &str = "a revocation is stored at once, none waits to be put together";
+
 const CONTROLLER: Explained = &[
+    ("tls.rateLimiter", "handshakes under way are limited in all and by address of the peer"),
+    ("commandRateLimiter", CHANGES),
+    ("command.rateLimiter", CHANGES),
+    ("command.background", CHANGES),
+    ("connectEvents.queueSize", "connect events are counted in place, none waits"),
+    ("connectEvents.idleTime", "connect events are counted in place, no worker waits for them"),
+    ("ctrl.options.outQueueSize", BYTES),
+    ("ctrl.options.maxQueuedConnects", "connections that wait have limits in all and by address"),
+    (
+        "ctrl.options.maxOutstandingConnects",
+        "handshakes under way are limited in all and by address of the peer",
+    ),
+    ("ctrl.options.peerHeartbeats", "there are no other controllers to connect to yet"),
+    ("network.pendingLinkTimeoutSeconds", "routers report links, and no link waits to be reported"),
+    ("network.metricsReportInterval", "metrics are measured every 5 s and read at /metrics"),
+    ("network.intervalAgeThreshold", "the last report of each router is kept as it is"),
+    ("network.routerMessaging", "messages to a router wait in the queue of its own channel"),
+    ("routerDataModel.listenerBufferSize", "a router that falls behind starts over with the model"),
+    ("edge.externalJwtSigners.jwksFetch.timeout", "no key set is fetched yet"),
+    ("edge.externalJwtSigners.jwksFetch.maxRedirects", "no key set is fetched yet"),
+    ("edge.identityStatusConfig.scanInterval", "the status is determined when it is read"),
+    ("edge.identityStatusConfig.source", "the reports of routers count"),
+    ("edge.api.disableOidcAutoBinding", "the API edge-oidc is not served yet"),
+    ("edge.oidc.idTokenDuration", "the API edge-oidc is not served yet"),
+    ("edge.oidc.revocationMinTokenLifetime", "a revocation counts until the token has expired"),
+    ("edge.oidc.revocationBucketInterval", REVOCATIONS),
+    ("edge.oidc.revocationBucketMaxSize", REVOCATIONS),
+    ("edge.oidc.revocationMaxQueued", REVOCATIONS),
     ("example", "a sample of extensions"),
     ("metrics", "events of type `metrics` and the metrics API took its place"),
     ("network.enableLegacyLinkMgmt", "removed"),

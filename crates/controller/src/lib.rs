@@ -73,5 +73,5 @@ pub use start::StartError;
 pub use weft_kernel::{
     Addresses, Build, Call, Caller, Challenge, Content, Done, Durations, Failure, GuessLimits,
     Health, Keys, Login, Notice, Origin, Published, Query, Reply, SessionRef, Settings,
-    Subscription, Via, Who,
+    Subscription, Via, Wait, Who,
 };

@@ -1,6 +1,9 @@
 //! Errors of keys, certificates, requests and tokens.
 
-use std::{io, path::PathBuf};
+use std::{
+    io,
+    path::{Path, PathBuf},
+};
 
 /// Result of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -21,6 +24,16 @@ pub enum Error {
         path: PathBuf,
         /// Error of the system.
         source: io::Error,
+    },
+    /// A file could not be replaced; the new contents are in use.
+    #[error("{source}; the new contents are in use, and a restart loses them{}", beside(new.as_deref()))]
+    NotReplaced {
+        /// The file.
+        path: PathBuf,
+        /// The file beside it that has the new contents.
+        new: Option<PathBuf>,
+        /// The problem.
+        source: Box<Error>,
     },
     /// A file is larger than any key or certificate file may be.
     #[error("{} has {size} bytes, more than the {limit} that are read from such a file", path.display())]
@@ -124,6 +137,11 @@ impl Error {
     pub(crate) fn at(self, section: &str, key: impl Into<String>) -> Self {
         Self::Value { section: section.to_owned(), key: key.into(), source: Box::new(self) }
     }
+}
+
+fn beside(new: Option<&Path>) -> String {
+    let text = |new: &Path| format!(" unless {} is moved to its place", new.display());
+    new.map(text).unwrap_or_default()
 }
 
 /// Why a token is refused.

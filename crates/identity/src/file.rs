@@ -2,7 +2,7 @@
 
 use std::{
     fs::{self, File, OpenOptions},
-    io::{Read as _, Write as _},
+    io::{self, Read as _, Write as _},
     path::{Path, PathBuf},
 };
 
@@ -26,12 +26,23 @@ pub(crate) fn read(path: &Path) -> Result<Vec<u8>> {
 
 /// Replaces a file that only its owner may read: writes a new file beside it and renames it, so
 /// that readers see the old or the new contents and never a part. A symbolic link is followed and
-/// stays a link.
+/// stays a link. A file that is a mount of its own, as in containers, cannot be renamed over: the file is
+/// made private and written in place.
 ///
 /// # Errors
 /// When the directory cannot be written to.
 pub fn write_private(path: &Path, contents: &[u8]) -> Result<()> {
-    Beside::write(path, contents)?.put()
+    Beside::write(path, contents, Access::Private)?.put()
+}
+
+/// Who may read a file that replaces another one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Access {
+    /// Its owner, who is the user of this process.
+    Private,
+    /// Whoever could read the former file: owner and group stay as far as the system permits, and the
+    /// mode stays.
+    AsBefore,
 }
 
 /// A new file, written beside the file that it is to replace; removed when dropped.
@@ -39,35 +50,98 @@ pub fn write_private(path: &Path, contents: &[u8]) -> Result<()> {
 pub(crate) struct Beside {
     path: PathBuf,
     target: PathBuf,
-    new: PathBuf,
-    is_put: bool,
+    /// None when the folder permits no new file: the former file is written in place.
+    new: Option<PathBuf>,
+    contents: Vec<u8>,
+    access: Access,
 }
 
 impl Beside {
-    /// Writes the contents to the disk; the file at `path` stays as it is.
-    pub(crate) fn write(path: &Path, contents: &[u8]) -> Result<Self> {
+    /// Writes the contents to the disk; the file at `path` stays as it is. In a folder that permits no new
+    /// file, a writable file with [`Access::AsBefore`] is written by [`Beside::put`] only.
+    pub(crate) fn write(path: &Path, contents: &[u8], access: Access) -> Result<Self> {
         let target = target(path);
         let failed = |source| Error::File { action: "write", path: path.to_owned(), source };
         let name = target
             .file_name()
-            .ok_or_else(|| failed(std::io::Error::other("the path does not name a file")))?;
+            .ok_or_else(|| failed(io::Error::other("the path does not name a file")))?;
         let mut new = std::ffi::OsString::from(".");
         new.push(name);
         new.push(format!(".{}.new", std::process::id()));
-        let new = target.with_file_name(new);
-        let beside = Self { path: path.to_owned(), target, new, is_put: false };
-        write_new(&beside.new, contents).map_err(failed)?;
+        let new = Some(target.with_file_name(new));
+        let mut beside =
+            Self { path: path.to_owned(), target, new, contents: contents.to_vec(), access };
+        match beside.write_new() {
+            Err(problem) if access == Access::AsBefore && beside.may_only_write(&problem) => {
+                beside.new = None;
+            }
+            written => written.map_err(failed)?,
+        }
         Ok(beside)
     }
 
-    /// Puts the new file in the place of the former one.
-    pub(crate) fn put(mut self) -> Result<()> {
-        let put = fs::rename(&self.new, &self.target);
-        self.is_put = put.is_ok();
-        // The new name is made durable too: once this returns, a crash must not bring the former
-        // contents back.
-        let put = put.and_then(|()| sync_folder_of(&self.target));
+    fn write_new(&self) -> io::Result<()> {
+        let Some(new) = &self.new else { return Ok(()) };
+        let file = write_new(new, &self.contents)?;
+        match fs::metadata(&self.target) {
+            Ok(former) if self.access == Access::AsBefore => give(&file, &former),
+            _ => Ok(()),
+        }
+    }
+
+    /// True if the folder permits no new file, and the former file can be written.
+    fn may_only_write(&self, problem: &io::Error) -> bool {
+        use io::ErrorKind::{PermissionDenied, ReadOnlyFilesystem};
+        matches!(problem.kind(), PermissionDenied | ReadOnlyFilesystem)
+            && OpenOptions::new().write(true).open(&self.target).is_ok()
+    }
+
+    /// Puts the new file in the place of the former one. If it cannot be renamed, as over a mount, the
+    /// former file is written in place.
+    pub(crate) fn put(&mut self) -> Result<()> {
+        let put = match &self.new {
+            // The new name is made durable too: once this returns, a crash must not bring the former
+            // contents back.
+            Some(new) => match fs::rename(new, &self.target) {
+                Ok(()) => {
+                    self.new = None;
+                    sync_folder_of(&self.target)
+                }
+                Err(problem) => self.write_in_place(problem),
+            },
+            None => self.write_in_place(io::ErrorKind::PermissionDenied.into()),
+        };
         put.map_err(|source| Error::File { action: "write", path: self.path.clone(), source })
+    }
+
+    /// Writes the former file in place, after a rename that failed with `problem`.
+    fn write_in_place(&self, problem: io::Error) -> io::Result<()> {
+        if self.access == Access::Private && problem.kind() != io::ErrorKind::ResourceBusy {
+            return Err(problem);
+        }
+        let mut file = OpenOptions::new().write(true).open(&self.target)?;
+        if self.access == Access::Private {
+            make_private(&file)?;
+        }
+        // The file is cut in the end: a full disk has room for as much as was there before.
+        file.write_all(&self.contents)?;
+        file.set_len(self.contents.len() as u64)?;
+        file.sync_all()
+    }
+
+    /// Leaves the new file on the disk, for a person to move it.
+    pub(crate) fn leave(&mut self) -> Option<PathBuf> {
+        self.new.take().filter(|new| new.exists())
+    }
+
+    /// The file that is replaced.
+    pub(crate) fn target(&self) -> &Path {
+        &self.target
+    }
+
+    /// The new contents.
+    pub(crate) fn contents(&self) -> &[u8] {
+        &self.contents
     }
 
     /// True if this file is to replace the file at `path`.
@@ -78,9 +152,9 @@ impl Beside {
 
 impl Drop for Beside {
     fn drop(&mut self) {
-        if !self.is_put {
+        if let Some(new) = &self.new {
             // The new file is useless now; failing to remove it does no harm.
-            let _ = fs::remove_file(&self.new);
+            let _ = fs::remove_file(new);
         }
     }
 }
@@ -91,7 +165,7 @@ fn target(path: &Path) -> PathBuf {
 }
 
 #[cfg(unix)]
-fn sync_folder_of(path: &Path) -> std::io::Result<()> {
+fn sync_folder_of(path: &Path) -> io::Result<()> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     match File::open(folder.unwrap_or(Path::new("."))) {
         Ok(folder) => folder.sync_all(),
@@ -101,11 +175,11 @@ fn sync_folder_of(path: &Path) -> std::io::Result<()> {
 }
 
 #[cfg(not(unix))]
-fn sync_folder_of(_: &Path) -> std::io::Result<()> {
+fn sync_folder_of(_: &Path) -> io::Result<()> {
     Ok(())
 }
 
-fn write_new(path: &Path, contents: &[u8]) -> std::io::Result<()> {
+fn write_new(path: &Path, contents: &[u8]) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.write(true).create(true).truncate(true);
     #[cfg(unix)]
@@ -115,5 +189,85 @@ fn write_new(path: &Path, contents: &[u8]) -> std::io::Result<()> {
     }
     let mut file = options.open(path)?;
     file.write_all(contents)?;
-    file.sync_all()
+    file.sync_all()?;
+    Ok(file)
+}
+
+/// Gives a new file the mode of the former one, and its owner and group as far as this process may.
+#[cfg(unix)]
+fn give(file: &File, former: &fs::Metadata) -> io::Result<()> {
+    use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, fchown};
+    let own = file.metadata()?;
+    if own.uid() != former.uid() || own.gid() != former.gid() {
+        // A process without the right to give files away may still give them to its own groups.
+        let _ = fchown(file, Some(former.uid()), Some(former.gid()))
+            .or_else(|_| fchown(file, None, Some(former.gid())));
+    }
+    file.set_permissions(fs::Permissions::from_mode(former.mode() & 0o777))
+}
+
+#[cfg(not(unix))]
+fn give(_: &File, _: &fs::Metadata) -> io::Result<()> {
+    Ok(())
+}
+
+#[cfg(unix)]
+fn make_private(file: &File) -> io::Result<()> {
+    use std::os::unix::fs::PermissionsExt as _;
+    if file.metadata()?.permissions().mode() & 0o077 == 0 {
+        return Ok(());
+    }
+    file.set_permissions(fs::Permissions::from_mode(0o600))
+}
+
+#[cfg(not(unix))]
+fn make_private(_: &File) -> io::Result<()> {
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn in_folder() -> (tempfile::TempDir, PathBuf) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("cert.pem");
+        fs::write(&path, "the former, longer contents").unwrap();
+        (folder, path)
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_renamed_over_is_written_in_place() {
+        let (folder, path) = in_folder();
+        let mut beside = Beside::write(&path, b"new", Access::AsBefore).unwrap();
+        // Without the new file the rename fails, as over a mount.
+        fs::remove_file(beside.new.as_ref().unwrap()).unwrap();
+        beside.put().unwrap();
+        drop(beside);
+        assert_eq!(fs::read(&path).unwrap(), b"new");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+        // A private file is written in place only if it is busy, which a mount is.
+        let mut beside = Beside::write(&path, b"secret", Access::Private).unwrap();
+        fs::remove_file(beside.new.as_ref().unwrap()).unwrap();
+        assert!(beside.put().is_err());
+        assert_eq!(fs::read(&path).unwrap(), b"new");
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn mode_and_owner_stay_unless_the_file_is_private() {
+        use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown};
+        let (_folder, path) = in_folder();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
+        // Only root may give the file away; for others the owner is the same before and after.
+        let _ = chown(&path, Some(4321), Some(4322));
+        let former = fs::metadata(&path).unwrap();
+        Beside::write(&path, b"new", Access::AsBefore).unwrap().put().unwrap();
+        let now = fs::metadata(&path).unwrap();
+        assert_ne!(former.ino(), now.ino());
+        assert_eq!((now.mode() & 0o777, now.uid()), (0o640, former.uid()));
+        assert_eq!(now.gid(), former.gid());
+        write_private(&path, b"secret").unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
+    }
 }

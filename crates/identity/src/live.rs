@@ -11,7 +11,7 @@ use aws_lc_rs::digest;
 
 use crate::{
     error::{Error, Result},
-    file::Beside,
+    file::{Access, Beside},
     identity::{Identity, IdentitySection},
     location::Location,
 };
@@ -151,7 +151,8 @@ impl LiveIdentity {
                 Location::File(path) => {
                     // The keys may name one file, which gets the server's chain.
                     files.retain(|(_, file)| !file.is_for(&path));
-                    files.push((key, Beside::write(&path, text.as_bytes()).map_err(at)?));
+                    let file = Beside::write(&path, text.as_bytes(), Access::AsBefore);
+                    files.push((key, file.map_err(at)?));
                 }
                 Location::Inline(_) => {
                     return Err(at(Error::Scheme(
@@ -164,15 +165,46 @@ impl LiveIdentity {
     }
 
     /// Puts the new chains that [`LiveIdentity::prepare_certificates`] of this identity has written in
-    /// the place of the present ones, and loads them.
+    /// the place of the present ones, and loads them. Chains that cannot be put there are used all the same,
+    /// from memory, and stay beside the files.
     ///
     /// # Errors
-    /// When a file cannot be renamed, or the new files cannot be loaded.
-    pub fn use_certificates(&self, prepared: PreparedCertificates) -> Result<()> {
-        for (key, file) in prepared.0 {
-            file.put().map_err(|error| error.at(self.section.section(), key))?;
+    /// When a file cannot be replaced ([`Error::NotReplaced`]), or the new chains cannot be loaded.
+    pub fn use_certificates(&self, mut prepared: PreparedCertificates) -> Result<()> {
+        let mut failed = None;
+        for (key, file) in &mut prepared.0 {
+            if let Err(error) = file.put() {
+                failed.get_or_insert((*key, file.target().to_owned(), file.leave(), error));
+            }
         }
-        self.reload_if_changed().map(|_| ())
+        let Some((key, path, new, source)) = failed else {
+            return self.reload_if_changed().map(|_| ());
+        };
+        self.use_from_memory(&prepared)?;
+        let error = Error::NotReplaced { path, new, source: Box::new(source) };
+        Err(error.at(self.section.section(), key))
+    }
+
+    /// Uses new chains that are not in their files. The next change of the files replaces them.
+    fn use_from_memory(&self, prepared: &PreparedCertificates) -> Result<()> {
+        let mut section = self.section.clone();
+        for (_, file) in &prepared.0 {
+            let text = String::from_utf8_lossy(file.contents());
+            for value in [&mut section.cert, &mut section.server_cert] {
+                let is_there = match Location::parse(value) {
+                    Ok(Location::File(path)) => file.is_for(&path),
+                    _ => false,
+                };
+                if is_there {
+                    *value = format!("pem:{text}");
+                }
+            }
+        }
+        let identity = Arc::new(Identity::load(&section)?);
+        let former = || self.current.load().contents.clone();
+        let contents = contents(&self.section).unwrap_or_else(|_| former());
+        self.current.store(Arc::new(Loaded { identity, contents }));
+        Ok(())
     }
 }
 

@@ -12,6 +12,7 @@ use crate::measures::Measures;
 use crate::online::Online;
 use crate::random::Ids;
 use crate::settings::Settings;
+use crate::standing;
 use crate::subscription::Subscription;
 use crate::traces::Traces;
 use crate::turns::Turns;
@@ -51,7 +52,7 @@ impl Kernel {
         Self(Arc::new(Core {
             writer: Writer::start(Arc::clone(&settings.store), snapshot, Deadlines::default()),
             ids: Ids::new(Arc::clone(&settings.random)),
-            online: Online::default(),
+            online: Online::new(settings.durations.unreported),
             scans: Turns::per_processor(SCANS),
             signing: Turns::per_processor(SIGNINGS),
             traces: Traces::default(),
@@ -79,7 +80,8 @@ impl Kernel {
         self.0.writer.submit(Box::new(decide)).await
     }
 
-    /// Submits an operation that uses a [`Decision`]. `decide` may run more than once.
+    /// Submits an operation that uses a [`Decision`]. `decide` may run more than once. A caller that has lost
+    /// rights since its request came is refused.
     pub async fn decide(
         &self,
         caller: &Caller,
@@ -88,6 +90,7 @@ impl Kernel {
         let (caller, now) = (caller.clone(), self.now());
         let longest = self.settings().durations.longest_token;
         self.submit(move |tip| {
+            standing::check(&caller, tip, now)?;
             let mut decision = Decision::new(tip, &caller, now).with_longest_token(longest);
             decide(&mut decision)?;
             decision.finish()

@@ -47,13 +47,14 @@ pub mod online;
 pub mod random;
 pub mod rank;
 pub mod settings;
+mod standing;
 pub mod subscription;
 pub mod traces;
 pub mod turns;
 pub mod view;
 pub mod writer;
 
-pub use call::{Call, Content, Query, Reply};
+pub use call::{Call, Content, Query, Reply, Wait};
 pub use caller::{Caller, Login, Origin, SessionRef, Via, Who};
 pub use failure::{Challenge, Failure};
 pub use kernel::Kernel;

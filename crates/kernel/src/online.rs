@@ -15,10 +15,6 @@ use weft_contract::resource::edge_router::sync_status;
 use weft_contract::resource::identity::{ConnectionStatus, Interface};
 use weft_model::{Id, Timestamp};
 
-/// The state of an identity is unknown if no router has reported it for this long
-/// (docs/protocol/management-api.md 7.1).
-const TOLD: Duration = Duration::from_secs(300);
-
 /// Facts about a connected router, as the router reported them.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RouterFacts {
@@ -90,8 +86,13 @@ impl Seen {
 }
 
 /// The table of connected routers and identities. Clones share it.
-#[derive(Debug, Clone, Default)]
-pub struct Online(Arc<RwLock<Tables>>);
+#[derive(Debug, Clone)]
+pub struct Online {
+    tables: Arc<RwLock<Tables>>,
+    /// The state of an identity is unknown if no router has reported it for this long
+    /// (docs/protocol/management-api.md 7.1).
+    unknown_after: Duration,
+}
 
 #[derive(Debug, Default)]
 struct Tables {
@@ -135,9 +136,15 @@ impl Tables {
 }
 
 impl Online {
+    /// An empty table. The state of an identity is unknown if no router has reported it for
+    /// `unknown_after`.
+    pub fn new(unknown_after: Duration) -> Self {
+        Self { tables: Arc::default(), unknown_after }
+    }
+
     /// Notes that a router has connected; reports of its former connection become void.
     pub fn put_router(&self, router: &Id, connection: u64, facts: RouterFacts) {
-        let mut tables = self.0.write();
+        let mut tables = self.tables.write();
         tables.version += 1;
         tables.gone.remove(router);
         let (facts, identities) = (Arc::new(facts), HashSet::new());
@@ -154,7 +161,7 @@ impl Online {
         connection: u64,
         change: impl FnOnce(&mut RouterFacts),
     ) {
-        let mut tables = self.0.write();
+        let mut tables = self.tables.write();
         if let Some(current) = tables.routers.get_mut(router)
             && current.number == connection
         {
@@ -165,7 +172,7 @@ impl Online {
 
     /// Notes that a connection of a router has ended; does nothing if another one is current.
     pub fn remove_router(&self, router: &Id, connection: u64) {
-        let mut tables = self.0.write();
+        let mut tables = self.tables.write();
         if !tables.is_current(router, connection) {
             return;
         }
@@ -177,40 +184,40 @@ impl Online {
 
     /// The facts about a router, while it is connected.
     pub fn router(&self, router: &str) -> Option<Arc<RouterFacts>> {
-        self.0.read().routers.get(router).map(|current| Arc::clone(&current.facts))
+        self.tables.read().routers.get(router).map(|current| Arc::clone(&current.facts))
     }
 
     /// Whether a router is connected.
     pub fn is_online(&self, router: &str) -> bool {
-        self.0.read().routers.contains_key(router)
+        self.tables.read().routers.contains_key(router)
     }
 
     /// Ids of the routers that are connected.
     pub fn routers(&self) -> Vec<Id> {
-        self.0.read().routers.keys().cloned().collect()
+        self.tables.read().routers.keys().cloned().collect()
     }
 
     /// The connected ones of these routers.
     pub fn among<'i>(&self, routers: impl Iterator<Item = &'i Id>) -> HashSet<Id> {
-        let tables = self.0.read();
+        let tables = self.tables.read();
         routers.filter(|router| tables.routers.contains_key(*router)).cloned().collect()
     }
 
     /// Those of these routers that are connected and drain.
     pub fn draining<'i>(&self, routers: impl Iterator<Item = &'i Id>) -> HashSet<Id> {
-        let tables = self.0.read();
+        let tables = self.tables.read();
         let drains = |router: &&Id| tables.routers.get(*router).is_some_and(|it| it.facts.drains);
         routers.filter(drains).cloned().collect()
     }
 
     /// A number that changes with any fact about a router.
     pub fn version(&self) -> u64 {
-        self.0.read().version
+        self.tables.read().version
     }
 
     /// The facts about these routers, in this order.
     pub fn seen<'i>(&self, routers: impl Iterator<Item = &'i Id>) -> Vec<Seen> {
-        let tables = self.0.read();
+        let tables = self.tables.read();
         let seen = |router: &Id| {
             let current = tables.routers.get(router);
             let facts = current.map(|current| Arc::clone(&current.facts));
@@ -221,7 +228,7 @@ impl Online {
 
     /// The state of the data model of a router, connected or not.
     pub fn sync_status(&self, router: &str) -> String {
-        let tables = self.0.read();
+        let tables = self.tables.read();
         match tables.routers.get(router) {
             Some(current) => current.facts.sync_status.clone(),
             None => tables.gone.get(router).copied().unwrap_or(sync_status::UNKNOWN).to_owned(),
@@ -236,7 +243,7 @@ impl Online {
         connected: bool,
         now: Timestamp,
     ) {
-        let mut tables = self.0.write();
+        let mut tables = self.tables.write();
         let tables = &mut *tables;
         let Some(current) = tables.routers.get_mut(router) else { return };
         if current.number != connection {
@@ -256,8 +263,10 @@ impl Online {
 
     /// Whether an identity is connected to any router.
     pub fn identity(&self, identity: &str, now: Timestamp) -> ConnectionStatus {
-        match self.0.read().identities.get(identity) {
-            Some(connected) if now.since(connected.told) > TOLD => ConnectionStatus::Unknown,
+        match self.tables.read().identities.get(identity) {
+            Some(connected) if now.since(connected.told) > self.unknown_after => {
+                ConnectionStatus::Unknown
+            }
             Some(connected) if connected.routers.is_empty() => ConnectionStatus::Offline,
             Some(_) => ConnectionStatus::Online,
             None => ConnectionStatus::Offline,
@@ -267,7 +276,7 @@ impl Online {
     /// All reported identities with the routers that they are connected to, ordered by id.
     pub fn connections(&self, now: Timestamp) -> Vec<(Id, Vec<Id>, ConnectionStatus)> {
         let mut all: Vec<_> = {
-            let tables = self.0.read();
+            let tables = self.tables.read();
             let told = tables.identities.iter();
             told.map(|(id, connected)| (id.clone(), connected.routers.clone())).collect()
         };
@@ -281,14 +290,14 @@ impl Online {
 
     /// Forgets the identities and routers that do not exist any more.
     pub fn retain(&self, is_identity: impl Fn(&Id) -> bool, is_router: impl Fn(&Id) -> bool) {
-        let mut tables = self.0.write();
+        let mut tables = self.tables.write();
         tables.identities.retain(|id, _| is_identity(id));
         tables.gone.retain(|id, _| is_router(id));
     }
 
     /// Forgets an identity or router that was deleted.
     pub fn forget(&self, id: &str) {
-        let mut tables = self.0.write();
+        let mut tables = self.tables.write();
         tables.identities.remove(id);
         tables.gone.remove(id);
     }
@@ -298,9 +307,11 @@ impl Online {
 mod tests {
     use super::*;
 
+    const TOLD: Duration = Duration::from_secs(420);
+
     #[test]
     fn identities_follow_their_routers() {
-        let online = Online::default();
+        let online = Online::new(TOLD);
         let (laptop, router) = (Id::new("laptop"), Id::new("r1"));
         let now = Timestamp(1_000_000);
         assert_eq!(online.identity("laptop", now), ConnectionStatus::Offline);
@@ -318,7 +329,7 @@ mod tests {
 
     #[test]
     fn a_router_that_goes_takes_only_its_own_connections_along() {
-        let online = Online::default();
+        let online = Online::new(TOLD);
         let now = Timestamp(1_000_000);
         let (one, other) = (Id::new("r1"), Id::new("r2"));
         online.put_router(&one, 1, RouterFacts::default());
@@ -343,7 +354,7 @@ mod tests {
 
     #[test]
     fn only_the_connection_of_now_counts() {
-        let online = Online::default();
+        let online = Online::new(TOLD);
         let (laptop, router) = (Id::new("laptop"), Id::new("r1"));
         let now = Timestamp(1_000_000);
         let status = || online.identity("laptop", now);

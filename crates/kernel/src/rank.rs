@@ -68,7 +68,7 @@ fn exceeds(login: &Login, identity: &Identity) -> bool {
 }
 
 /// Whether permissions include another one.
-fn holds(own: &[Permission], other: Permission) -> bool {
+pub(crate) fn holds(own: &[Permission], other: Permission) -> bool {
     own.contains(&other)
         || match other {
             Permission::AdminReadOnly => false,

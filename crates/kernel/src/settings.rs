@@ -162,6 +162,10 @@ pub struct Durations {
     pub activity_flush: Duration,
     /// Longest life of any token, which is how long revocations are kept.
     pub longest_token: Duration,
+    /// The state of an identity is unknown this long after the last report of a router about it.
+    pub unreported: Duration,
+    /// The interval at which expired revocations are deleted.
+    pub revocation_purge: Duration,
 }
 
 impl Default for Durations {
@@ -174,6 +178,8 @@ impl Default for Durations {
             router_enrollment: minutes(180),
             activity_flush: Duration::from_secs(90),
             longest_token: minutes(24 * 60),
+            unreported: minutes(5),
+            revocation_purge: minutes(1),
         }
     }
 }

@@ -1,10 +1,12 @@
 //! weft's own API over HTTP: a network as a document, there and back.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use reqwest::Method;
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt as _;
+use tokio::sync::Notify;
 use weft_contract::headers::MAX_BODY;
 use weft_contract::resource::change::MAX_DOCUMENT;
 use weft_store::Fault;
@@ -133,25 +135,38 @@ async fn documents_have_more_time_than_others() {
 }
 
 #[tokio::test]
-async fn what_is_applied_too_late_is_applied_whole() {
+async fn what_is_answered_with_a_timeout_is_never_applied() {
     let limits = Limits { document_timeout: Duration::ZERO, ..Limits::default() };
     let bed = Bed::with(section(), limits).await;
     let admin = bed.admin().await;
     let before = bed.controller.snapshot().revision();
     let path = format!("{WEFT}/apply");
     admin.call(Method::POST, &path, &services(1000, 10)).await.is_error(503, "TIMEOUT");
+    // The operation goes on; the end of the server waits for it.
+    let Bed { controller, server, .. } = bed;
+    server.shutdown(Duration::ZERO, LONG).await;
+    assert_eq!(controller.snapshot().revision(), before);
+}
+
+#[tokio::test]
+async fn what_is_being_written_when_the_time_is_over_has_an_unknown_outcome() {
+    let limits = Limits { document_timeout: Duration::from_secs(2), ..Limits::default() };
+    let bed = Bed::with(section(), limits).await;
+    let admin = bed.admin().await;
+    let written = Arc::new(Notify::new());
+    bed.store.push(Fault::Awaits(Arc::clone(&written)));
+    let path = format!("{WEFT}/apply");
+    let seen = admin.call(Method::POST, &path, &services(3, 10)).await;
+    seen.is_error(503, "OUTCOME_UNKNOWN");
+    written.notify_one();
     let deadline = Instant::now() + LONG;
     loop {
-        // The apply happened as a whole or not at all.
         let seen = admin.get(&format!("{MANAGEMENT}/services?limit=1")).await;
-        match seen.json()["meta"]["pagination"]["totalCount"].as_u64() {
-            Some(0) => assert!(Instant::now() < deadline),
-            count => {
-                let revision = bed.controller.snapshot().revision();
-                assert_eq!((count, revision), (Some(1000), before.next()));
-                return;
-            }
+        if seen.json()["meta"]["pagination"]["totalCount"] == json!(3) {
+            return;
         }
+        assert!(Instant::now() < deadline);
+        tokio::time::sleep(Duration::from_millis(10)).await;
     }
 }
 

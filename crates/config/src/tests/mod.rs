@@ -2,6 +2,7 @@
 
 mod bindings;
 mod controller;
+mod controller_keys;
 mod conventions;
 mod keys;
 mod links;

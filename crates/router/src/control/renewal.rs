@@ -18,7 +18,8 @@
 //! The router asks for the confirmation only when the new certificates are on its disk: after the
 //! confirmation a controller may refuse the former ones. The identity is loaded again in the end. The keys
 //! stay the same. When the answer to the confirmation is missing, both pairs are kept: a controller that
-//! refuses the router is shown the other pair, until one accepts it.
+//! refuses the router is shown the other pair, until one accepts it. When the new certificates are confirmed
+//! and their files cannot be replaced, they are used from memory, and saved again every [`PAUSE`].
 
 pub(super) mod pending;
 
@@ -125,6 +126,9 @@ fn in_files(core: &Core) -> bool {
 
 /// The time at which the first of the two certificates has to be renewed.
 fn due(core: &Core) -> Option<SystemTime> {
+    if core.renewal.is_unsaved() {
+        return Some(time_of_day());
+    }
     let identity = core.identity.current();
     let both = identity.client().into_iter().chain(identity.servers().first());
     both.filter_map(|chain| due_of(chain.leaf().not_before(), chain.leaf().not_after())).min()
@@ -137,6 +141,9 @@ fn due_of(begin: SystemTime, end: SystemTime) -> Option<SystemTime> {
 }
 
 async fn renew(core: &Core) -> Result<(), RenewalError> {
+    if core.renewal.is_unsaved() {
+        return Ok(core.renewal.save(&core.identity)?);
+    }
     let identity = core.identity.current();
     let client = identity.client().ok_or(RenewalError::Incomplete("client"))?;
     let server = identity.servers().first().ok_or(RenewalError::Incomplete("server"))?;
@@ -176,7 +183,12 @@ async fn take(
             return Err(problem);
         }
     }
-    Ok(identity.use_certificates(prepared)?)
+    // The former certificates may count no more, so that the new ones are not given up.
+    identity.use_certificates(prepared).map_err(|problem| {
+        renewal.keep(certs);
+        renewal.save_later(certs);
+        problem.into()
+    })
 }
 
 /// The controller to ask, once one is connected.
@@ -336,8 +348,39 @@ mod tests {
         assert!(files() == present);
 
         take(&identity, &renewal, &certs, async { Ok(()) }).await.unwrap();
-        assert!(files() == [certs.client_cert_pem.clone(), certs.server_cert_pem.clone()]);
+        assert!(files() == new);
         let used = identity.current();
         assert_eq!(used.client().unwrap().leaf().to_pem(), certs.client_cert_pem);
+
+        // A folder in the place of a file: the confirmed certificates are used, and saved later.
+        let again = EnrollmentCertsResponse {
+            client_cert_pem: issue(),
+            server_cert_pem: issue(),
+            ca_certs_pem: String::new(),
+        };
+        let broken = async {
+            std::fs::remove_file(path(names[0])).unwrap();
+            std::fs::create_dir(path(names[0])).unwrap();
+            Ok(())
+        };
+        let problem = take(&identity, &renewal, &again, broken).await.unwrap_err();
+        assert!(problem.to_string().contains(".new is moved to its place"), "{problem}");
+        let used = identity.current();
+        assert_eq!(used.client().unwrap().leaf().to_pem(), again.client_cert_pem);
+        assert_eq!(used.servers()[0].leaf().to_pem(), again.server_cert_pem);
+        assert!(renewal.save(&identity).is_err() && renewal.is_unsaved());
+        std::fs::remove_dir(path(names[0])).unwrap();
+        renewal.accepted();
+        renewal.save(&identity).unwrap();
+        assert!(!renewal.is_unsaved());
+        assert!(files() == [again.client_cert_pem.clone(), again.server_cert_pem.clone()]);
+        let used = identity.current();
+        assert_eq!(used.client().unwrap().leaf().to_pem(), again.client_cert_pem);
+        assert_eq!(std::fs::read_dir(home.path()).unwrap().count(), 4);
+
+        // Other certificates than the unsaved ones are in the files by now: they stay.
+        renewal.save_later(&certs);
+        renewal.save(&identity).unwrap();
+        assert!(files() == [again.client_cert_pem.clone(), again.server_cert_pem.clone()]);
     }
 }

@@ -332,6 +332,8 @@ fn durations(config: &ControllerConfig) -> Durations {
         router_enrollment: edge.enrollment.router_duration,
         activity_flush: edge.activity_update_interval,
         longest_token: edge.oidc.refresh.max(edge.oidc.access),
+        unreported: edge.identity_status.unknown_timeout,
+        revocation_purge: edge.oidc.revocation_enforcer_frequency,
     }
 }
 

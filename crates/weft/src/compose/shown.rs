@@ -1,5 +1,5 @@
 //! The configuration as inspections show it. Only members that are listed here are shown, so that a
-//! new key of the file cannot reveal a secret.
+//! new key of the file cannot reveal a secret. Keys without effect are not listed.
 
 use std::time::Duration;
 
@@ -23,11 +23,9 @@ pub(super) fn controller(config: &ControllerConfig) -> Value {
             "cycleSeconds": network.cycle.as_secs(),
             "routeTimeoutSeconds": network.route_timeout.as_secs(),
             "createCircuitRetries": network.create_circuit_retries,
-            "pendingLinkTimeoutSeconds": network.pending_link_timeout.as_secs(),
             "minRouterCost": network.min_router_cost,
             "routerConnectChurnLimit": show_duration(network.router_connect_churn_limit),
             "initialLinkLatency": show_duration(network.initial_link_latency),
-            "metricsReportInterval": show_duration(network.metrics_report_interval),
             "smart": {
                 "rerouteFraction": network.smart_reroute_fraction,
                 "rerouteCap": network.smart_reroute_cap,
@@ -36,10 +34,7 @@ pub(super) fn controller(config: &ControllerConfig) -> Value {
         },
         "edge": config.edge.as_ref().map(edge),
         "web": config.web.iter().map(server).collect::<Vec<_>>(),
-        "routerDataModel": {
-            "logSize": model.log_size,
-            "listenerBufferSize": model.listener_buffer_size,
-        },
+        "routerDataModel": {"logSize": model.log_size},
         "tls": {"handshakeTimeout": show_duration(config.tls.handshake_timeout)},
     })
 }
@@ -52,11 +47,13 @@ fn edge(edge: &EdgeConfig) -> Value {
             "sessionTimeout": show_duration(edge.session_timeout),
             "sessionLifetime": edge.session_lifetime.map(show_duration),
             "activityUpdateInterval": show_duration(edge.activity_update_interval),
-            "activityUpdateBatchSize": edge.activity_update_batch,
         },
         "enrollment": {
             "edgeIdentity": duration(edge.enrollment.identity_duration),
             "edgeRouter": duration(edge.enrollment.router_duration),
+        },
+        "identityStatusConfig": {
+            "unknownTimeout": show_duration(edge.identity_status.unknown_timeout),
         },
         "disablePostureChecks": edge.disable_posture_checks,
     })

@@ -9,8 +9,9 @@
 //!
 //! A *plan* is decided on the published snapshot and thrown away. *Apply* hands the same change set
 //! to the writer. If the tip is still the snapshot of the plan, the writer takes the change set as
-//! it is; if not, the plan is decided again on the tip, with the same prepared values. A document
-//! is applied as a whole or not at all.
+//! it is; if not, a new plan is made, and the last of them may be decided again on the tip, with the same
+//! prepared values, if that takes little of the writer's time. A document is applied as a whole or not at all,
+//! and after the time limit of the request nothing is given to the writer any more.
 //!
 //! - `document`: reads a document into entries, and reports every mistake with its place;
 //! - `section`: the trait by which a kind of entity takes part in documents, and the table of the
@@ -28,17 +29,16 @@ mod report;
 mod section;
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use futures::FutureExt as _;
 use tokio::runtime::Handle;
 use weft_contract::resource::change::{ChangeBody, ChangePlan, MAX_TIME};
 use weft_contract::{Api, ErrorCode, Verb};
-use weft_kernel::call::{Answer, Handler};
+use weft_kernel::call::{Answer, Handler, Wait};
 use weft_kernel::turns::Turns;
 use weft_kernel::{Call, Caller, Failure, Reply};
-use weft_model::entity::Identity;
-use weft_model::{Id, Snapshot};
+use weft_model::Snapshot;
 
 use crate::Controller;
 use crate::domain::change::moved::moved;
@@ -57,6 +57,9 @@ pub(crate) const HANDLERS: &[(Api, &str, Handler<Controller>)] = &[
 const PLANS: usize = 2;
 /// Times that one apply makes its plan, because the network changed meanwhile.
 const TRIES: u32 = 8;
+/// Longest time that making a plan may have taken that the writer then decides again: meanwhile no other change
+/// is decided.
+const AGAIN: Duration = Duration::from_millis(200);
 
 /// The turns for plans. Callers take turns, however many documents each of them sends; a request
 /// waits for its turn until its own deadline.
@@ -89,7 +92,8 @@ fn apply_change(controller: Controller, caller: Caller, call: Call) -> Answer {
         let body: ChangeBody = call.decode(Verb::Create)?;
         let until = Instant::now() + MAX_TIME;
         let (turns, asking) = (controller.plans().clone(), caller.clone());
-        let work = async move { apply(&controller, &caller, &body, until).await };
+        let wait = call.wait.clone();
+        let work = async move { apply(&controller, &caller, &body, until, &wait).await };
         let applied = on_its_own(&turns, &asking, work).await?;
         Reply::detail(&applied)
     }
@@ -137,6 +141,8 @@ struct Made {
     planned: Planned,
     prepared: Prepared,
     report: Report,
+    /// How long it took to make the plan.
+    took: Duration,
 }
 
 /// Makes a plan on the published snapshot.
@@ -146,10 +152,11 @@ async fn make(
     document: &Document,
     until: Instant,
 ) -> Result<Made, Failure> {
-    let before = controller.snapshot();
+    let (before, begun) = (controller.snapshot(), Instant::now());
     let (planned, prepared) = plan::make(controller, caller, document, &before, until).await?;
+    let took = begun.elapsed();
     let report = Report::of(controller, caller, document, &before, &planned);
-    Ok(Made { before, planned, prepared, report })
+    Ok(Made { before, planned, prepared, report, took })
 }
 
 /// Refuses a plan whose fingerprint is not the one that the request expects.
@@ -180,9 +187,9 @@ async fn apply(
     caller: &Caller,
     body: &ChangeBody,
     until: Instant,
+    wait: &Wait,
 ) -> Result<ChangePlan, Failure> {
     let document = Document::read(body)?;
-    let is_expected = body.expect_plan.is_some() || body.expect_revision.is_some();
     let mut caller = heard_again(controller, caller)?;
     for attempt in 1..=TRIES {
         let made = make(controller, &caller, &document, until).await?;
@@ -198,20 +205,29 @@ async fn apply(
             return Ok(ChangePlan { applied: true, ..made.report.plan });
         }
         expect(body, &made.report)?;
-        if Instant::now() >= until {
+        if Instant::now() >= until || !wait.begin() {
             // The caller's deadline is over, and the caller was told so: the plan is not applied.
             return Err(ErrorCode::Timeout.into());
         }
-        // A caller that expects a fingerprint gets that plan or a refusal. Otherwise the last try
-        // may decide the plan again on the tip, which keeps the writer busy; the tries before it do
-        // not.
-        let may_decide_again = !is_expected && attempt == TRIES;
-        match submit(controller, &caller, &document, made, may_decide_again).await? {
+        let again = attempt == TRIES && may_be_decided_again(body, made.took);
+        match submit(controller, &caller, &document, made, again).await? {
             Some(applied) => return Ok(applied),
-            None => tokio::task::yield_now().await,
+            None => wait.take_back(),
         }
+        tokio::task::yield_now().await;
     }
-    Err(ErrorCode::ServerTooManyRequests.into())
+    heard_again(controller, &caller)?;
+    let text = format!(
+        "nothing is changed: the network changed {TRIES} times while the plan was made; send the document \
+         again, or in smaller parts"
+    );
+    Err(Failure::because(ErrorCode::ServerTooManyRequests, text))
+}
+
+/// Whether the writer may decide a plan again on the tip, which keeps it busy. A caller that expects a
+/// fingerprint gets that plan or a refusal.
+fn may_be_decided_again(body: &ChangeBody, took: Duration) -> bool {
+    body.expect_plan.is_none() && body.expect_revision.is_none() && took < AGAIN
 }
 
 /// Gives a plan to the writer; none if the network changed since the plan was made.
@@ -222,22 +238,22 @@ async fn submit(
     made: Made,
     may_decide_again: bool,
 ) -> Result<Option<ChangePlan>, Failure> {
-    let Made { before, planned, prepared, report } = made;
+    let Made { before, planned, prepared, report, .. } = made;
     let base = before.revision();
     let decided = Arc::new(parking_lot::Mutex::new(None));
     let result = {
         let (caller, document, moment) = (caller.clone(), document.clone(), planned.moment);
         let (changes, decided) = (planned.changes.clone(), Arc::clone(&decided));
-        let at = Arc::clone(&before);
+        let asked = controller.clone();
         controller
             .submit(move |tip| {
+                if !has_rights_of(&asked.resolve_on(tip, &caller), &caller) {
+                    return Err(moved());
+                }
                 if tip.revision() == base {
                     return Ok(changes.clone());
                 }
                 if !may_decide_again {
-                    return Err(moved());
-                }
-                if !is_unchanged(&caller, &at, tip) {
                     return Err(moved());
                 }
                 let again = plan::again(&caller, &document, tip, &prepared, moment)?;
@@ -258,13 +274,6 @@ async fn submit(
     };
     let revision = i64::try_from(done.revision.0).unwrap_or(i64::MAX);
     Ok(Some(ChangePlan { applied: true, revision, ..report.plan }))
-}
-
-/// True if the identity of a caller is the same in both snapshots.
-fn is_unchanged(caller: &Caller, one: &Snapshot, other: &Snapshot) -> bool {
-    let Some(login) = caller.login() else { return true };
-    let id = Id::new(&login.identity);
-    one.get::<Identity>(&id) == other.get::<Identity>(&id)
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! Makes a plan: decides the entries one after the other on a working snapshot, by the rules of
 //! their resources. Each entry sees the changes of those before it. An entry that cannot be decided
-//! yet is tried again after the others. When a round decides none, the entries that are left are
+//! yet is tried again after the others. When a round decides none because entries exchange unique values,
+//! their entities first lose these values on the working snapshot; otherwise the entries that are left are
 //! mistakes.
 //!
 //! The result is one change set with the final state of each entity. Slow and random steps run once
@@ -145,6 +146,8 @@ struct Work<'a> {
     cold: BTreeMap<(Kind, Id, u16), Change>,
     /// Entries that changed an entity.
     busy: BTreeSet<usize>,
+    /// Entries whose entities have lost a unique value on the working snapshot, and the field of that value.
+    vacated: BTreeSet<(usize, &'static str)>,
     notes: Vec<String>,
 }
 
@@ -167,6 +170,7 @@ impl<'a> Work<'a> {
             asked: BTreeSet::new(),
             cold: BTreeMap::new(),
             busy: BTreeSet::new(),
+            vacated: BTreeSet::new(),
             notes: Vec::new(),
         }
     }
@@ -178,7 +182,7 @@ impl<'a> Work<'a> {
             let mut problems = Problems::default();
             let before = (entries.len(), doomed.len());
             let mut has_moved = false;
-            let mut left = Vec::new();
+            let (mut left, mut clashing) = (Vec::new(), Vec::new());
             for at in entries {
                 self.check_time()?;
                 match self.put(at).await {
@@ -191,6 +195,9 @@ impl<'a> Work<'a> {
                     Err(failure) => {
                         if let Some(entry) = self.document.entries.get(at) {
                             problems.refused(entry, &failure);
+                            let unique = entry.section().model().unique().iter();
+                            let mut unique = unique.filter(|it| failure.field_name() == Some(**it));
+                            clashing.extend(unique.next().map(|field| (at, *field)));
                         }
                         left.push(at);
                     }
@@ -214,10 +221,32 @@ impl<'a> Work<'a> {
             if entries.is_empty() && doomed.is_empty() {
                 return Ok(());
             }
-            if !has_moved && before == (entries.len(), doomed.len()) {
+            if has_moved || before != (entries.len(), doomed.len()) {
+                continue;
+            }
+            if !self.vacate(&clashing)? {
                 return problems.none();
             }
         }
+    }
+
+    /// Takes from the entities of entries the unique values that the entries are to change, so that entries
+    /// can exchange them. The values are missing on the working snapshot only: either each of these entries is
+    /// decided later, or the plan is refused. False if no value was left to take.
+    fn vacate(&mut self, clashing: &[(usize, &'static str)]) -> Result<bool, Failure> {
+        let mut has_vacated = false;
+        for (at, field) in clashing.iter().copied() {
+            let Some(entry) = self.document.entries.get(at) else { continue };
+            let section = entry.section();
+            let entity = self.working.table(section.model()).by_name(&entry.name);
+            let entity = entity.filter(|entity| section.holds(entity));
+            let Some(entity) = entity.and_then(|it| section::vacated(it, field)) else { continue };
+            if self.vacated.insert((at, field)) {
+                self.working.advance(&ChangeSet::of([Change::Put(entity)]))?;
+                has_vacated = true;
+            }
+        }
+        Ok(has_vacated)
     }
 
     fn check_time(&self) -> Result<(), Failure> {

@@ -9,7 +9,9 @@ use serde_json::{Map, Value};
 use weft_contract::{ErrorCode, Kind as ContractKind, Verb, body};
 use weft_kernel::decision::Decision;
 use weft_kernel::{Caller, Failure};
-use weft_model::entity::{AuthPolicy, ConfigType, IdentityType, OfKind as _};
+use weft_model::entity::{
+    AuthPolicy, ConfigType, ExtJwtSigner, Identity, IdentityType, OfKind as _,
+};
 use weft_model::{Base, Entity, Id, Kind, Timestamp};
 
 use crate::Controller;
@@ -100,6 +102,26 @@ pub(super) fn is_own(entity: &Entity) -> bool {
             Entity::ConfigType(it) => seed(it).is_some(),
             _ => false,
         }
+}
+
+/// The entity without a unique value, so that another entity can take the value; none if the value does not
+/// change.
+pub(super) fn vacated(entity: &Entity, field: &str) -> Option<Entity> {
+    match (entity, field) {
+        (Entity::Identity(it), "externalId") => {
+            Some(Identity { external_id: None, ..(**it).clone() }.into())
+        }
+        (Entity::ExtJwtSigner(it), "issuer") => {
+            Some(ExtJwtSigner { issuer: None, ..(**it).clone() }.into())
+        }
+        (Entity::ExtJwtSigner(it), "kid") => {
+            Some(ExtJwtSigner { kid: None, ..(**it).clone() }.into())
+        }
+        (Entity::ExtJwtSigner(it), "fingerprint") => {
+            Some(ExtJwtSigner { fingerprint: None, ..(**it).clone() }.into())
+        }
+        _ => None,
+    }
 }
 
 /// Whether an entity is one that every network has, unchanged, so that documents leave it out.

@@ -13,6 +13,9 @@ use weft_model::Snapshot;
 use crate::testing::{Bed, to};
 use crate::{Caller, Failure};
 
+mod exchange;
+mod tries;
+
 const NONE: Value = Value::Null;
 
 async fn ask(
@@ -345,10 +348,15 @@ async fn what_nobody_waits_for_is_given_up() {
         serde_json::from_value(json!({"network": small()})).unwrap();
     let before = snapshot(&bed).revision();
     let late = Instant::now();
-    let failure = super::apply(&bed.controller, &admin, &body, late).await.unwrap_err();
+    let wait = super::Wait::default();
+    let failure = super::apply(&bed.controller, &admin, &body, late, &wait).await.unwrap_err();
     assert_eq!((failure.status(), failure.code()), (503, ErrorCode::Timeout));
+    let told = super::Wait::default();
+    assert!(told.end());
+    let apply = super::apply(&bed.controller, &admin, &body, late + MAX_TIME, &told);
+    assert_eq!(apply.await.unwrap_err().code(), ErrorCode::Timeout);
     assert_eq!(snapshot(&bed).revision(), before);
-    super::apply(&bed.controller, &admin, &body, late + MAX_TIME).await.unwrap();
+    super::apply(&bed.controller, &admin, &body, late + MAX_TIME, &wait).await.unwrap();
     assert_eq!(snapshot(&bed).revision(), before.next());
 }
 

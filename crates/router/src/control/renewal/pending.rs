@@ -6,7 +6,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 use weft_client::enroll::RouterNames;
-use weft_identity::{KeyedChain, LiveIdentity, to_pem};
+use weft_identity::{Certificate, KeyedChain, LiveIdentity, to_pem};
 use weft_wire::{Message, ProtoBody, edge_ctrl::EnrollmentCertsResponse};
 
 use crate::controllers::Controller;
@@ -19,6 +19,8 @@ pub(crate) struct Renewal {
     /// The chains that are not in use, after a renewal whose confirmation got no answer: controllers
     /// accept either these or the present ones.
     others: Mutex<Option<Chains>>,
+    /// Confirmed chains that are in use and not in their files.
+    unsaved: Mutex<Option<Chains>>,
 }
 
 /// A client and a server chain, as PEM.
@@ -52,10 +54,27 @@ impl Renewal {
 
     /// Keeps certificates that a controller may have confirmed.
     pub(super) fn keep(&self, certs: &EnrollmentCertsResponse) {
-        *self.others.lock() = Some(Chains {
-            client: Some(certs.client_cert_pem.clone()),
-            server: Some(certs.server_cert_pem.clone()),
-        });
+        *self.others.lock() = Some(Chains::new(certs));
+    }
+
+    /// Notes confirmed certificates whose files could not be replaced.
+    pub(super) fn save_later(&self, certs: &EnrollmentCertsResponse) {
+        *self.unsaved.lock() = Some(Chains::new(certs));
+    }
+
+    /// True if certificates wait to be saved.
+    pub(super) fn is_unsaved(&self) -> bool {
+        self.unsaved.lock().is_some()
+    }
+
+    /// Saves the certificates that wait for it, unless others are in use by now, e.g. after an enrollment.
+    pub(super) fn save(&self, identity: &LiveIdentity) -> Result<(), weft_identity::Error> {
+        let mut unsaved = self.unsaved.lock();
+        if let Some(chains) = unsaved.as_ref().filter(|chains| chains.are_used(identity)) {
+            identity.save_certificates(chains.client.as_deref(), chains.server.as_deref())?;
+        }
+        *unsaved = None;
+        Ok(())
     }
 
     /// A controller refuses the router. If its certificate may be the reason, the next attempt shows the
@@ -87,6 +106,21 @@ impl Renewal {
 }
 
 impl Chains {
+    fn new(certs: &EnrollmentCertsResponse) -> Self {
+        Self {
+            client: Some(certs.client_cert_pem.clone()),
+            server: Some(certs.server_cert_pem.clone()),
+        }
+    }
+
+    /// True if the client certificate is in use.
+    fn are_used(&self, identity: &LiveIdentity) -> bool {
+        let own = self.client.as_ref().and_then(|pem| Certificate::from_pem(pem.as_bytes()).ok());
+        let used = identity.current();
+        let used = used.client().map(KeyedChain::leaf);
+        own.as_ref().and_then(|chain| chain.first()) == used
+    }
+
     /// The chains that are in use.
     fn of(identity: &LiveIdentity) -> Self {
         let identity = identity.current();

@@ -336,6 +336,38 @@ fn permitted() -> impl Iterator<Item = (Api, &'static Operation)> {
     rows.filter(|(_, row)| matches!(row.access, Access::Permission(..) | Access::Granted(..)))
 }
 
+/// A request that was let in waits for a turn and for the writer; meanwhile its caller loses rights.
+#[tokio::test]
+async fn a_request_is_not_carried_out_with_rights_that_its_caller_has_lost() {
+    let bed = Bed::new().await;
+    let admin = bed.admin().await;
+    let body = json!({"name": "clerk", "type": "Default", "isAdmin": false,
+        "permissions": ["service"]});
+    let id = bed.create(&admin, "createIdentity", body).await;
+    login_of(&bed, &admin, &id, "clerk").await;
+    let clerk = bed.login("clerk", PASSWORD).await.unwrap();
+    let late = async |name: &str| {
+        let body = json!({"name": name, "encryptionRequired": true});
+        let call = to(Api::Management, "createService", &[]).with_json(&body);
+        let reply = bed.controller.call(clerk.clone(), call).await;
+        reply.map(|reply| reply.status).map_err(|failure| failure.code())
+    };
+    let change = async |operation: &str, body: Value| {
+        let call = to(Api::Management, operation, &[&id]).with_json(&body);
+        bed.controller.call(admin.clone(), call).await.unwrap();
+    };
+    assert_eq!(late("first").await, Ok(201));
+    change("patchIdentity", json!({"permissions": ["service.read"]})).await;
+    assert_eq!(late("second").await, Err(ErrorCode::Unauthorized));
+    change("patchIdentity", json!({"permissions": ["config", "service"]})).await;
+    assert_eq!(late("third").await, Ok(201));
+    change("disableIdentity", json!({"durationMinutes": 0})).await;
+    assert_eq!(late("fourth").await, Err(ErrorCode::Unauthorized));
+    change("enableIdentity", json!({})).await;
+    change("deleteIdentity", json!({})).await;
+    assert_eq!(late("fifth").await, Err(ErrorCode::Unauthorized));
+}
+
 #[tokio::test]
 async fn no_permission_reaches_who_may_do_more() {
     for more in [More::Everything, More::OnePermission] {
