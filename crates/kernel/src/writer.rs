@@ -8,10 +8,12 @@
 
 mod work;
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use tokio::sync::{mpsc, oneshot};
 use weft_contract::ErrorCode;
@@ -30,6 +32,9 @@ pub type Decide = Box<dyn Fn(&Snapshot) -> Result<ChangeSet, Failure> + Send + S
 /// return a new snapshot with the same entities.
 pub type Alone =
     Box<dyn FnOnce(Arc<Snapshot>) -> BoxFuture<'static, Result<Option<Snapshot>, String>> + Send>;
+
+/// The cause of the end after a fault of the writer.
+const FAULT: &str = "the writer ended in a fault, which the log names: restart the controller";
 
 /// Most operations that wait; above that the answer is "busy".
 const QUEUE: usize = 1024;
@@ -117,7 +122,16 @@ impl Writer {
             deadlines,
         };
         let work = Work::new(&writer, store, submissions, snapshot);
-        tokio::spawn(work.run());
+        let health = Arc::clone(&writer.health);
+        tokio::spawn(async move {
+            // Operations that panic are answered one by one; this is a fault of the writer itself.
+            if AssertUnwindSafe(work.run()).catch_unwind().await.is_err() {
+                tracing::error!(
+                    "the writer ended in a fault: nothing can be changed until the controller is restarted"
+                );
+                health.store(Arc::new(Health::Stopped(FAULT.to_owned())));
+            }
+        });
         writer
     }
 
@@ -146,11 +160,12 @@ impl Writer {
         let wanted = Wanted::Decide(Submission { decide, answer });
         self.queue.try_send(wanted).map_err(|error| match error {
             mpsc::error::TrySendError::Full(_) => ErrorCode::ServerTooManyRequests.into(),
-            mpsc::error::TrySendError::Closed(_) => unavailable("the controller is stopping"),
+            mpsc::error::TrySendError::Closed(_) => unavailable(&self.end()),
         })?;
         match tokio::time::timeout(self.deadlines.answer, answered).await {
             Ok(Ok(result)) => result,
-            Ok(Err(_)) => Err(unavailable("the controller is stopping")),
+            // The writer ended with the operation in its hands.
+            Ok(Err(_)) => Err(unknown(&self.end())),
             Err(_) => Err(unknown("the store has not answered yet")),
         }
     }
@@ -158,10 +173,17 @@ impl Writer {
     /// Runs work between two batches, also when writing has stopped; if the work succeeds, writing
     /// is tried again.
     pub async fn alone(&self, work: Alone) -> Result<(), String> {
-        let stopping = || "the controller is stopping".to_owned();
         let (answer, answered) = oneshot::channel();
-        self.queue.send(Wanted::Alone(work, answer)).await.map_err(|_| stopping())?;
-        answered.await.map_err(|_| stopping())?
+        self.queue.send(Wanted::Alone(work, answer)).await.map_err(|_| self.end())?;
+        answered.await.map_err(|_| self.end())?
+    }
+
+    /// Why the writer has ended.
+    fn end(&self) -> String {
+        match &**self.health.load() {
+            Health::Stopped(cause) => cause.clone(),
+            Health::Fine | Health::Failing(_) => "the writer has ended".to_owned(),
+        }
     }
 }
 

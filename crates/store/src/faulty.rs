@@ -42,6 +42,8 @@ pub enum Fault {
     LandsLate,
     /// The commit happens when the test notifies.
     Awaits(Arc<Notify>),
+    /// The commit does not happen: the store panics.
+    Panics,
 }
 
 /// A wrapper of a store; each commit takes the next fault from a queue.
@@ -143,6 +145,7 @@ impl<S: Store> Store for Faulty<S> {
                     told.notified().await;
                     self.store.commit_as(batch, base, sets).await
                 }
+                Fault::Panics => panic!("a fault that a test asked for"),
                 Fault::LandsLate => {
                     self.late.lock().push((batch, base, sets));
                     std::future::pending().await

@@ -332,3 +332,24 @@ async fn writing_goes_on_after_mending() {
     assert_eq!(writer.health(), Health::Fine);
     writer.submit(create("a", "a")).await.unwrap();
 }
+
+#[tokio::test]
+async fn a_fault_of_the_writer_is_named_and_no_change_is_believed() {
+    let store = store();
+    let writer = writer(&store);
+    writer.submit(create("a", "web")).await.unwrap();
+    store.push(Fault::Panics);
+    let failure = writer.submit(create("b", "wiki")).await.unwrap_err();
+    assert_eq!(failure.code(), ErrorCode::OutcomeUnknown);
+    let stopped = async {
+        while !matches!(writer.health(), Health::Stopped(_)) {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(10), stopped).await.unwrap();
+    let failure = writer.submit(create("b", "wiki")).await.unwrap_err();
+    assert!(failure.to_string().contains("restart the controller"), "{failure}");
+    let failure = writer.alone(Box::new(|_| async { Ok(None) }.boxed())).await.unwrap_err();
+    assert!(failure.contains("restart the controller"), "{failure}");
+    assert!(writer.snapshot().by_name::<Service>("web").is_some(), "reading goes on");
+}

@@ -87,3 +87,29 @@ async fn a_full_disk_stops_writes_and_nobody_who_reads() {
     assert_eq!(operator.list(&resource::service::KIND).await.len(), known + 1);
     drop(again);
 }
+
+/// Writes fail at once in the first place, and as soon as the reader has gone in the second.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_log_that_cannot_be_written_stops_nothing() {
+    let place = Place::made().await;
+    let file = place.home().join("controller.yaml");
+    let weft = crate::program::WEFT;
+    let runs = [
+        format!("exec {weft} controller run {} 2>/dev/full", file.display()),
+        format!("{weft} controller run {} 2>&1 | head -1", file.display()),
+    ];
+    for (round, run) in runs.into_iter().enumerate() {
+        // A level at which every request is logged.
+        let run = format!("export RUST_LOG=debug; {run}");
+        let mut controller = place.start_shell(&format!("controller-{round}"), &run);
+        let operator = Operator::log_in(place.control).await;
+        for number in 0..20 {
+            let body = json!({"name": format!("s{round}-{number}"), "encryptionRequired": false});
+            operator.create(&resource::service::KIND, &body).await;
+        }
+        assert_eq!(operator.list(&resource::service::KIND).await.len(), 20 * (round + 1));
+        let pid = Command::new("pkill").args(["-TERM", "-f", &file.display().to_string()]).status();
+        assert!(pid.unwrap().success());
+        controller.ended().await;
+    }
+}
