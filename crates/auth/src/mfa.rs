@@ -356,7 +356,9 @@ fn remove(auth: Auth, caller: Caller, call: Call) -> Answer {
         if mfa.is_verified {
             let code = call.header(headers::MFA_CODE).unwrap_or_default().to_owned();
             with_code(&auth, &caller, code, Purpose::Remove, delete).await?;
+            auth.mfa_removed(&mfa.identity_id);
         } else {
+            // No session depends on an unverified one.
             let seen = (*mfa).clone();
             auth.decide(&caller, move |decision| {
                 let now = decision.tip().get::<Mfa>(&seen.base.id);
@@ -367,7 +369,6 @@ fn remove(auth: Auth, caller: Caller, call: Call) -> Answer {
             })
             .await?;
         }
-        auth.mfa_removed(&mfa.identity_id);
         Reply::empty()
     }
     .boxed()
@@ -428,16 +429,22 @@ impl Auth {
     }
 
     /// Handles the removal of an identity's second factor: codes that its sessions have given do
-    /// not count any more.
+    /// not count any more, and sessions that lacked a code are complete.
     pub fn mfa_removed(&self, identity: &Id) {
         let now = self.now();
         self.spent().forget(identity);
         for session in self.sessions().of_identity(identity) {
-            self.sessions().change(&session.base.id, now, |session| {
-                session.is_mfa_required = false;
-                session.is_mfa_complete = false;
-                session.mfa_passed_at = None;
-            });
+            let id = &session.base.id;
+            if session.is_mfa_required || session.is_mfa_complete || session.mfa_passed_at.is_some()
+            {
+                self.sessions().change(id, now, |session| {
+                    session.is_mfa_required = false;
+                    session.is_mfa_complete = false;
+                    session.mfa_passed_at = None;
+                });
+            } else {
+                self.sessions().updated(id);
+            }
         }
         self.posture_changed(identity);
     }

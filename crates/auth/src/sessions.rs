@@ -272,7 +272,7 @@ impl Sessions {
     }
 
     /// Changes a session, and sends a notice about its certificates. None if the session has ended, or
-    /// would contradict another one.
+    /// would contradict another one. A change that changes nothing is neither written nor told.
     pub fn change(
         &self,
         id: &Id,
@@ -280,8 +280,12 @@ impl Sessions {
         change: impl FnOnce(&mut ApiSession),
     ) -> Option<Arc<ApiSession>> {
         let mut tables = self.0.tables.write();
-        let mut session = (**tables.api.get(id)?.get::<ApiSession>()?).clone();
+        let before = Arc::clone(tables.api.get(id)?.get::<ApiSession>()?);
+        let mut session = (*before).clone();
         change(&mut session);
+        if session == *before {
+            return Some(before);
+        }
         session.base.updated_at = now;
         let changed = Arc::new(session);
         self.keep(&mut tables, &changed).ok()?;

@@ -156,7 +156,8 @@ async fn the_store_and_routers_see_the_end_of_a_session_last() {
         std::thread::scope(|scope| {
             // With one core, the other tasks must get a turn.
             scope.spawn(|| {
-                while sessions.change(id, now, |_| {}).is_some() {
+                let change = |it: &mut ApiSession| it.is_mfa_required ^= true;
+                while sessions.change(id, now, change).is_some() {
                     yield_now()
                 }
             });
