@@ -348,8 +348,7 @@ fn open(
         ..ApiSession::default()
     };
     auth.sessions().put_told(&shown.identity.base.id, told);
-    let is_complete = super::resolve::is_complete(&snapshot, &session);
-    auth.sessions().open(session, token, is_complete)
+    auth.sessions().open(session, token, |it| super::resolve::is_complete(&snapshot, it))
 }
 
 /// A certificate as a session keeps it.

@@ -421,8 +421,10 @@ impl Auth {
         });
         let passed = passed.ok_or_else(|| Failure::unauthorized("the session has ended"))?;
         self.sessions().begun().await;
-        if super::resolve::is_complete(&self.snapshot(), &passed) {
+        let snapshot = self.snapshot();
+        if super::resolve::is_complete(&snapshot, &passed) {
             self.sessions().completed(&passed.base.id);
+            self.sessions().make_room(&passed, |it| super::resolve::is_complete(&snapshot, it));
         }
         self.posture_changed(&passed.identity_id);
         Ok(())
