@@ -25,6 +25,7 @@ use super::current::{login_of, session_of};
 use super::signing::aside;
 use super::totp::{self, PictureError, Takes};
 use crate::handle::Auth;
+use crate::rates::Deed;
 
 /// The operations, the same in both APIs.
 pub const HANDLERS: &[(Api, &str, Handler<Auth>)] = &[
@@ -180,7 +181,11 @@ fn authenticate(auth: Auth, caller: Caller, call: Call) -> Answer {
             decision.put(mfa);
             Ok(())
         };
+        // The login is counted once its code was right. It is refused before that, so that no recovery
+        // code is used up for nothing.
+        auth.rates().check(&session.identity_id, Deed::Login)?;
         with_code(&auth, &caller, code, Purpose::Authenticate, put).await?;
+        auth.rates().take(&session.identity_id, Deed::Login)?;
         auth.mfa_passed(&session.base.id).await?;
         Reply::empty()
     }

@@ -2,12 +2,15 @@
 
 use std::time::Duration;
 
+use serde_json::json;
+use weft_auth::rates::AT_ONCE;
 use weft_auth::sessions::{INCOMPLETE, PER_IDENTITY};
 use weft_model::Id;
 use weft_model::entity::ApiSession;
 
-use super::login;
-use crate::testing::Bed;
+use super::{laptop, login};
+use crate::Failure;
+use crate::testing::{Bed, csr};
 
 /// Opens a session of the identity.
 fn open(bed: &Bed, number: usize, is_mfa_complete: bool) -> Id {
@@ -63,4 +66,39 @@ async fn the_session_ends_that_was_not_used_for_the_longest_time() {
     assert_eq!(counts(&bed), (PER_IDENTITY, 0));
     assert!(sessions.by_id(tunneler.as_str()).is_some(), "it is old, and in use");
     assert!(sessions.by_id(idle.as_str()).is_none());
+}
+
+/// Does something until it is refused; returns how often it was done.
+async fn until_refused(mut deed: impl AsyncFnMut() -> Result<(), Failure>) -> (u32, Failure) {
+    for done in 0..20 * AT_ONCE {
+        if let Err(refused) = deed().await {
+            return (done, refused);
+        }
+    }
+    panic!("it is never refused");
+}
+
+#[tokio::test]
+async fn an_identity_may_not_log_in_or_change_certificates_as_often_as_it_likes() {
+    let bed = Bed::new().await;
+    let admin = bed.admin().await;
+    let (_, chain) = bed.enroll(&admin, "script").await;
+    let (done, refused) = until_refused(async || bed.login_with(&chain).await.map(drop)).await;
+    assert!(done >= AT_ONCE, "{done}");
+    assert_eq!(refused.status(), 429);
+    assert!(refused.retry_after().is_some_and(|wait| wait <= Duration::from_secs(1)));
+    // Others are not concerned.
+    let (client, id) = laptop(&bed, &admin).await;
+    let body = json!({"csr": csr("x")});
+    let (done, refused) = until_refused(async || {
+        let operation = "createCurrentApiSessionCertificate";
+        let made = bed.client(&client, operation, &[], body.clone()).await?;
+        let made = made["id"].as_str().unwrap();
+        bed.client(&client, "deleteCurrentApiSessionCertificate", &[made], json!(null)).await?;
+        Ok(())
+    })
+    .await;
+    assert!(done >= AT_ONCE / 2, "{done}");
+    assert_eq!(refused.status(), 429);
+    assert!(bed.controller.sessions().by_id(&id).is_some());
 }
