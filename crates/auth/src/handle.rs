@@ -12,6 +12,7 @@ use super::guesses::Guesses;
 use super::keyring::{Keyring, LoadError};
 use super::password::Hasher;
 use super::posture::Postures;
+use super::rates::Rates;
 use super::service_changes::ServiceChanges;
 use super::sessions::Sessions;
 use super::spent::Spent;
@@ -33,6 +34,7 @@ pub(crate) struct Core {
     pub(crate) spent: Spent,
     pub(crate) seen_tokens: SeenTokens,
     pub(crate) postures: Postures,
+    pub(crate) rates: Rates,
     pub(crate) keyring: Keyring,
     pub(crate) service_changes: ServiceChanges,
     pub(crate) tickets: Tickets,
@@ -89,6 +91,7 @@ impl Auth {
             spent: Spent::default(),
             seen_tokens: SeenTokens::default(),
             postures: Postures::default(),
+            rates: Rates::default(),
             keyring,
             service_changes: ServiceChanges::default(),
             tickets: Tickets::default(),
@@ -139,6 +142,11 @@ impl Auth {
     /// The posture data of clients.
     pub fn postures(&self) -> &Postures {
         &self.0.postures
+    }
+
+    /// How often identities log in and change certificates of sessions.
+    pub(crate) fn rates(&self) -> &Rates {
+        &self.0.rates
     }
 
     /// The keys in use, and former ones.

@@ -13,7 +13,8 @@
 //!   controller only, announced to routers;
 //! - [`service_session`]: permissions to dial or host, as signed tokens, and their check for
 //!   routers;
-//! - `admission`: limits the logins that are worked on at once;
+//! - `admission`: limits the logins that are worked on at once; `rates`: limits how often an identity
+//!   logs in;
 //! - `enroll`, [`tickets`], [`own_tickets`]: the first credentials of identities and routers;
 //! - [`keyring`], [`keys`]: the keys in use, and former ones; [`signing`], [`signing_turns`]:
 //!   signatures with them;
@@ -72,6 +73,7 @@ pub mod own_tickets;
 pub mod password;
 pub mod posture;
 pub mod public_keys;
+pub mod rates;
 pub mod resolve;
 pub mod revocations;
 pub mod router_certificate;

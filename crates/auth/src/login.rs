@@ -24,6 +24,7 @@ use super::sessions::{ClientDescription, stands};
 use super::{external_id, lockout};
 use crate::handle::Auth;
 use crate::lockout::policy_of;
+use crate::rates::Deed;
 use crate::sessions::VIRTUAL;
 use crate::sessions::stands::print_of;
 use crate::wanted_configs::WantedConfigs;
@@ -311,7 +312,7 @@ fn vouched_for(auth: &Auth, snapshot: &Snapshot, chain: &[Certificate]) -> Optio
     Some(Vouched { is_improper: false, ca: Some(Arc::clone(ca)) })
 }
 
-/// Opens the session of a login.
+/// Opens the session of a login, unless the identity logs in too often.
 fn open(
     auth: &Auth,
     caller: &Caller,
@@ -347,9 +348,11 @@ fn open(
         credential: shown.print.clone(),
         ..ApiSession::default()
     };
+    let from = caller.origin.remote.map(|it| it.ip());
+    let deed = Deed::login(super::resolve::is_complete(&snapshot, &session), from);
+    auth.rates().take(&session.identity_id, deed)?;
     auth.sessions().put_told(&shown.identity.base.id, told);
-    let is_complete = super::resolve::is_complete(&snapshot, &session);
-    auth.sessions().open(session, token, is_complete)
+    auth.sessions().open(session, token, |it| super::resolve::is_complete(&snapshot, it))
 }
 
 /// A certificate as a session keeps it.

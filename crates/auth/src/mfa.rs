@@ -25,6 +25,7 @@ use super::current::{login_of, session_of};
 use super::signing::aside;
 use super::totp::{self, PictureError, Takes};
 use crate::handle::Auth;
+use crate::rates::Deed;
 
 /// The operations, the same in both APIs.
 pub const HANDLERS: &[(Api, &str, Handler<Auth>)] = &[
@@ -180,7 +181,11 @@ fn authenticate(auth: Auth, caller: Caller, call: Call) -> Answer {
             decision.put(mfa);
             Ok(())
         };
+        // The login is counted once its code was right. It is refused before that, so that no recovery
+        // code is used up for nothing.
+        auth.rates().check(&session.identity_id, Deed::Login)?;
         with_code(&auth, &caller, code, Purpose::Authenticate, put).await?;
+        auth.rates().take(&session.identity_id, Deed::Login)?;
         auth.mfa_passed(&session.base.id).await?;
         Reply::empty()
     }
@@ -356,7 +361,9 @@ fn remove(auth: Auth, caller: Caller, call: Call) -> Answer {
         if mfa.is_verified {
             let code = call.header(headers::MFA_CODE).unwrap_or_default().to_owned();
             with_code(&auth, &caller, code, Purpose::Remove, delete).await?;
+            auth.mfa_removed(&mfa.identity_id);
         } else {
+            // No session depends on an unverified one.
             let seen = (*mfa).clone();
             auth.decide(&caller, move |decision| {
                 let now = decision.tip().get::<Mfa>(&seen.base.id);
@@ -367,7 +374,6 @@ fn remove(auth: Auth, caller: Caller, call: Call) -> Answer {
             })
             .await?;
         }
-        auth.mfa_removed(&mfa.identity_id);
         Reply::empty()
     }
     .boxed()
@@ -420,24 +426,32 @@ impl Auth {
         });
         let passed = passed.ok_or_else(|| Failure::unauthorized("the session has ended"))?;
         self.sessions().begun().await;
-        if super::resolve::is_complete(&self.snapshot(), &passed) {
+        let snapshot = self.snapshot();
+        if super::resolve::is_complete(&snapshot, &passed) {
             self.sessions().completed(&passed.base.id);
+            self.sessions().make_room(&passed, |it| super::resolve::is_complete(&snapshot, it));
         }
         self.posture_changed(&passed.identity_id);
         Ok(())
     }
 
     /// Handles the removal of an identity's second factor: codes that its sessions have given do
-    /// not count any more.
+    /// not count any more, and sessions that lacked a code are complete.
     pub fn mfa_removed(&self, identity: &Id) {
         let now = self.now();
         self.spent().forget(identity);
         for session in self.sessions().of_identity(identity) {
-            self.sessions().change(&session.base.id, now, |session| {
-                session.is_mfa_required = false;
-                session.is_mfa_complete = false;
-                session.mfa_passed_at = None;
-            });
+            let id = &session.base.id;
+            if session.is_mfa_required || session.is_mfa_complete || session.mfa_passed_at.is_some()
+            {
+                self.sessions().change(id, now, |session| {
+                    session.is_mfa_required = false;
+                    session.is_mfa_complete = false;
+                    session.mfa_passed_at = None;
+                });
+            } else {
+                self.sessions().updated(id);
+            }
         }
         self.posture_changed(identity);
     }

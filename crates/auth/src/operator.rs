@@ -9,6 +9,7 @@ use weft_model::Base;
 use weft_model::entity::{ApiSession, Authenticator, Identity};
 
 use crate::handle::Auth;
+use crate::resolve::is_complete;
 
 impl Auth {
     /// Opens a session of the default administrator, without credentials, and returns its token.
@@ -31,7 +32,7 @@ impl Auth {
             ..ApiSession::default()
         };
         let token = self.ids().token();
-        self.sessions().open(session, token.as_str(), true).ok()?;
+        self.sessions().open(session, token.as_str(), |it| is_complete(&snapshot, it)).ok()?;
         Some(token.as_str().into())
     }
 }

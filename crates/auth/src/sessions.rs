@@ -9,7 +9,7 @@
 //! [`Sessions::subscribe`]: a router accepts an opaque token only if it was told of it.
 //!
 //! - `stands`: the credentials that a login depends on; `follow`: ends by changes of the model;
-//!   `ends`: ends by time;
+//!   `ends`: ends by time; `room`: ends of those that are too many;
 //! - `tokens`: how tokens are stored; `activity`: times of use; `routers`: sessions as routers know
 //!   them; `notices`: what routers are told;
 //! - `services`, `touched`: service sessions.
@@ -18,6 +18,7 @@ mod activity;
 mod ends;
 pub(crate) mod follow;
 mod notices;
+mod room;
 mod routers;
 mod services;
 pub(crate) mod stands;
@@ -46,6 +47,7 @@ use notices::Notices;
 use stands::password_print;
 
 pub use notices::{SessionNotice, SessionSubscription};
+pub use room::{INCOMPLETE, PER_IDENTITY};
 pub use routers::LegacySession;
 pub use stands::{CERTIFICATE, print_of};
 pub(crate) use stands::{VIRTUAL, stands};
@@ -55,8 +57,6 @@ pub use tokens::lock_in;
 const TOLD: Space = Space(1);
 /// Sessions that are ended, or whose activity is stored, while the lock is held once.
 const SWEEP_BATCH: usize = 500;
-/// API sessions of an identity; above that the oldest one ends.
-const PER_IDENTITY: usize = 256;
 /// Certificates of a session; above that the oldest one is dropped.
 pub const CERTIFICATES: usize = 16;
 
@@ -193,30 +193,24 @@ impl Sessions {
         self.0.notices.tell(notice);
     }
 
-    /// Opens a session. `is_complete` says that the session has every factor. Refused if the session
+    /// Opens a session. `is_complete` says whether a session has every factor. Refused if the session
     /// contradicts another one.
     pub fn open(
         &self,
         mut session: ApiSession,
         token: &str,
-        is_complete: bool,
+        is_complete: impl Fn(&ApiSession) -> bool,
     ) -> Result<Arc<ApiSession>, Failure> {
         lock_in(&mut session, &self.0.key, token);
         let session = Arc::new(session);
-        let oldest = {
+        {
             let mut tables = self.0.tables.write();
-            let others = tables.of_identity(&session.identity_id);
-            let over = (others.len() + 1).saturating_sub(PER_IDENTITY);
-            let mut others: Vec<_> = others.into_iter().map(|it| it.base.id.clone()).collect();
-            others.sort_unstable();
-            others.truncate(over);
             self.keep(&mut tables, &session)?;
-            if is_complete {
+            if is_complete(&session) {
                 self.tell(SessionNotice::Added(Arc::clone(&session)));
             }
-            others
-        };
-        self.end(&oldest);
+        }
+        self.make_room(&session, is_complete);
         Ok(session)
     }
 
@@ -272,7 +266,7 @@ impl Sessions {
     }
 
     /// Changes a session, and sends a notice about its certificates. None if the session has ended, or
-    /// would contradict another one.
+    /// would contradict another one. A change that changes nothing is neither written nor told.
     pub fn change(
         &self,
         id: &Id,
@@ -280,8 +274,12 @@ impl Sessions {
         change: impl FnOnce(&mut ApiSession),
     ) -> Option<Arc<ApiSession>> {
         let mut tables = self.0.tables.write();
-        let mut session = (**tables.api.get(id)?.get::<ApiSession>()?).clone();
+        let before = Arc::clone(tables.api.get(id)?.get::<ApiSession>()?);
+        let mut session = (*before).clone();
         change(&mut session);
+        if session == *before {
+            return Some(before);
+        }
         session.base.updated_at = now;
         let changed = Arc::new(session);
         self.keep(&mut tables, &changed).ok()?;

@@ -1,8 +1,8 @@
 //! Decides which router is told of which sessions.
 //!
 //! ```text
-//! notices of sessions --+                      +--> queue of a router --> its feed
-//!                       +--> [`Book`], one task+--> queue of another
+//! notices of sessions --+                      +--> `Pending` of a router --> its feed
+//!                       +--> [`Book`], one task+--> `Pending` of another
 //! changes of the model -+
 //! ```
 //!
@@ -16,57 +16,21 @@ use std::sync::Arc;
 use hashbrown::{HashMap, HashSet};
 use parking_lot::RwLock;
 use roaring::RoaringBitmap;
-use tokio::sync::mpsc;
 use weft_auth::Auth;
-use weft_auth::sessions::LegacySession;
-use weft_auth::sessions::{SessionNotice, SessionSubscription};
+use weft_auth::sessions::{LegacySession, SessionNotice, SessionSubscription};
 use weft_kernel::{Notice, Published, Subscription};
 use weft_model::entity::{EdgeRouterPolicy, Identity, Router, ServiceSession};
 use weft_model::{Change, Entity, Id, Kind, Snapshot};
-use weft_wire::edge_ctrl::{AddedSessions, ApiSession, EncodedApiSession};
+use weft_wire::edge_ctrl::AddedSessions;
 
+use super::announced::{AnnouncedSession, Say};
+use super::pending::{Batch, Pause, Pending};
 use super::shelves::{Row, Shelves};
 
-/// Notices that wait for a router; a router that is further behind is told everything again.
-const QUEUE: usize = 1024;
 /// A change that concerns more sessions of a router than this is told by telling everything again.
 const BULK: usize = 4096;
 /// Identities that are examined while the lock is held once.
 const SCAN: usize = 10_000;
-
-/// A session in the form for routers.
-#[derive(Debug)]
-pub(super) struct AnnouncedSession {
-    pub(super) id: Id,
-    pub(super) token: Arc<str>,
-    identity: Id,
-    pub(super) encoded: EncodedApiSession,
-}
-
-impl From<LegacySession> for AnnouncedSession {
-    fn from(session: LegacySession) -> Self {
-        let encoded = EncodedApiSession::from(&ApiSession {
-            token: session.token.to_string(),
-            cert_fingerprints: session.fingerprints,
-            id: session.id.to_string(),
-            identity_id: session.identity.to_string(),
-        });
-        Self { id: session.id, token: session.token, identity: session.identity, encoded }
-    }
-}
-
-/// A notice for a router.
-#[derive(Debug, Clone)]
-pub(super) enum Say {
-    /// Clients may use the router with these sessions.
-    Added(Arc<[Arc<AnnouncedSession>]>),
-    /// A session has other certificates.
-    Updated(Arc<AnnouncedSession>),
-    /// These sessions have ended, or may not use this router any more.
-    Removed(Arc<[Arc<AnnouncedSession>]>),
-    /// Service sessions have ended.
-    ServiceRemoved(Arc<[Arc<ServiceSession>]>),
-}
 
 /// Sessions, routers, and which router is told of which session.
 pub(crate) struct Book {
@@ -87,7 +51,6 @@ struct State {
 }
 
 struct Known {
-    number: u64,
     told: Arc<AnnouncedSession>,
     /// The ordinal of the identity; none while the snapshot does not have it.
     ordinal: Option<u32>,
@@ -106,27 +69,39 @@ struct Feed {
     ordinal: Option<u32>,
     /// Ordinals of the identities that may use the router.
     allowed: RoaringBitmap,
-    queue: mpsc::Sender<Say>,
+    pending: Arc<Pending>,
+}
+
+impl Drop for Feed {
+    fn drop(&mut self) {
+        self.pending.close();
+    }
 }
 
 /// The notices to a router over one connection; dropping it ends them.
 pub(super) struct Attached {
     book: Arc<Book>,
     connection: u64,
-    queue: mpsc::Receiver<Say>,
-    /// Sessions with this number or a higher one are newer, and come by the queue.
+    pending: Arc<Pending>,
+    pause: Pause,
+    /// Sessions with this number or a higher one are newer, and come as notices.
     later: u64,
 }
 
 impl Attached {
-    /// The next notice; none if the router is too far behind and has to be told everything again.
-    pub(super) async fn next(&mut self) -> Option<Say> {
-        self.queue.recv().await
+    /// The next notices, about `most` sessions at most; none if the router has to be told everything
+    /// again.
+    pub(super) async fn next(&mut self, most: usize) -> Option<Batch> {
+        self.pause.over().await;
+        let batch = self.pending.next(most).await?;
+        let sessions = batch.removed.len() + batch.added.len() + batch.updated.len();
+        self.pause.begin(sessions >= most);
+        Some(batch)
     }
 
-    /// The next notice that is already there.
-    pub(super) fn already(&mut self) -> Option<Say> {
-        self.queue.try_recv().ok()
+    /// Notes that all sessions of the router were written.
+    pub(super) fn reported(&self) {
+        self.pending.reported();
     }
 
     /// Writes sessions that the router may know and that existed when it was attached, from a place
@@ -138,10 +113,9 @@ impl Attached {
 
 impl Drop for Attached {
     fn drop(&mut self) {
-        self.queue.close();
         // The router may have been attached again meanwhile.
         let mut state = self.book.state.write();
-        let is_own = |feed: &Feed| feed.queue.is_closed();
+        let is_own = |feed: &Feed| Arc::ptr_eq(&feed.pending, &self.pending);
         if state.feeds.get(&self.connection).is_some_and(is_own) {
             state.feeds.remove(&self.connection);
         }
@@ -181,7 +155,7 @@ impl Book {
             numbers: 0,
             feeds: HashMap::new(),
         };
-        controller.legacy_sessions().into_iter().for_each(|it| state.put(it.into()));
+        controller.legacy_sessions().into_iter().for_each(|it| state.put(it));
         let book = Arc::new(Self { controller, state: RwLock::new(state) });
         let following = Arc::clone(&book).follow(notices, changes);
         (book, following)
@@ -209,7 +183,7 @@ impl Book {
                 let shown = self.controller.legacy_session(&session);
                 let mut state = self.state.write();
                 match shown {
-                    Some(shown) => state.put(shown.into()),
+                    Some(shown) => state.put(shown),
                     // The session lacks a factor now, so that for routers it has ended.
                     None => state.remove(std::slice::from_ref(&session.base.id)),
                 }
@@ -230,24 +204,24 @@ impl Book {
         state.sessions.clear();
         state.identities.clear();
         state.shelves.clear();
-        self.controller.legacy_sessions().into_iter().for_each(|it| state.put(it.into()));
+        self.controller.legacy_sessions().into_iter().for_each(|it| state.put(it));
     }
 
     /// Attaches a connected router, so that it is told of changes from now on; an earlier
     /// attachment of this connection ends.
     pub(super) fn attach(self: &Arc<Self>, router: &Id, connection: u64) -> Attached {
-        let (sender, queue) = mpsc::channel(QUEUE);
         let mut state = self.state.write();
+        let later = state.numbers;
+        let pending = Arc::new(Pending::new(later));
         let feed = Feed {
             router: router.clone(),
             ordinal: state.snapshot.ordinal_of::<Router>(router),
             allowed: state.snapshot.identities_of_router(router),
-            queue: sender,
+            pending: Arc::clone(&pending),
         };
         state.feeds.insert(connection, feed);
-        let later = state.numbers;
         drop(state);
-        Attached { book: Arc::clone(self), connection, queue, later }
+        Attached { book: Arc::clone(self), connection, pending, pause: Pause::default(), later }
     }
 
     /// Which of these sessions a router may know.
@@ -290,30 +264,29 @@ impl State {
         Written::All
     }
 
-    /// Sends a notice to the routers that an identity may use. A router that does not keep up is
-    /// detached.
+    /// Leaves a notice for the routers that an identity may use. A router for which too many wait is
+    /// detached, and then told everything again.
     fn tell(&mut self, ordinal: Option<u32>, say: &Say) {
         let Some(ordinal) = ordinal else { return };
-        self.feeds.retain(|_, feed| {
-            !feed.allowed.contains(ordinal) || feed.queue.try_send(say.clone()).is_ok()
-        });
+        self.feeds.retain(|_, feed| !feed.allowed.contains(ordinal) || feed.pending.tell(say));
     }
 
-    fn put(&mut self, told: AnnouncedSession) {
-        let told = Arc::new(told);
+    fn put(&mut self, session: LegacySession) {
+        let before = self.sessions.get(&session.id);
+        let number = before.map_or(self.numbers, |known| known.told.number);
+        let told = Arc::new(AnnouncedSession::new(session, number));
         let own = self.identities.entry(told.identity.clone()).or_default();
         if own.sessions.is_empty() {
             own.ordinal = self.snapshot.ordinal_of::<Identity>(&told.identity);
         }
         let ordinal = own.ordinal;
-        let number = self.sessions.get(&told.id).map_or(self.numbers, |known| known.number);
-        let known = Known { number, told: Arc::clone(&told), ordinal };
+        let known = Known { told: Arc::clone(&told), ordinal };
         let before = self.sessions.insert(told.id.clone(), known);
         if before.as_ref().is_some_and(|before| before.told.encoded == told.encoded) {
             return;
         }
         if let Some(ordinal) = ordinal {
-            self.shelves.put(ordinal, Row::new(number, Arc::clone(&told)));
+            self.shelves.put(ordinal, Row::new(Arc::clone(&told)));
         }
         let say = match before {
             Some(_) => Say::Updated(told),
@@ -330,7 +303,7 @@ impl State {
         for id in ids {
             let Some(known) = self.sessions.remove(id) else { continue };
             if let Some(ordinal) = known.ordinal {
-                self.shelves.remove(ordinal, known.number);
+                self.shelves.remove(ordinal, known.told.number);
             }
             if let Some(own) = self.identities.get_mut(&known.told.identity) {
                 own.sessions.retain(|other| other != id);
@@ -353,7 +326,7 @@ impl State {
             let say = Say::ServiceRemoved(ended.into());
             match self.snapshot.ordinal_of::<Identity>(&identity) {
                 Some(ordinal) => self.tell(Some(ordinal), &say),
-                None => self.feeds.retain(|_, feed| feed.queue.try_send(say.clone()).is_ok()),
+                None => self.feeds.retain(|_, feed| feed.pending.tell(&say)),
             }
         }
     }
@@ -424,7 +397,7 @@ impl State {
             for session in &own.sessions {
                 if let Some(known) = self.sessions.get_mut(session) {
                     known.ordinal = Some(ordinal);
-                    self.shelves.put(ordinal, Row::new(known.number, Arc::clone(&known.told)));
+                    self.shelves.put(ordinal, Row::new(Arc::clone(&known.told)));
                     sessions.push(Arc::clone(&known.told));
                 }
             }
@@ -441,7 +414,7 @@ impl State {
                 true => feed.allowed.insert(ordinal),
                 false => feed.allowed.remove(ordinal),
             };
-            sessions.is_empty() || feed.queue.try_send(say).is_ok()
+            sessions.is_empty() || feed.pending.tell(&say)
         });
     }
 
@@ -458,7 +431,7 @@ impl State {
         let Some(feed) = self.feeds.get(&connection) else { return };
         let queued = [gone, come].into_iter().all(|say| match say {
             Some(Say::Added(sessions) | Say::Removed(sessions)) if sessions.is_empty() => true,
-            Some(say) => feed.queue.try_send(say).is_ok(),
+            Some(say) => feed.pending.tell(&say),
             None => false,
         });
         if !queued {

@@ -1,10 +1,13 @@
 //! Opaque API sessions, which edge routers know only if they are told
-//! (docs/protocol/edge-control-plane.md 10). `legacy::book` decides which ones; this module sends them.
+//! (docs/protocol/edge-control-plane.md 10). `legacy::book` decides which ones; `legacy::pending` keeps
+//! the notices that wait for a router; this module sends them.
 
+mod announced;
 mod book;
+mod pending;
 mod shelves;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,7 +23,9 @@ use weft_wire::{Message, ProtoBody, WireError};
 
 use super::ended;
 use super::session::RouterSession;
-use book::{AnnouncedSession, Attached, Place, Say, Written};
+use announced::AnnouncedSession;
+use book::{Attached, Place, Written};
+use pending::Batch;
 
 pub(crate) use book::Book;
 
@@ -34,8 +39,6 @@ const WRITTEN: Duration = Duration::from_secs(60);
 const IDS: usize = 1_000;
 /// Most ids of ended service sessions that wait for a router.
 const UNSAID: usize = 100_000;
-/// Most notices that wait until everything is told.
-const BACKLOG: usize = 100_000;
 /// Most tokens in a message of a router.
 const MAX_NAMED: usize = 10_000;
 /// A router that was told all sessions may drop others until this time has passed: it checks once a
@@ -46,14 +49,7 @@ const SETTLING: Duration = Duration::from_secs(25);
 /// channel closes. `asked` receives ended service sessions that the router asked about.
 pub(crate) async fn feed(session: &Arc<RouterSession>, asked: mpsc::Receiver<Vec<String>>) {
     let attached = attach(session);
-    let mut feed = Feed {
-        session,
-        attached,
-        asked,
-        backlog: VecDeque::new(),
-        unsaid: Vec::new(),
-        settling: None,
-    };
+    let mut feed = Feed { session, attached, asked, unsaid: Vec::new(), settling: None };
     let mut next = Next::Everything;
     loop {
         match feed.say(next).await {
@@ -77,7 +73,7 @@ fn attach(session: &RouterSession) -> Attached {
 
 enum Next {
     Everything,
-    Say(Say),
+    Say(Batch),
     Ended(Vec<String>),
     Settled,
 }
@@ -87,8 +83,6 @@ struct Feed<'a> {
     session: &'a RouterSession,
     attached: Attached,
     asked: mpsc::Receiver<Vec<String>>,
-    /// Notices that came while all sessions were told.
-    backlog: VecDeque<Say>,
     /// Ended service sessions that the router was not told of yet.
     unsaid: Vec<String>,
     settling: Option<Settling>,
@@ -102,11 +96,21 @@ struct Settling {
     late: BTreeMap<Id, Arc<AnnouncedSession>>,
 }
 
+impl Settling {
+    fn heed(&mut self, batch: &Batch) {
+        batch.removed.iter().for_each(|told| drop(self.late.remove(&told.id)));
+        let late = batch.added.iter().filter(|told| told.id <= self.last);
+        self.late.extend(late.map(|told| (told.id.clone(), Arc::clone(told))));
+        for told in &batch.updated {
+            if let Some(late) = self.late.get_mut(&told.id) {
+                *late = Arc::clone(told);
+            }
+        }
+    }
+}
+
 impl Feed<'_> {
     async fn next(&mut self) -> Next {
-        if let Some(say) = self.backlog.pop_front() {
-            return Next::Say(say);
-        }
         let until = self.settling.as_ref().map(|settling| settling.until);
         let settled = async move {
             match until {
@@ -115,7 +119,7 @@ impl Feed<'_> {
             }
         };
         tokio::select! {
-            say = self.attached.next() => say.map_or(Next::Everything, Next::Say),
+            say = self.attached.next(PART) => say.map_or(Next::Everything, Next::Say),
             Some(ended) = self.asked.recv() => Next::Ended(ended),
             () = self.session.resync.notified() => Next::Everything,
             () = settled => Next::Settled,
@@ -133,37 +137,31 @@ impl Feed<'_> {
                 self.unsaid.extend(ids);
                 self.say_ended().await
             }
-            Next::Say(Say::ServiceRemoved(removed)) => {
-                ended::with_sessions(self.session, &removed);
-                self.unsaid.extend(removed.iter().map(|it| it.base.id.to_string()));
-                self.say_ended().await
-            }
-            Next::Say(Say::Added(added)) => {
-                if let Some(settling) = &mut self.settling {
-                    let late = added.iter().filter(|told| told.id <= settling.last);
-                    settling.late.extend(late.map(|told| (told.id.clone(), Arc::clone(told))));
-                }
-                self.say_added(&added).await
-            }
-            Next::Say(Say::Updated(updated)) => {
-                let late = self.settling.as_mut().and_then(|it| it.late.get_mut(&updated.id));
-                if let Some(late) = late {
-                    *late = Arc::clone(&updated);
-                }
-                self.send(updated.encoded.updated()).await
-            }
-            Next::Say(Say::Removed(removed)) => {
-                if let Some(settling) = &mut self.settling {
-                    removed.iter().for_each(|told| drop(settling.late.remove(&told.id)));
-                }
-                self.say_removed(&removed).await
-            }
+            Next::Say(batch) => self.say_batch(&batch).await,
             Next::Settled => {
                 let late = self.settling.take().map(|settling| settling.late);
                 let late: Vec<_> = late.into_iter().flatten().map(|(_, told)| told).collect();
                 self.say_added(&late).await
             }
         }
+    }
+
+    async fn say_batch(&mut self, batch: &Batch) -> Result<(), SendError> {
+        if let Some(settling) = &mut self.settling {
+            settling.heed(batch);
+        }
+        if !batch.services.is_empty() {
+            ended::with_sessions(self.session, &batch.services);
+            self.unsaid.extend(batch.services.iter().map(|it| it.base.id.to_string()));
+            self.say_ended().await?;
+        }
+        self.say_removed(&batch.removed).await?;
+        self.say_added(&batch.added).await?;
+        if !batch.updated.is_empty() {
+            let updated = batch.updated.iter().map(|told| &told.encoded);
+            self.send(EncodedApiSession::updated(updated)).await?;
+        }
+        Ok(())
     }
 
     async fn send(&self, message: Message) -> Result<(), SendError> {
@@ -184,14 +182,11 @@ impl Feed<'_> {
     /// secret token.
     async fn say_everything(&mut self) -> Result<(), SendError> {
         self.attached = attach(self.session);
-        self.backlog.clear();
         let run = self.ordered_id().to_string();
         let last = self.ordered_id();
         let (mut sequence, mut from) = (0, Place::default());
         let mut message = AddedSessions::new(true, 0);
         loop {
-            let room = BACKLOG - self.backlog.len();
-            self.backlog.extend(std::iter::from_fn(|| self.attached.already()).take(room));
             match self.attached.write(from, &mut message, PART) {
                 Written::More(place) => from = place,
                 Written::All => break,
@@ -212,6 +207,7 @@ impl Feed<'_> {
             message.push(&self.end_of_all(&last));
         }
         self.say_some(&run, sequence, message, true).await?;
+        self.attached.reported();
         let until = Instant::now() + SETTLING;
         self.settling = Some(Settling { until, last, late: BTreeMap::new() });
         Ok(())

@@ -10,7 +10,7 @@ use roaring::RoaringBitmap;
 use smallvec::SmallVec;
 use weft_wire::edge_ctrl::EncodedApiSession;
 
-use super::book::AnnouncedSession;
+use super::announced::AnnouncedSession;
 
 /// One session.
 #[derive(Clone)]
@@ -22,8 +22,8 @@ pub(super) struct Row {
 }
 
 impl Row {
-    pub(super) fn new(number: u64, told: Arc<AnnouncedSession>) -> Self {
-        Self { number, encoded: told.encoded.clone(), told }
+    pub(super) fn new(told: Arc<AnnouncedSession>) -> Self {
+        Self { number: told.number, encoded: told.encoded.clone(), told }
     }
 }
 

@@ -1,4 +1,5 @@
 mod ends;
+mod many;
 mod stored;
 
 use std::thread::yield_now;
@@ -151,12 +152,13 @@ async fn the_store_and_routers_see_the_end_of_a_session_last() {
     let now = bed.controller.now();
     for _ in 0..200 {
         let mut told = sessions.subscribe();
-        let session = sessions.open(login(&bed), "one", true).unwrap();
+        let session = sessions.open(login(&bed), "one", |_| true).unwrap();
         let id = &session.base.id;
         std::thread::scope(|scope| {
             // With one core, the other tasks must get a turn.
             scope.spawn(|| {
-                while sessions.change(id, now, |_| {}).is_some() {
+                let change = |it: &mut ApiSession| it.is_mfa_required ^= true;
+                while sessions.change(id, now, change).is_some() {
                     yield_now()
                 }
             });
@@ -186,7 +188,7 @@ async fn the_store_and_routers_see_the_end_of_a_session_last() {
 async fn service_sessions_that_are_asked_for_at_once_are_one() {
     let bed = Bed::new().await;
     let sessions = bed.controller.sessions();
-    let session = sessions.open(login(&bed), "one", true).unwrap();
+    let session = sessions.open(login(&bed), "one", |_| true).unwrap();
     let ask = || sessions.service_or(dial(&bed, &session)).unwrap().base.id.clone();
     let ids: Vec<Id> = std::thread::scope(|scope| {
         let asked: Vec<_> = (0..8).map(|_| scope.spawn(ask)).collect();
@@ -238,9 +240,9 @@ fn described() -> ClientDescription {
 async fn a_session_that_contradicts_another_one_is_refused() {
     let bed = Bed::new().await;
     let sessions = bed.controller.sessions();
-    let first = sessions.open(login(&bed), "one", true).unwrap();
+    let first = sessions.open(login(&bed), "one", |_| true).unwrap();
     let mut told = sessions.subscribe();
-    let refused = sessions.open(login(&bed), "one", true).unwrap_err();
+    let refused = sessions.open(login(&bed), "one", |_| true).unwrap_err();
     assert_eq!(refused.status(), 500);
     assert!(told.try_next().is_err(), "no router is told");
     assert_eq!(sessions.all(), [first]);

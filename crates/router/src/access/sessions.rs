@@ -10,8 +10,13 @@ use weft_wire::edge_ctrl::{ApiSession, SyncState};
 
 use crate::seam::ControllerId;
 
-/// A full synchronisation that takes longer is started again.
+/// A full synchronisation of which no part comes for this long is given up, and asked for again.
 const SYNC_TIMEOUT: Duration = Duration::from_secs(20);
+/// The pause before the first request for another synchronisation. It doubles with each request and
+/// with each synchronisation that is given up, until one is complete. A random factor from 0.5 to 1.5 keeps many routers from asking together.
+const FIRST_PAUSE: Duration = Duration::from_secs(4);
+/// Longest pause, without the random factor.
+const LONGEST_PAUSE: Duration = Duration::from_secs(300);
 /// Most parts of one synchronisation.
 const MAX_PARTS: usize = 100_000;
 
@@ -36,6 +41,7 @@ pub(crate) struct Sessions {
     by_token: HashMap<String, LegacySession>,
     tokens: HashMap<String, String>,
     runs: HashMap<ControllerId, Run>,
+    ended: HashMap<ControllerId, Ended>,
     arrivals: u64,
 }
 
@@ -45,9 +51,31 @@ struct Run {
     id: String,
     parts: BTreeMap<u64, Vec<String>>,
     last: Option<u64>,
-    began: Instant,
+    /// When the last new part came.
+    heard: Instant,
     /// Sessions with lower numbers arrived before the synchronisation began.
     arrivals_before: u64,
+}
+
+/// The last synchronisation that was completed or given up.
+#[derive(Debug)]
+struct Ended {
+    /// Its id: parts of it that come late begin no other synchronisation.
+    id: String,
+    /// How many were given up since the last complete one.
+    failures: u32,
+    /// When to ask for another one.
+    ask_at: Option<Instant>,
+}
+
+impl Ended {
+    /// Notes one more failure; `chance` is between 0 and 1.
+    fn failed(&mut self, now: Instant, wait: Duration, chance: f64) {
+        let doubled = FIRST_PAUSE.saturating_mul(1 << self.failures.min(16));
+        let pause = doubled.min(LONGEST_PAUSE).mul_f64(0.5 + chance.clamp(0.0, 1.0));
+        self.failures = self.failures.saturating_add(1);
+        self.ask_at = Some(now + wait + pause);
+    }
 }
 
 impl Run {
@@ -114,11 +142,14 @@ impl Sessions {
         for session in sessions {
             self.add(from, session);
         }
+        if self.ended.get(from).is_some_and(|ended| ended.id == state.id) {
+            return None;
+        }
         let begin = |id: String| Run {
             id,
             parts: BTreeMap::new(),
             last: None,
-            began: now,
+            heard: now,
             arrivals_before,
         };
         let run = self.runs.entry(from.clone()).or_insert_with(|| begin(state.id.clone()));
@@ -128,14 +159,21 @@ impl Sessions {
         if state.id < run.id || run.parts.len() >= MAX_PARTS {
             return None;
         }
-        run.parts.insert(state.sequence, ids);
+        if run.parts.insert(state.sequence, ids).is_none() {
+            run.heard = now;
+        }
         if state.is_last {
             run.last = Some(state.sequence);
+        }
+        if let Some(ended) = self.ended.get_mut(from) {
+            ended.ask_at = None;
         }
         if !run.is_complete() {
             return None;
         }
         let run = self.runs.remove(from)?;
+        let ended = Ended { id: run.id.clone(), failures: 0, ask_at: None };
+        self.ended.insert(from.clone(), ended);
         Some(self.finish(from, &run))
     }
 
@@ -155,20 +193,34 @@ impl Sessions {
         gone
     }
 
-    /// Controllers whose synchronisation took too long and is given up.
-    pub(crate) fn overdue(&mut self, now: Instant) -> Vec<ControllerId> {
-        let late = |run: &Run| now.saturating_duration_since(run.began) > SYNC_TIMEOUT;
-        let overdue: Vec<ControllerId> =
-            self.runs.iter().filter(|(_, run)| late(run)).map(|(id, _)| id.clone()).collect();
-        for id in &overdue {
-            self.runs.remove(id);
+    /// Gives up synchronisations that have stopped. Returns the controllers to ask for another one
+    /// now; `chance` is between 0 and 1.
+    pub(crate) fn overdue(&mut self, now: Instant, chance: f64) -> Vec<ControllerId> {
+        let late = |run: &Run| now.saturating_duration_since(run.heard) > SYNC_TIMEOUT;
+        for (from, run) in self.runs.extract_if(|_, run| late(run)) {
+            let ended = self.ended.entry(from).or_insert(Ended {
+                id: String::new(),
+                failures: 0,
+                ask_at: None,
+            });
+            ended.id = run.id;
+            ended.failed(now, Duration::ZERO, chance);
         }
-        overdue
+        let mut ask = Vec::new();
+        for (from, ended) in &mut self.ended {
+            if ended.ask_at.is_some_and(|at| at <= now) {
+                ask.push(from.clone());
+                // Without an answer the request is repeated.
+                ended.failed(now, SYNC_TIMEOUT, chance);
+            }
+        }
+        ask
     }
 
-    /// A controller has disconnected: its synchronisation is given up.
+    /// A controller has connected or disconnected: its synchronisation is given up.
     pub(crate) fn disconnected(&mut self, controller: &str) {
         self.runs.remove(controller);
+        self.ended.remove(controller);
     }
 }
 
@@ -221,16 +273,71 @@ mod tests {
     }
 
     #[test]
-    fn a_later_run_replaces_an_earlier_one_and_a_slow_one_is_given_up() {
+    fn a_later_run_replaces_an_earlier_one_and_a_run_that_stops_is_given_up() {
         let mut sessions = Sessions::default();
         let from: ControllerId = "c".into();
         let now = Instant::now();
         sessions.add_part(&from, state("s1", 0, false), vec![session("a1")], now);
         sessions.add_part(&from, state("s2", 1, true), vec![session("a2")], now);
-        assert!(sessions.overdue(now + SYNC_TIMEOUT).is_empty());
+        assert!(sessions.overdue(now + SYNC_TIMEOUT, 0.5).is_empty());
         let late = now + SYNC_TIMEOUT + Duration::from_secs(1);
-        assert_eq!(sessions.overdue(late), [from]);
-        assert!(sessions.overdue(late).is_empty());
+        assert!(sessions.overdue(late, 0.5).is_empty());
+        assert_eq!(sessions.overdue(late + FIRST_PAUSE, 0.5), [from]);
+        assert!(sessions.overdue(late + FIRST_PAUSE, 0.5).is_empty());
+    }
+
+    #[test]
+    fn a_run_may_take_long_while_parts_come() {
+        let mut sessions = Sessions::default();
+        let from: ControllerId = "c".into();
+        let mut now = Instant::now();
+        sessions.add(&from, session("gone"));
+        for sequence in 0..10 {
+            let part = vec![session(&format!("a{sequence}"))];
+            let done = sessions.add_part(&from, state("s1", sequence, sequence == 9), part, now);
+            assert_eq!(done, (sequence == 9).then(|| vec!["gone".to_owned()]), "{sequence}");
+            now += SYNC_TIMEOUT - Duration::from_secs(1);
+            assert!(sessions.overdue(now, 0.0).is_empty());
+        }
+        // A part that is told twice begins nothing.
+        sessions.add_part(&from, state("s1", 3, false), vec![session("a3")], now);
+        assert!(sessions.overdue(now + LONGEST_PAUSE * 2, 0.0).is_empty());
+    }
+
+    #[test]
+    fn the_rest_of_a_run_that_was_given_up_begins_none_and_requests_become_rare() {
+        let mut sessions = Sessions::default();
+        let from: ControllerId = "c".into();
+        let mut now = Instant::now();
+        let second = Duration::from_secs(1);
+        let mut pauses = Vec::new();
+        for run in 0..9 {
+            let id = format!("s{run}");
+            sessions.add_part(&from, state(&id, 0, false), vec![session("a0")], now);
+            now += SYNC_TIMEOUT + second;
+            let mut asked = sessions.overdue(now, 0.5);
+            let given_up = now;
+            // The rest comes too late.
+            let rest = vec![session("a1")];
+            assert!(sessions.add_part(&from, state(&id, 1, true), rest, now).is_none());
+            assert!(sessions.contains("a1"), "its sessions count");
+            while asked.is_empty() {
+                now += second;
+                asked = sessions.overdue(now, 0.5);
+            }
+            pauses.push((now - given_up).as_secs());
+        }
+        assert!(pauses.is_sorted() && pauses[0] <= 5, "{pauses:?}");
+        assert_eq!(pauses.last(), Some(&LONGEST_PAUSE.as_secs()));
+        // A request without an answer is repeated; a complete run ends that.
+        now += SYNC_TIMEOUT + LONGEST_PAUSE;
+        assert_eq!(sessions.overdue(now, 0.5), std::slice::from_ref(&from));
+        assert!(sessions.add_part(&from, state("s9", 0, true), vec![], now).is_some());
+        assert!(sessions.overdue(now + LONGEST_PAUSE * 2, 1.0).is_empty());
+        sessions.add_part(&from, state("t", 0, false), vec![], now);
+        now += SYNC_TIMEOUT + second;
+        assert!(sessions.overdue(now, 0.5).is_empty());
+        assert_eq!(sessions.overdue(now + FIRST_PAUSE, 0.5), [from], "soon again");
     }
 
     #[test]

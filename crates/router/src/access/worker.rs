@@ -76,7 +76,8 @@ fn due(last: &mut Instant, every: Duration, now: Instant) -> bool {
 impl Inner {
     async fn on_tick(self: &Arc<Self>, times: &mut Times) {
         let now = now();
-        for late in self.sessions.lock().overdue(now) {
+        let late = self.sessions.lock().overdue(now, rand::random());
+        for late in late {
             if let Some(controller) = self.controllers.get(&late) {
                 ask_sessions(&controller, "the sessions did not come completely");
             }

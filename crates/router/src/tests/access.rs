@@ -142,7 +142,7 @@ async fn opaque_sessions_are_announced_used_and_ended() {
     let stranger = network.pki.leaf("mallory", &[], Purpose::Client);
     let refusal = soon(access.authenticate("token-s1".into(), chain(&stranger))).await.unwrap_err();
     assert_eq!(refusal.code, 2);
-    network.peer.send(announced(&stranger).updated()).await;
+    network.peer.send(EncodedApiSession::updated([&announced(&stranger)])).await;
     until(|| {
         use futures::FutureExt;
         access

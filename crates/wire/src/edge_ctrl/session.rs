@@ -79,11 +79,14 @@ impl EncodedApiSession {
         added.into_message(state)
     }
 
-    /// An [`ApiSessionUpdated`] of this session, with the strategy that old routers look for.
-    pub fn updated(&self) -> Message {
-        let mut body = Vec::with_capacity(self.0.len());
-        encode_key(UPDATED, WireType::LengthDelimited, &mut body);
-        body.extend_from_slice(&self.0[key_len(ADDED)..]);
+    /// An [`ApiSessionUpdated`] of sessions that are encoded already, with the strategy that old
+    /// routers look for.
+    pub fn updated<'s>(sessions: impl IntoIterator<Item = &'s Self>) -> Message {
+        let mut body = Vec::new();
+        for session in sessions {
+            encode_key(UPDATED, WireType::LengthDelimited, &mut body);
+            body.extend_from_slice(&session.0[key_len(ADDED)..]);
+        }
         synced(Message::new(ApiSessionUpdated::CONTENT_TYPE, body), &[])
     }
 }

@@ -320,7 +320,7 @@ async fn sessions_that_hang_on_nothing_end() {
         service_id: Id::new(service),
         ..ServiceSession::default()
     };
-    sessions.open(login("orphan"), "token", false).unwrap();
+    sessions.open(login("orphan"), "token", |_| false).unwrap();
     let mine = sessions.all().iter().find(|it| it.base.id != "orphan").unwrap().base.id.clone();
     sessions.plant_service(session("s1", &Id::new("ended"), "web"));
     sessions.plant_service(session("s2", &mine, "web"));

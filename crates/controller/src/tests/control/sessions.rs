@@ -316,9 +316,11 @@ async fn sessions_that_rest_on_nothing_any_more_end_at_routers() {
 async fn many_sessions_come_in_parts() {
     let net = Net::new().await;
     policy(&net, &["#all"], &["#all"]).await;
-    let (_, chain) = net.bed.enroll(&net.admin, "laptop").await;
-    for _ in 0..201 {
-        login(&net, &chain).await;
+    for (name, count) in [("laptop", 60), ("phone", 60), ("tablet", 60), ("watch", 21)] {
+        let (_, chain) = net.bed.enroll(&net.admin, name).await;
+        for _ in 0..count {
+            login(&net, &chain).await;
+        }
     }
     let router = net.router("er1").await;
     let mut peer = net.connect(&router).await;

@@ -192,7 +192,7 @@ async fn another_external_id_ends_the_sessions_of_the_old_one() {
         credential: print.unwrap(),
         ..super::login(&bed)
     };
-    bed.controller.sessions().open(session, "claimed", true).unwrap();
+    bed.controller.sessions().open(session, "claimed", |_| true).unwrap();
     assert!(is_up(&bed, "claimed"));
     let body = json!({"externalId": "8"});
     bed.manage(&admin, "patchIdentity", &[&identity], body).await.unwrap();

@@ -306,7 +306,7 @@ proptest! {
             EncodedApiSession::added(flag, &encoded, &state), added.to_message_at(&state)
         );
         let updated = ApiSessionUpdated { api_sessions: api_sessions.clone() };
-        prop_assert_eq!(encoded[0].updated(), updated.to_synced_message());
+        prop_assert_eq!(EncodedApiSession::updated(&encoded), updated.to_synced_message());
         let message = decode(&encode(&added.to_message_at(&state)));
         prop_assert_eq!(ApiSessionAdded::from_message(&message), Ok(added));
         prop_assert_eq!(SyncState::from_message(&message), Ok(state));

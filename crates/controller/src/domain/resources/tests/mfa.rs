@@ -227,6 +227,50 @@ async fn other_logins_need_a_code_once_there_is_one() {
 }
 
 #[tokio::test]
+async fn a_second_factor_that_was_only_begun_leaves_sessions_alone() {
+    let bed = Bed::new().await;
+    let (me, _other) = (bed.admin().await, bed.admin().await);
+    let sessions = bed.controller.sessions();
+    let before = sessions.all();
+    let mut told = sessions.subscribe();
+    for _ in 0..3 {
+        client(&bed, &me, "enrollMfa", NONE).await.unwrap();
+        bed.clock.advance(Duration::from_secs(1));
+        client(&bed, &me, "deleteMfa", NONE).await.unwrap();
+    }
+    assert_eq!(sessions.all(), before);
+    assert!(told.try_next().is_err(), "no router is told");
+    let id = weft_model::Id::new(&me.login().unwrap().session.id);
+    let same = sessions.change(&id, bed.controller.now(), |session| {
+        session.is_mfa_complete = false;
+    });
+    assert!(before.contains(&same.unwrap()) && told.try_next().is_err(), "nothing changes");
+}
+
+#[tokio::test]
+async fn sessions_without_a_code_count_again_once_the_second_factor_is_gone() {
+    let bed = Bed::new().await;
+    let (me, other) = (bed.admin().await, bed.admin().await);
+    client(&bed, &me, "enrollMfa", NONE).await.unwrap();
+    let begun = client(&bed, &me, "detailMfa", NONE).await.unwrap();
+    let code = app(&bed, begun["provisioningUrl"].as_str().unwrap());
+    client(&bed, &me, "verifyMfa", json!({"code": code})).await.unwrap();
+    let mut told = bed.controller.sessions().subscribe();
+    let own = me.identity().unwrap().to_owned();
+    bed.manage(&me, "removeIdentityMfa", &[&own], NONE).await.unwrap();
+    let mut updated = Vec::new();
+    while let Ok(notice) = told.try_next() {
+        let SessionNotice::Updated(session) = notice else { panic!("{notice:?}") };
+        assert!(is_complete(&bed.controller.snapshot(), &session));
+        updated.push(session.base.id.to_string());
+    }
+    updated.sort_unstable();
+    let mut all = [&me, &other].map(|who| who.login().unwrap().session.id.clone());
+    all.sort_unstable();
+    assert_eq!(updated, all);
+}
+
+#[tokio::test]
 async fn the_longest_name_has_a_picture() {
     let bed = Bed::new().await;
     let admin = bed.admin().await;

@@ -1,0 +1,346 @@
+//! The notices that wait for one router: of each session the latest state only.
+//!
+//! A client that logs in and out in a loop, or that changes the certificates of a session in a loop,
+//! therefore takes one place for each of its sessions, however slowly the router reads. A session
+//! that began and ended while it waited is never told. The order of notices about one session stays;
+//! sessions are told in the order of their first change that waits.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hashbrown::HashMap;
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+use weft_model::Id;
+use weft_model::entity::ServiceSession;
+
+use super::announced::{AnnouncedSession, Say};
+
+/// Most sessions, and most ended service sessions, of which a router has yet to be told. A router
+/// for which more wait is told everything again.
+const MOST: usize = 100_000;
+/// The pause after a few notices, so that those of a rush leave together. The first notice after a
+/// quiet time does not wait.
+const PAUSE: Duration = Duration::from_millis(5);
+
+/// The notices that wait for one router.
+pub(super) struct Pending {
+    waiting: Mutex<Waiting>,
+    changed: Notify,
+}
+
+struct Waiting {
+    /// While all sessions are reported: the report tells those with lower numbers.
+    reported_below: Option<u64>,
+    is_closed: bool,
+    /// By the order of the first change.
+    due: BTreeMap<u64, Due>,
+    /// The places of sessions in `due`.
+    places: HashMap<Id, u64>,
+    next_place: u64,
+    services: Vec<Arc<ServiceSession>>,
+}
+
+/// A session of which the router has yet to be told.
+struct Due {
+    session: Arc<AnnouncedSession>,
+    what: What,
+    /// Whether the router may know the session already.
+    is_known: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum What {
+    Added,
+    Updated,
+    Removed,
+    /// Removed and then added again: the end has effects at the router, so that both are told.
+    Replaced,
+}
+
+/// Notices that are sent together: first the ended service sessions, then the removed sessions, the
+/// added and the updated ones. A session may be among the removed and the added ones.
+#[derive(Debug, Default)]
+pub(super) struct Batch {
+    pub(super) services: Vec<Arc<ServiceSession>>,
+    pub(super) removed: Vec<Arc<AnnouncedSession>>,
+    pub(super) added: Vec<Arc<AnnouncedSession>>,
+    pub(super) updated: Vec<Arc<AnnouncedSession>>,
+}
+
+impl Pending {
+    /// No notices yet, for a router to which all sessions with numbers below `reported_below` are
+    /// reported.
+    pub(super) fn new(reported_below: u64) -> Self {
+        let waiting = Waiting {
+            reported_below: Some(reported_below),
+            is_closed: false,
+            due: BTreeMap::new(),
+            places: HashMap::new(),
+            next_place: 0,
+            services: Vec::new(),
+        };
+        Self { waiting: Mutex::new(waiting), changed: Notify::new() }
+    }
+
+    /// Adds a notice; false if too many wait, so that the router has to be told everything again.
+    pub(super) fn tell(&self, say: &Say) -> bool {
+        let mut waiting = self.waiting.lock();
+        match say {
+            Say::Added(sessions) => sessions.iter().for_each(|it| waiting.add(it)),
+            Say::Updated(session) => waiting.update(session),
+            Say::Removed(sessions) => sessions.iter().for_each(|it| waiting.remove(it)),
+            Say::ServiceRemoved(ended) => waiting.services.extend(ended.iter().cloned()),
+        }
+        let fits = waiting.due.len() <= MOST && waiting.services.len() <= MOST;
+        drop(waiting);
+        self.changed.notify_one();
+        fits
+    }
+
+    /// Notes that the report of all sessions is complete.
+    pub(super) fn reported(&self) {
+        self.waiting.lock().reported_below = None;
+    }
+
+    /// Ends the notices: the router is told everything again.
+    pub(super) fn close(&self) {
+        let mut waiting = self.waiting.lock();
+        waiting.is_closed = true;
+        (waiting.due, waiting.places) = Default::default();
+        waiting.services = Vec::new();
+        drop(waiting);
+        self.changed.notify_one();
+    }
+
+    /// Waits for notices, and takes those about `most` sessions at most; none once they are closed.
+    pub(super) async fn next(&self, most: usize) -> Option<Batch> {
+        loop {
+            {
+                let mut waiting = self.waiting.lock();
+                if waiting.is_closed {
+                    return None;
+                }
+                if !waiting.due.is_empty() || !waiting.services.is_empty() {
+                    return Some(waiting.take(most));
+                }
+            }
+            self.changed.notified().await;
+        }
+    }
+}
+
+impl Waiting {
+    fn add(&mut self, session: &Arc<AnnouncedSession>) {
+        let is_known = self.reported_below.is_some_and(|below| session.number < below);
+        self.put(session, What::Added, is_known, |before| match before {
+            What::Removed => What::Replaced,
+            before => before,
+        });
+    }
+
+    fn update(&mut self, session: &Arc<AnnouncedSession>) {
+        self.put(session, What::Updated, true, |before| match before {
+            What::Removed => What::Replaced,
+            before => before,
+        });
+    }
+
+    fn remove(&mut self, session: &Arc<AnnouncedSession>) {
+        let place = self.places.get(&session.id);
+        let due = place.and_then(|place| self.due.get(place));
+        if let (Some(place), Some(Due { what: What::Added, is_known: false, .. })) = (place, due) {
+            self.due.remove(place);
+            self.places.remove(&session.id);
+            return;
+        }
+        self.put(session, What::Removed, true, |_| What::Removed);
+    }
+
+    /// Notes the latest state of a session: `first` if none waits, otherwise what `then` makes of the
+    /// one that waits.
+    fn put(
+        &mut self,
+        session: &Arc<AnnouncedSession>,
+        first: What,
+        is_known: bool,
+        then: impl FnOnce(What) -> What,
+    ) {
+        let place = self.places.get(&session.id);
+        if let Some(due) = place.and_then(|place| self.due.get_mut(place)) {
+            due.what = then(due.what);
+            due.session = Arc::clone(session);
+            return;
+        }
+        let place = self.next_place;
+        self.next_place += 1;
+        self.places.insert(session.id.clone(), place);
+        self.due.insert(place, Due { session: Arc::clone(session), what: first, is_known });
+    }
+
+    fn take(&mut self, most: usize) -> Batch {
+        let mut batch = Batch { services: std::mem::take(&mut self.services), ..Batch::default() };
+        for _ in 0..most {
+            let Some((_, Due { session, what, .. })) = self.due.pop_first() else { break };
+            self.places.remove(&session.id);
+            match what {
+                What::Added => batch.added.push(session),
+                What::Updated => batch.updated.push(session),
+                What::Removed => batch.removed.push(session),
+                What::Replaced => {
+                    batch.removed.push(Arc::clone(&session));
+                    batch.added.push(session);
+                }
+            }
+        }
+        if self.due.is_empty() {
+            // The room of a rush is given back.
+            self.places = HashMap::new();
+        }
+        batch
+    }
+}
+
+/// The pause between notices to one router.
+#[derive(Debug, Default)]
+pub(super) struct Pause(Option<Instant>);
+
+impl Pause {
+    /// Waits until the next notices may leave.
+    pub(super) async fn over(&self) {
+        if let Some(until) = self.0 {
+            tokio::time::sleep_until(until).await;
+        }
+    }
+
+    /// Begins after notices were taken, unless they are so many that more probably wait.
+    pub(super) fn begin(&mut self, is_full: bool) {
+        self.0 = (!is_full).then(|| Instant::now() + PAUSE);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use weft_auth::sessions::LegacySession;
+
+    use super::*;
+
+    fn session(number: u64, fingerprint: &str) -> Arc<AnnouncedSession> {
+        let session = LegacySession {
+            id: Id::new(&format!("s{number}")),
+            token: format!("token-{number}").into(),
+            identity: Id::new("laptop"),
+            fingerprints: vec![fingerprint.to_owned()],
+        };
+        Arc::new(AnnouncedSession::new(session, number))
+    }
+
+    fn added(session: &Arc<AnnouncedSession>) -> Say {
+        Say::Added([Arc::clone(session)].into())
+    }
+
+    fn removed(session: &Arc<AnnouncedSession>) -> Say {
+        Say::Removed([Arc::clone(session)].into())
+    }
+
+    /// The numbers of sessions removed, added and updated.
+    fn taken(pending: &Pending) -> [Vec<u64>; 3] {
+        let batch = pending.waiting.lock().take(200);
+        let numbers = |list: &[Arc<AnnouncedSession>]| list.iter().map(|it| it.number).collect();
+        [&batch.removed, &batch.added, &batch.updated].map(|list| numbers(list))
+    }
+
+    fn told_all(numbers: u64) -> Pending {
+        let pending = Pending::new(numbers);
+        pending.reported();
+        pending
+    }
+
+    #[test]
+    fn logins_and_logouts_in_a_loop_leave_nothing() {
+        let pending = told_all(1);
+        let stays = session(0, "a");
+        for number in 1..=3 * MOST as u64 {
+            let session = session(number, "a");
+            assert!(pending.tell(&added(&session)));
+            assert!(pending.tell(&Say::Updated(Arc::clone(&session))));
+            assert!(pending.tell(&removed(&session)));
+            assert!(pending.tell(&Say::Updated(Arc::clone(&stays))));
+        }
+        let waiting = pending.waiting.lock();
+        assert_eq!((waiting.due.len(), waiting.places.len()), (1, 1));
+        drop(waiting);
+        assert_eq!(taken(&pending), [vec![], vec![], vec![0]]);
+    }
+
+    #[test]
+    fn the_latest_state_of_each_session_is_told_in_order() {
+        let pending = told_all(2);
+        let [a, b, c] = [0, 1, 2].map(|number| session(number, "a"));
+        pending.tell(&added(&c));
+        pending.tell(&Say::Updated(Arc::clone(&a)));
+        pending.tell(&Say::Updated(session(2, "b")));
+        pending.tell(&Say::Updated(session(0, "b")));
+        pending.tell(&removed(&b));
+        let batch = pending.waiting.lock().take(200);
+        assert_eq!(batch.added[0].encoded, session(2, "b").encoded, "an addition has it all");
+        assert_eq!(batch.updated[0].encoded, session(0, "b").encoded);
+        assert_eq!((batch.added.len(), batch.updated.len(), batch.removed.len()), (1, 1, 1));
+        // An update that waits is not told of a session that has ended.
+        pending.tell(&Say::Updated(Arc::clone(&a)));
+        pending.tell(&removed(&a));
+        assert_eq!(taken(&pending), [vec![0], vec![], vec![]]);
+        // The end of a session that comes back has effects at the router.
+        pending.tell(&removed(&c));
+        pending.tell(&added(&c));
+        assert_eq!(taken(&pending), [vec![2], vec![2], vec![]]);
+        pending.tell(&removed(&c));
+        pending.tell(&added(&c));
+        pending.tell(&removed(&c));
+        assert_eq!(taken(&pending), [vec![2], vec![], vec![]]);
+    }
+
+    #[test]
+    fn a_session_that_the_report_may_have_told_is_withdrawn() {
+        let pending = Pending::new(1);
+        let [old, new] = [0, 1].map(|number| session(number, "a"));
+        // The identity may use the router now, and a moment later it may not.
+        pending.tell(&added(&old));
+        pending.tell(&added(&new));
+        pending.reported();
+        pending.tell(&removed(&old));
+        pending.tell(&removed(&new));
+        assert_eq!(taken(&pending), [vec![0], vec![], vec![]]);
+    }
+
+    #[test]
+    fn a_batch_has_so_many_sessions_and_too_many_do_not_fit() {
+        let pending = told_all(0);
+        let sessions: Vec<_> = (0..MOST as u64 + 1).map(|number| session(number, "a")).collect();
+        assert!(pending.tell(&Say::Added(sessions[..MOST].into())));
+        assert_eq!(taken(&pending)[1], (0..200).collect::<Vec<_>>());
+        assert!(pending.tell(&Say::Added(sessions[..200].into())));
+        assert!(!pending.tell(&added(&sessions[MOST])));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_first_notice_leaves_at_once_and_those_of_a_rush_together() {
+        let pending = told_all(0);
+        let mut pause = Pause::default();
+        let began = Instant::now();
+        pending.tell(&added(&session(0, "a")));
+        for (expected, after) in [(1, Duration::ZERO), (2, PAUSE)] {
+            pause.over().await;
+            let batch = pending.next(200).await.unwrap();
+            pause.begin(false);
+            assert_eq!(batch.added.len(), expected);
+            assert!(began.elapsed() < after + Duration::from_millis(2), "{:?}", began.elapsed());
+            pending.tell(&added(&session(1, "a")));
+            pending.tell(&added(&session(2, "a")));
+        }
+        pending.close();
+        assert!(pending.next(200).await.is_none());
+    }
+}

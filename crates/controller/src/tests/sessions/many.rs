@@ -1,0 +1,104 @@
+//! How many sessions an identity has, and which of them end.
+
+use std::time::Duration;
+
+use serde_json::json;
+use weft_auth::rates::AT_ONCE;
+use weft_auth::sessions::{INCOMPLETE, PER_IDENTITY};
+use weft_model::Id;
+use weft_model::entity::ApiSession;
+
+use super::{laptop, login};
+use crate::Failure;
+use crate::testing::{Bed, csr};
+
+/// Opens a session of the identity.
+fn open(bed: &Bed, number: usize, is_mfa_complete: bool) -> Id {
+    let session = ApiSession { is_mfa_complete, ..login(bed) };
+    let sessions = bed.controller.sessions();
+    let session = sessions.open(session, &format!("token {number}"), |it| it.is_mfa_complete);
+    session.unwrap().base.id.clone()
+}
+
+fn counts(bed: &Bed) -> (usize, usize) {
+    let all = bed.controller.sessions().all();
+    let complete = all.iter().filter(|it| it.is_mfa_complete).count();
+    (complete, all.len() - complete)
+}
+
+#[tokio::test]
+async fn sessions_without_a_code_end_no_others() {
+    let bed = Bed::new().await;
+    let owners = [0, 1, 2].map(|number| open(&bed, number, true));
+    let mut last = None;
+    for number in 3..300 {
+        bed.clock.advance(Duration::from_secs(1));
+        last = Some(open(&bed, number, false));
+    }
+    assert_eq!(counts(&bed), (3, INCOMPLETE));
+    let sessions = bed.controller.sessions();
+    assert!(owners.iter().chain(&last).all(|id| sessions.by_id(id.as_str()).is_some()));
+    // One that gets its code counts among the others from then on.
+    let last = last.unwrap();
+    for number in 300..300 + PER_IDENTITY - 3 {
+        open(&bed, number, true);
+    }
+    assert_eq!(counts(&bed), (PER_IDENTITY, INCOMPLETE));
+    let whole = sessions.change(&last, bed.controller.now(), |it| it.is_mfa_complete = true);
+    sessions.make_room(&whole.unwrap(), |it| it.is_mfa_complete);
+    assert_eq!(counts(&bed), (PER_IDENTITY, INCOMPLETE - 1));
+    assert!(sessions.by_id(last.as_str()).is_some());
+    assert!(sessions.by_id(owners[0].as_str()).is_none(), "not used for the longest time");
+}
+
+#[tokio::test]
+async fn the_session_ends_that_was_not_used_for_the_longest_time() {
+    let bed = Bed::new().await;
+    let sessions = bed.controller.sessions();
+    let [tunneler, idle] = [0, 1].map(|number| open(&bed, number, true));
+    for number in 2..2 * PER_IDENTITY {
+        bed.clock.advance(Duration::from_secs(1));
+        if number % 60 == 0 {
+            sessions.touch(&tunneler, bed.controller.now());
+        }
+        open(&bed, number, true);
+    }
+    assert_eq!(counts(&bed), (PER_IDENTITY, 0));
+    assert!(sessions.by_id(tunneler.as_str()).is_some(), "it is old, and in use");
+    assert!(sessions.by_id(idle.as_str()).is_none());
+}
+
+/// Does something until it is refused; returns how often it was done.
+async fn until_refused(mut deed: impl AsyncFnMut() -> Result<(), Failure>) -> (u32, Failure) {
+    for done in 0..20 * AT_ONCE {
+        if let Err(refused) = deed().await {
+            return (done, refused);
+        }
+    }
+    panic!("it is never refused");
+}
+
+#[tokio::test]
+async fn an_identity_may_not_log_in_or_change_certificates_as_often_as_it_likes() {
+    let bed = Bed::new().await;
+    let admin = bed.admin().await;
+    let (_, chain) = bed.enroll(&admin, "script").await;
+    let (done, refused) = until_refused(async || bed.login_with(&chain).await.map(drop)).await;
+    assert!(done >= AT_ONCE, "{done}");
+    assert_eq!(refused.status(), 429);
+    assert!(refused.retry_after().is_some_and(|wait| wait <= Duration::from_secs(1)));
+    // Others are not concerned.
+    let (client, id) = laptop(&bed, &admin).await;
+    let body = json!({"csr": csr("x")});
+    let (done, refused) = until_refused(async || {
+        let operation = "createCurrentApiSessionCertificate";
+        let made = bed.client(&client, operation, &[], body.clone()).await?;
+        let made = made["id"].as_str().unwrap();
+        bed.client(&client, "deleteCurrentApiSessionCertificate", &[made], json!(null)).await?;
+        Ok(())
+    })
+    .await;
+    assert!(done >= AT_ONCE / 2, "{done}");
+    assert_eq!(refused.status(), 429);
+    assert!(bed.controller.sessions().by_id(&id).is_some());
+}
