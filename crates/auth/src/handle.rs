@@ -12,6 +12,7 @@ use super::guesses::Guesses;
 use super::keyring::{Keyring, LoadError};
 use super::password::Hasher;
 use super::posture::Postures;
+use super::renewals::Renewals;
 use super::service_changes::ServiceChanges;
 use super::sessions::Sessions;
 use super::spent::Spent;
@@ -34,6 +35,7 @@ pub(crate) struct Core {
     pub(crate) seen_tokens: SeenTokens,
     pub(crate) postures: Postures,
     pub(crate) keyring: Keyring,
+    pub(crate) renewals: Renewals,
     pub(crate) service_changes: ServiceChanges,
     pub(crate) tickets: Tickets,
 }
@@ -90,6 +92,7 @@ impl Auth {
             seen_tokens: SeenTokens::default(),
             postures: Postures::default(),
             keyring,
+            renewals: Renewals::default(),
             service_changes: ServiceChanges::default(),
             tickets: Tickets::default(),
             kernel,
@@ -144,6 +147,11 @@ impl Auth {
     /// The keys in use, and former ones.
     pub fn keyring(&self) -> &Keyring {
         &self.0.keyring
+    }
+
+    /// The renewals of routers' certificates.
+    pub fn renewals(&self) -> &Renewals {
+        &self.0.renewals
     }
 
     /// The times when services of identities last changed.

@@ -72,6 +72,7 @@ pub mod own_tickets;
 pub mod password;
 pub mod posture;
 pub mod public_keys;
+pub mod renewals;
 pub mod resolve;
 pub mod revocations;
 pub mod router_certificate;
