@@ -15,6 +15,7 @@ use super::posture::Postures;
 use super::renewals::Renewals;
 use super::service_changes::ServiceChanges;
 use super::sessions::Sessions;
+use super::settled::SettledClock;
 use super::spent::Spent;
 use super::tickets::Tickets;
 use crate::lockouts::Lockouts;
@@ -36,6 +37,7 @@ pub(crate) struct Core {
     pub(crate) postures: Postures,
     pub(crate) keyring: Keyring,
     pub(crate) renewals: Renewals,
+    pub(crate) settled: SettledClock,
     pub(crate) service_changes: ServiceChanges,
     pub(crate) tickets: Tickets,
 }
@@ -93,6 +95,7 @@ impl Auth {
             postures: Postures::default(),
             keyring,
             renewals: Renewals::default(),
+            settled: SettledClock::default(),
             service_changes: ServiceChanges::default(),
             tickets: Tickets::default(),
             kernel,
