@@ -2,9 +2,13 @@
 
 use std::ops::Deref;
 use std::sync::{Arc, Weak};
+use std::time::Instant;
 
+use parking_lot::Mutex;
 use weft_identity::{SealKey, SeenTokens};
 use weft_kernel::Kernel;
+use weft_limits::SettledClock;
+use weft_model::Timestamp;
 
 use super::admission::Admission;
 use super::attempts::Attempts;
@@ -15,7 +19,6 @@ use super::posture::Postures;
 use super::renewals::Renewals;
 use super::service_changes::ServiceChanges;
 use super::sessions::Sessions;
-use super::settled::SettledClock;
 use super::spent::Spent;
 use super::tickets::Tickets;
 use crate::lockouts::Lockouts;
@@ -37,7 +40,7 @@ pub(crate) struct Core {
     pub(crate) postures: Postures,
     pub(crate) keyring: Keyring,
     pub(crate) renewals: Renewals,
-    pub(crate) settled: SettledClock,
+    pub(crate) settled: Mutex<SettledClock>,
     pub(crate) service_changes: ServiceChanges,
     pub(crate) tickets: Tickets,
 }
@@ -95,7 +98,7 @@ impl Auth {
             postures: Postures::default(),
             keyring,
             renewals: Renewals::default(),
-            settled: SettledClock::default(),
+            settled: Mutex::default(),
             service_changes: ServiceChanges::default(),
             tickets: Tickets::default(),
             kernel,
@@ -155,6 +158,12 @@ impl Auth {
     /// The renewals of routers' certificates.
     pub fn renewals(&self) -> &Renewals {
         &self.0.renewals
+    }
+
+    /// The time by which something may be forgotten for good; none in the first hours of a run.
+    pub fn settled_now(&self) -> Option<Timestamp> {
+        let now = self.now();
+        self.0.settled.lock().read(now.0, Instant::now()).map(Timestamp)
     }
 
     /// The times when services of identities last changed.

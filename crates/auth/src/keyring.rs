@@ -166,7 +166,7 @@ impl Keyring {
 
     /// Drops former keys whose tokens have ended. `oldest` is the time at which the oldest existing
     /// service session was made. The keys of tickets are judged by the time that has
-    /// [settled](crate::settled), if there is one: no other keys' tokens depend on the clock alone.
+    /// [settled](weft_limits::SettledClock), if there is one: no other keys' tokens depend on the clock alone.
     pub fn sweep(
         &self,
         oldest: impl FnOnce() -> Option<Timestamp>,

@@ -80,7 +80,6 @@ pub mod router_certificates;
 pub mod service_changes;
 pub mod service_session;
 pub mod sessions;
-pub mod settled;
 pub mod signing;
 pub mod signing_turns;
 pub mod spent;
