@@ -5,11 +5,14 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http_body_util::{Either, Full};
-use hyper::header::{ALLOW, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, SERVER};
+use hyper::header::{
+    ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, SERVER,
+};
 use hyper::{Response, StatusCode};
 use weft_contract::{ErrorCode, ErrorEnvelope, Timestamp, headers};
 use weft_controller::{Caller, Content, Controller, Failure, Reply};
 
+use crate::compress::Manner;
 use crate::files::FileBody;
 
 /// An answer with its body in memory.
@@ -128,12 +131,24 @@ impl Signature {
     }
 }
 
-/// An answer with a whole body, which also sets `content-length`.
+/// Sets the manner of compressing an answer. Clients may keep an answer that is compressed once for
+/// all of them.
+pub(crate) fn set_manner(answer: &mut Answer, manner: Manner) {
+    if matches!(manner, Manner::Kept(_)) {
+        answer.headers_mut().remove(CACHE_CONTROL);
+    }
+    answer.extensions_mut().insert(manner);
+}
+
+/// An answer with a whole body, which also sets `content-length`. No client keeps it.
 fn with_body(status: u16, media: &'static str, body: Bytes) -> Answer {
     let mut answer = Response::new(Full::new(body));
     *answer.status_mut() =
         StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(media));
+    let own = answer.headers_mut();
+    own.insert(CONTENT_TYPE, HeaderValue::from_static(media));
+    // Answers contain tokens and other secrets, which no browser shall keep on its disk.
+    own.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     answer
 }
 

@@ -162,7 +162,7 @@ impl Site {
         }
         if let Some(reply) = description::find(api, &head.method, rest) {
             let mut answer = answer::done(reply)?;
-            answer.extensions_mut().insert(Manner::Kept(path.into_owned()));
+            answer::set_manner(&mut answer, Manner::Kept(path.into_owned()));
             return Ok(answer);
         }
         let routes = &self.shared.routes;
@@ -200,7 +200,7 @@ impl Site {
         let mut answer = answer::done(reply)?;
         answer::session_end(&mut answer, &self.shared.controller, &caller);
         if let Some(manner) = manner {
-            answer.extensions_mut().insert(manner);
+            answer::set_manner(&mut answer, manner);
         }
         Ok(answer)
     }

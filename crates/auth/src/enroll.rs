@@ -204,7 +204,7 @@ async fn ott(
 ) -> Result<Reply, Failure> {
     let identity = enrollment.identity_id.clone().unwrap_or_default();
     let csr = sent.client_csr.unwrap_or_default();
-    let (authenticator, chain) = certificate(auth, &identity, &csr)?;
+    let (authenticator, chain) = certificate(auth, caller, &identity, &csr).await?;
     auth.decide(caller, move |decision| {
         take(decision, &enrollment)?;
         decision.put(authenticator.clone());
@@ -279,7 +279,8 @@ async fn router(
     let now = system_time(auth.now());
     let server = router_certificate::leaf(auth, &server, id.as_str(), Purpose::Server, now)?;
     let client = client_leaf(auth, &client, &id, is_edge, now)?;
-    let ((issued, cert), (_, server_cert)) = (issue(auth, &client)?, issue(auth, &server)?);
+    let (issued, cert) = issue(auth, caller, client).await?;
+    let (_, server_cert) = issue(auth, caller, server).await?;
     let kept = cert.clone();
     auth.decide(caller, move |decision| {
         take(decision, &enrollment)?;

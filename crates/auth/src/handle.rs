@@ -2,9 +2,13 @@
 
 use std::ops::Deref;
 use std::sync::{Arc, Weak};
+use std::time::Instant;
 
+use parking_lot::Mutex;
 use weft_identity::{SealKey, SeenTokens};
 use weft_kernel::Kernel;
+use weft_limits::SettledClock;
+use weft_model::Timestamp;
 
 use super::admission::Admission;
 use super::attempts::Attempts;
@@ -13,6 +17,7 @@ use super::keyring::{Keyring, LoadError};
 use super::password::Hasher;
 use super::posture::Postures;
 use super::rates::Rates;
+use super::renewals::Renewals;
 use super::service_changes::ServiceChanges;
 use super::sessions::Sessions;
 use super::spent::Spent;
@@ -36,6 +41,8 @@ pub(crate) struct Core {
     pub(crate) postures: Postures,
     pub(crate) rates: Rates,
     pub(crate) keyring: Keyring,
+    pub(crate) renewals: Renewals,
+    pub(crate) settled: Mutex<SettledClock>,
     pub(crate) service_changes: ServiceChanges,
     pub(crate) tickets: Tickets,
 }
@@ -93,6 +100,8 @@ impl Auth {
             postures: Postures::default(),
             rates: Rates::default(),
             keyring,
+            renewals: Renewals::default(),
+            settled: Mutex::default(),
             service_changes: ServiceChanges::default(),
             tickets: Tickets::default(),
             kernel,
@@ -152,6 +161,17 @@ impl Auth {
     /// The keys in use, and former ones.
     pub fn keyring(&self) -> &Keyring {
         &self.0.keyring
+    }
+
+    /// The renewals of routers' certificates.
+    pub fn renewals(&self) -> &Renewals {
+        &self.0.renewals
+    }
+
+    /// The time by which something may be forgotten for good; none in the first hours of a run.
+    pub fn settled_now(&self) -> Option<Timestamp> {
+        let now = self.now();
+        self.0.settled.lock().read(now.0, Instant::now()).map(Timestamp)
     }
 
     /// The times when services of identities last changed.

@@ -5,7 +5,8 @@
 //! that signs. Signatures of former keys stay valid:
 //!
 //! - tokens of service sessions, until all sessions from before the exchange have ended;
-//! - enrollment tickets, for the life of a ticket: the former key stays in the published key set;
+//! - enrollment tickets, for the life of a ticket: the former key stays in the published key set, and at
+//!   least for the first hours of a run, so that a clock that is wrong for a moment takes out no key;
 //! - certificates of a former signer, while it leads to a root of the bundle and all certificates up to
 //!   that root are valid. That is judged by the clock at each use and decides nothing for good, because
 //!   a clock may be wrong for a moment.
@@ -164,8 +165,14 @@ impl Keyring {
     }
 
     /// Drops former keys whose tokens have ended. `oldest` is the time at which the oldest existing
-    /// service session was made.
-    pub fn sweep(&self, oldest: impl FnOnce() -> Option<Timestamp>, now: Timestamp) {
+    /// service session was made. The keys of tickets are judged by the time that has
+    /// [settled](weft_limits::SettledClock), if there is one: no other keys' tokens depend on the clock alone.
+    pub fn sweep(
+        &self,
+        oldest: impl FnOnce() -> Option<Timestamp>,
+        now: Timestamp,
+        settled: Option<Timestamp>,
+    ) {
         let is_former = |known: &Known| known.until.is_some() && !known.is_forgotten;
         if !self.ring.load().known.values().any(is_former) {
             return;
@@ -188,7 +195,7 @@ impl Keyring {
                     let end = until.plus(OVERLAP);
                     now >= end && oldest.is_none_or(|oldest| oldest >= end)
                 }
-                Use::Enrollment => now >= until.plus(self.ticket_life),
+                Use::Enrollment => settled.is_some_and(|it| it >= until.plus(self.ticket_life)),
                 // What is believed of them is judged at each use; their number is limited.
                 Use::Authority => false,
                 Use::Root => true,

@@ -84,6 +84,7 @@ impl Auth {
 
     /// Drops former keys whose tokens have ended.
     pub fn sweep_keys(&self) {
-        self.keyring().sweep(|| self.sessions().oldest_service(), self.now());
+        let settled = self.settled_now();
+        self.keyring().sweep(|| self.sessions().oldest_service(), self.now(), settled);
     }
 }

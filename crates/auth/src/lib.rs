@@ -74,6 +74,7 @@ pub mod password;
 pub mod posture;
 pub mod public_keys;
 pub mod rates;
+pub mod renewals;
 pub mod resolve;
 pub mod revocations;
 pub mod router_certificate;

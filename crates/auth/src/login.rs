@@ -22,6 +22,7 @@ use super::guesses::Turn;
 use super::password::{self, Hashed};
 use super::sessions::{ClientDescription, stands};
 use super::{external_id, lockout};
+use crate::admission::Sender;
 use crate::handle::Auth;
 use crate::lockout::policy_of;
 use crate::rates::Deed;
@@ -50,12 +51,13 @@ struct Shown {
 fn authenticate(auth: Auth, caller: Caller, call: Call) -> Answer {
     async move {
         let body: AuthenticateBody = call.decode_optional(Verb::Create)?;
-        let enter = || auth.admission().enter(|| names_admin(&auth, &caller, &body));
+        let sender = Sender::of(&caller);
         let (shown, _place) = match call.query.get("method") {
             Some(method::PASSWORD) => {
                 // A password that has to wait for its turn takes no place meanwhile.
                 let turn = turn_to_guess(&auth, &caller, &body).await?;
-                match enter() {
+                let sender = sender.known(turn.is_of_known());
+                match auth.admission().enter(sender, || names_admin(&auth, &body)) {
                     Ok(place) => (by_password(&auth, &body, turn).await?, place),
                     Err(busy) => {
                         turn.neither();
@@ -64,7 +66,7 @@ fn authenticate(auth: Auth, caller: Caller, call: Call) -> Answer {
                 }
             }
             Some(method::CERT) => {
-                let place = enter()?;
+                let place = auth.admission().enter(sender, || shows_admin(&auth, &caller))?;
                 (by_certificate(&auth, &caller).await?, place)
             }
             // This release has no logins with tokens of external signers: such tokens only enroll.
@@ -92,13 +94,25 @@ fn authenticate(auth: Auth, caller: Caller, call: Call) -> Answer {
     .boxed()
 }
 
-/// Whether a login names an administrator; nothing is verified yet.
-fn names_admin(auth: &Auth, caller: &Caller, body: &AuthenticateBody) -> bool {
+/// Whether a login by password names an administrator; the password is not verified yet.
+fn names_admin(auth: &Auth, body: &AuthenticateBody) -> bool {
     let snapshot = auth.snapshot();
-    let by_name = body.username.as_ref();
-    let named = by_name.and_then(|name| snapshot.authenticator_by_username(name.as_str()));
-    let shown = || snapshot.authenticator_by_fingerprint(caller.leaf()?.fingerprint());
-    let authenticator = named.or_else(shown);
+    let name = body.username.as_ref();
+    is_of_admin(&snapshot, name.and_then(|it| snapshot.authenticator_by_username(it.as_str())))
+}
+
+/// Whether a login by certificate shows the certificate of an administrator. The peer proved in its
+/// TLS handshake that it has the key; whether the certificate is still good is not verified yet.
+fn shows_admin(auth: &Auth, caller: &Caller) -> bool {
+    let snapshot = auth.snapshot();
+    let leaf = caller.leaf();
+    is_of_admin(
+        &snapshot,
+        leaf.and_then(|it| snapshot.authenticator_by_fingerprint(it.fingerprint())),
+    )
+}
+
+fn is_of_admin(snapshot: &Snapshot, authenticator: Option<&Arc<Authenticator>>) -> bool {
     let identity = authenticator.and_then(|it| snapshot.get::<Identity>(&it.identity_id));
     identity.is_some_and(|identity| identity.is_admin || identity.is_default_admin)
 }

@@ -1,4 +1,7 @@
-//! Deletes expired revocations (docs/protocol/auth.md 16).
+//! Deletes revocations that expired long ago (docs/protocol/auth.md 16). A revocation that is deleted
+//! too early makes its tokens good again, so that a clock that is wrong for a moment must not do that.
+
+use std::time::Duration;
 
 use weft_kernel::{Caller, Failure, Kernel};
 use weft_model::entity::{OfKind as _, Revocation};
@@ -6,6 +9,8 @@ use weft_model::{Id, Timestamp};
 
 use crate::handle::WeakAuth;
 
+/// Time for which a revocation is kept after its expiry.
+pub const KEPT: Duration = Duration::from_secs(24 * 3600);
 /// Revocations deleted in one change set.
 pub const BATCH: usize = 500;
 
@@ -18,19 +23,19 @@ pub(crate) async fn purge(weak: WeakAuth) {
     loop {
         ticks.tick().await;
         let Some(auth) = weak.upgrade() else { return };
-        if let Err(error) = purge_revocations(&auth).await {
+        let Some(settled) = auth.settled_now() else { continue };
+        if let Err(error) = purge_revocations(&auth, settled).await {
             tracing::warn!(%error, "expired revocations could not be deleted");
         }
     }
 }
 
-/// Deletes the revocations that have expired, in batches.
-pub async fn purge_revocations(kernel: &Kernel) -> Result<(), Failure> {
+/// Deletes the revocations that expired long before `settled`, in batches.
+pub async fn purge_revocations(kernel: &Kernel, settled: Timestamp) -> Result<(), Failure> {
     loop {
-        let now = kernel.now();
         let expired: Vec<Id> = {
             let snapshot = kernel.snapshot();
-            let expired = snapshot.list::<Revocation>().filter(|it| has_expired(it, now));
+            let expired = snapshot.list::<Revocation>().filter(|it| is_over(it, settled));
             expired.take(BATCH).map(|it| it.base.id.clone()).collect()
         };
         if expired.is_empty() {
@@ -41,7 +46,7 @@ pub async fn purge_revocations(kernel: &Kernel) -> Result<(), Failure> {
                 for id in &expired {
                     // A revocation may have been renewed meanwhile.
                     let current = decision.tip().get::<Revocation>(id);
-                    if current.is_some_and(|it| has_expired(it, now)) {
+                    if current.is_some_and(|it| is_over(it, settled)) {
                         decision.delete(Revocation::KIND, id)?;
                     }
                 }
@@ -51,6 +56,6 @@ pub async fn purge_revocations(kernel: &Kernel) -> Result<(), Failure> {
     }
 }
 
-fn has_expired(revocation: &Revocation, now: Timestamp) -> bool {
-    revocation.expires_at <= now
+fn is_over(revocation: &Revocation, settled: Timestamp) -> bool {
+    revocation.expires_at.plus(KEPT) <= settled
 }

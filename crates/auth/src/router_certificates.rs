@@ -14,14 +14,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use weft_identity::Certificate;
+use weft_identity::{Certificate, Leaf};
 use weft_kernel::clock::system_time;
 use weft_kernel::decision::Decision;
 use weft_kernel::{Caller, Failure};
 use weft_model::entity::Router;
 use weft_model::{Id, Timestamp};
 
-use crate::enroll::issue::check_enabled;
+use crate::enroll::issue::{check_enabled, issue};
 use crate::handle::Auth;
 
 /// Within this time a repeated request gets the same answer. The router may have received the
@@ -46,29 +46,43 @@ impl Issued {
         Some(Self { leaf, pem })
     }
 
-    /// Whether the certificate serves as well as another one issued now.
-    fn is_as_good_as(&self, other: &Self, now: Timestamp) -> bool {
+    /// Whether the certificate serves as well as one that is issued now for this leaf.
+    fn is_as_good_as(&self, wanted: &Leaf, authority: &Certificate, now: Timestamp) -> bool {
         let age = system_time(now).duration_since(self.leaf.not_before());
-        let public = |it: &Self| it.leaf.public_key().ok().cloned();
-        let authority = |it: &Self| it.leaf.issuer_der().to_vec();
         age.is_ok_and(|age| age < SAME_ANSWER)
-            && public(self).is_some_and(|own| Some(own) == public(other))
-            && authority(self) == authority(other)
-            && self.leaf.subject_der() == other.leaf.subject_der()
-            && self.leaf.sans() == other.leaf.sans()
+            && self.leaf.public_key().is_ok_and(|own| *own == wanted.public)
+            && self.leaf.issuer_der() == authority.subject_der()
+            && self.leaf.subject_der() == wanted.subject
+            && self.leaf.sans() == wanted.sans
     }
 }
 
-/// Keeps a new certificate of a router beside the one that the router showed. Returns the
-/// certificate to send: the new one, or an earlier one that the router has not used. None if the
-/// shown certificate counts no more.
+/// Issues a certificate for a router, in turn with other callers, and keeps it beside the one that
+/// the router showed. Returns the certificate to send: the new one, or an earlier one that the
+/// router has not used; then nothing is signed. None if the shown certificate counts no more. The
+/// renewal is [in work](crate::renewals::InWork), so that no other one of the router comes between.
 pub async fn exchange(
     auth: &Auth,
     caller: &Caller,
     id: &Id,
     shown: &str,
-    new: Issued,
+    wanted: Leaf,
 ) -> Result<Option<Issued>, Failure> {
+    let (snapshot, keys) = (auth.snapshot(), auth.keys());
+    let Some(router) = snapshot.get::<Router>(id) else { return Ok(None) };
+    check_enabled(router)?;
+    let mut present = (**router).clone();
+    use_waiting(&mut present, shown);
+    if present.fingerprint.as_deref() != Some(shown) {
+        return Ok(None);
+    }
+    let authority = keys.authority.certificate();
+    let waiting = Issued::waiting(&present);
+    if let Some(waiting) = waiting.filter(|it| it.is_as_good_as(&wanted, authority, auth.now())) {
+        return Ok(Some(waiting));
+    }
+    let (leaf, pem) = issue(auth, caller, wanted).await?;
+    let new = Issued { leaf, pem };
     let given = Arc::new(Mutex::new(None));
     let (id, shown, result) = (id.clone(), shown.to_owned(), Arc::clone(&given));
     let decided = auth.decide(caller, move |decision| {
@@ -87,10 +101,6 @@ fn note(decision: &mut Decision<'_>, id: &Id, shown: &str, new: &Issued) -> Opti
     use_waiting(&mut router, shown);
     if router.fingerprint.as_deref() != Some(shown) {
         return None;
-    }
-    let waiting = Issued::waiting(&router);
-    if let Some(waiting) = waiting.filter(|it| it.is_as_good_as(new, decision.now())) {
-        return Some(waiting);
     }
     router.unverified_fingerprint = Some(new.leaf.fingerprint().into());
     router.unverified_cert_pem.clone_from(&new.pem);

@@ -14,6 +14,7 @@ use weft_auth::Auth;
 use weft_kernel::{Caller, Failure};
 use weft_model::entity::{self, PolicyType, Terminator};
 use weft_model::{Id, Kind};
+use weft_network::circuits::Circuit;
 use weft_network::terminators::{Refused, Terminators};
 
 use super::session::RouterSession;
@@ -32,9 +33,45 @@ pub(super) fn with_sessions(session: &RouterSession, ended: &[Arc<entity::Servic
     }
     let ids = ended.iter().map(|it| it.base.id.as_str()).collect();
     session.plane.network.end_circuits_of(&ids, &session.router.id);
+    of_earlier_run(session, ended);
     if ended.iter().any(|it| it.session_type == PolicyType::Bind) {
         session.unfounded.notify_one();
     }
+}
+
+/// Ends circuits of an earlier run of this controller that may be of ended sessions. Routers do not
+/// tell the session of a circuit, and those that only confirm circuits do not tell its identity
+/// and its service either: then the circuit ends with the first session that ends and is older than
+/// the controller's knowledge of the circuit. A circuit stays while the identity of the ended session
+/// has another session for its service.
+fn of_earlier_run(session: &RouterSession, ended: &[Arc<entity::ServiceSession>]) {
+    let (network, router) = (&session.plane.network, &session.router.id);
+    let sessions = session.plane.auth.sessions();
+    let is_last = |it: &entity::ServiceSession| {
+        it.session_type == PolicyType::Dial
+            && !sessions.has_service(&it.identity_id, &it.service_id, PolicyType::Dial)
+    };
+    let ended: Vec<_> = ended.iter().filter(|it| is_last(it)).collect();
+    if ended.is_empty() {
+        return;
+    }
+    let mut circuits = network.circuits().at(router);
+    circuits.retain(|it| {
+        it.is_of_earlier_run()
+            && (!it.has_ends() || it.path.first() == Some(router))
+            && ended.iter().any(|session| may_be_of(it, session))
+    });
+    let count = circuits.iter().filter(|it| network.remove_circuit(&it.id, true)).count();
+    if count > 0 {
+        tracing::info!(%router, count, "circuits of before the start of the controller ended with their sessions");
+    }
+}
+
+/// Whether a circuit may be of a session, by the identity and the service that routers told of it.
+fn may_be_of(circuit: &Circuit, session: &entity::ServiceSession) -> bool {
+    session.base.created_at <= circuit.created_at
+        && circuit.dialer().is_none_or(|dialer| *dialer == *session.identity_id.as_str())
+        && (circuit.service.is_empty() || circuit.service == session.service_id)
 }
 
 /// Ends circuits and terminators at the router whose service session does not exist.

@@ -8,11 +8,10 @@
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use weft_auth::router_certificates::{self, Issued};
-use weft_auth::signing::aside;
-use weft_auth::{Auth, router_certificate};
+use weft_auth::enroll::issue::issue;
+use weft_auth::{Auth, router_certificate, router_certificates};
 use weft_channel::Lane;
-use weft_identity::{Certificate, CertificateRequest, Purpose, to_pem};
+use weft_identity::{Certificate, CertificateRequest, Leaf, Purpose};
 use weft_kernel::clock::system_time;
 use weft_kernel::{Caller, Failure};
 use weft_model::Id;
@@ -36,6 +35,8 @@ enum NotRenewed {
     Name(Option<String>),
     #[error("the certificate that this connection was made with counts no more")]
     Replaced,
+    #[error("the router renews its certificates too often")]
+    TooOften,
     #[error("{0}")]
     Failure(#[from] Failure),
 }
@@ -52,6 +53,9 @@ pub fn spawn(session: &Arc<RouterSession>, message: &Message) {
                 Ok(()) => {}
                 Err(NotRenewed::Wire(problem)) => session.not_understood(&message, &problem),
                 // Without an answer, the router tries again later.
+                Err(problem @ NotRenewed::TooOften) => {
+                    tracing::debug!(router = %session.router.id, %problem, "a request for certificates gets no answer");
+                }
                 Err(problem) => {
                     tracing::warn!(router = %session.router.id, %problem, "the certificates of a router were not renewed; the router tries again");
                 }
@@ -67,13 +71,15 @@ async fn renew(session: &RouterSession, message: &Message) -> Result<(), NotRene
     let now = system_time(auth.now());
     let (id, shown) = (&session.router.id, session.router.shown());
     let own = id.as_str();
-    let (leaf, pem) = issue(auth, own, &request.client_cert_csr, Purpose::Client, now)?;
-    let (_, server) = issue(auth, own, &request.server_cert_csr, Purpose::Server, now)?;
-    let (router, new) = (Caller::router(id, "renew certificates"), Issued { leaf, pem });
-    let given = router_certificates::exchange(auth, &router, id, shown, new).await?;
+    let client = leaf(auth, own, &request.client_cert_csr, Purpose::Client, now)?;
+    let server = leaf(auth, own, &request.server_cert_csr, Purpose::Server, now)?;
+    let _in_work = auth.renewals().begin(id).await.map_err(|_| NotRenewed::TooOften)?;
+    let router = Caller::router(id, "renew certificates");
+    let given = router_certificates::exchange(auth, &router, id, shown, client).await?;
     let given = given.ok_or(NotRenewed::Replaced)?;
     // The connection stays, even when only the new certificate counts.
     session.router.renewed(given.leaf.fingerprint());
+    let (_, server) = issue(auth, &router, server).await?;
     let certificates = EnrollmentCertsResponse {
         client_cert_pem: given.pem,
         server_cert_pem: server,
@@ -83,25 +89,21 @@ async fn renew(session: &RouterSession, message: &Message) -> Result<(), NotRene
     Ok(())
 }
 
-fn issue(
+/// The certificate that a router requests, to be issued.
+fn leaf(
     auth: &Auth,
     id: &str,
     request: &str,
     purpose: Purpose,
     now: SystemTime,
-) -> Result<(Certificate, String), NotRenewed> {
+) -> Result<Leaf, NotRenewed> {
     let what = if purpose == Purpose::Server { "server" } else { "client" };
     let failed = |problem| NotRenewed::Request(what, problem);
     let request = CertificateRequest::from_pem(request).map_err(failed)?;
     if purpose == Purpose::Client && request.common_name() != Some(id) {
         return Err(NotRenewed::Name(request.common_name().map(str::to_owned)));
     }
-    let leaf = router_certificate::leaf(auth, &request, id, purpose, now)?;
-    let keys = auth.keys();
-    let leaf = aside(keys.authority.key().algorithm(), || keys.authority.issue(&leaf));
-    let leaf = leaf.map_err(failed)?;
-    let chain = to_pem(keys.bundle.chain_of(&leaf).iter());
-    Ok((leaf, chain))
+    Ok(router_certificate::leaf(auth, &request, id, purpose, now)?)
 }
 
 fn not_verified(code: &str, text: String) -> ExtendVerifyResult {

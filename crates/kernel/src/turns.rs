@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 use weft_contract::ErrorCode;
 use weft_limits::source_of;
 
-use crate::caller::Caller;
+use crate::caller::{Caller, Via};
 use crate::failure::Failure;
 
 /// Most waiting requests of one caller.
@@ -157,10 +157,11 @@ impl Drop for Turn {
 
 /// The caller that a request counts for.
 fn whose(caller: &Caller) -> String {
-    match (caller.identity(), caller.origin.remote) {
-        (Some(identity), _) => identity.to_owned(),
-        (None, Some(remote)) => source_of(remote.ip()).to_string(),
-        (None, None) => caller.author().to_owned(),
+    match (caller.identity(), caller.origin.remote, &caller.origin.via) {
+        (Some(identity), ..) => identity.to_owned(),
+        (None, Some(remote), _) => source_of(remote.ip()).to_string(),
+        (None, None, Via::Router { id, .. }) => format!("router {id}"),
+        (None, None, _) => caller.author().to_owned(),
     }
 }
 
@@ -191,6 +192,13 @@ mod tests {
         assert_eq!(*order.lock(), ["greedy", "modest", "greedy", "greedy"]);
         let state = turns.state.lock();
         assert!(state.free == 1 && state.waiting.is_empty() && state.order.is_empty());
+    }
+
+    #[test]
+    fn routers_are_callers_of_their_own() {
+        let [one, other] = ["r1", "r2"].map(|id| whose(&Caller::router(&id.into(), "renew")));
+        assert_ne!(one, other);
+        assert_ne!(one, whose(&Caller::system()));
     }
 
     #[tokio::test]

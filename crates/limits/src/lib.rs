@@ -12,6 +12,7 @@
 //! | [`AdaptiveWindow`] | how many pieces of work are in flight |
 //! | [`BoundedTable`] | how many entries a table holds, in all and per source ([`source_of`]) |
 //! | [`Budget`] | how many bytes are held |
+//! | [`SettledClock`] | by which time something is forgotten for good |
 //!
 //! Nothing in this crate reads a clock or waits: time is an argument. A limit that is reached is an
 //! answer (`None`, `false` or a typed refusal), which the caller turns into a 429, a closed
@@ -39,12 +40,14 @@
 
 mod bucket;
 mod budget;
+mod settled;
 mod source;
 mod table;
 mod window;
 
 pub use bucket::TokenBucket;
 pub use budget::{Budget, Grant};
+pub use settled::SettledClock;
 pub use source::source_of;
 pub use table::{BoundedTable, Caps, Inserted, TableFull, WhenFull};
 pub use window::{AdaptiveWindow, Outcome, Ticket, WindowOptions};

@@ -15,7 +15,7 @@ use weft_wire::ctrl::{CarriedCircuits, Route};
 use crate::adopt::{
     AssembledCircuit, CLIENT_TAG, MAX_NODES, SERVICE_TAG, is_id, put_together, size,
 };
-use crate::circuits::{Circuit, EndAddresses};
+use crate::circuits::{Circuit, EndAddresses, REPORTED_TAG};
 use crate::clock;
 use crate::misreports::Misreport;
 use crate::network::Network;
@@ -23,9 +23,6 @@ use crate::routers::LiveRouter;
 
 /// Most circuits over one router; beyond them no reported circuit is adopted.
 pub(crate) const MAX_AT_ROUTER: usize = 200_000;
-
-/// Tag with the routers on whose report alone a circuit exists: this run did not make it.
-pub(crate) const REPORTED_TAG: &str = "reportedBy";
 
 /// A circuit that was known in part and has become whole by a move.
 #[derive(Debug)]

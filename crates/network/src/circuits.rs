@@ -24,6 +24,8 @@ use past::Past;
 
 /// Tag with the hosting identity.
 pub(crate) const HOST_TAG: &str = "hostId";
+/// Tag with the routers on whose report alone a circuit exists: this run did not make it.
+pub(crate) const REPORTED_TAG: &str = "reportedBy";
 
 /// Most circuits, reserved ones included.
 const MAX_CIRCUITS: usize = 1_000_000;
@@ -91,6 +93,12 @@ impl Circuit {
     /// The id of the identity that dialed, if an identity did.
     pub fn dialer(&self) -> Option<&str> {
         self.tags.get(CLIENT_TAG).map(String::as_str)
+    }
+
+    /// Whether the circuit exists on the report of routers alone: an earlier run of this controller
+    /// made it.
+    pub fn is_of_earlier_run(&self) -> bool {
+        self.tags.contains_key(REPORTED_TAG)
     }
 
     /// The service and the terminator.

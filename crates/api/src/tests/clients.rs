@@ -81,11 +81,13 @@ async fn each_api_describes_itself() {
         assert_eq!(seen.json()["basePath"], base);
         let seen = bed.get(&format!("{base}/openapi.json")).await;
         assert_eq!(seen.json()["servers"][0]["url"], base);
+        assert_eq!(seen.header("cache-control"), None);
         let seen = bed.get(&format!("{base}/docs/")).await;
         assert_eq!(seen.header("content-type"), Some("text/html; charset=utf-8"));
         assert!(seen.header("content-security-policy").unwrap().contains("default-src 'none'"));
         let seen = bed.get(&format!("{base}/specs/weft-client/spec")).await;
         assert_eq!(seen.json()["openapi"], "3.1.0");
+        assert_eq!(seen.header("cache-control"), None, "the same for everybody");
     }
 }
 
@@ -101,17 +103,21 @@ async fn a_login_answers_with_a_session() {
         assert_eq!(data["authQueries"], json!([]));
         assert_eq!(seen.header("expiration-seconds"), Some("1800"));
         assert!(seen.header("expires-at").unwrap().ends_with(" +0000 UTC"));
+        assert_eq!(seen.header("cache-control"), Some("no-store"), "it contains the token");
     }
     let admin = bed.admin().await;
     for path in ["/current-api-session", "/edge/v1/current-api-session"] {
         let seen = admin.get(path).await;
         assert_eq!(seen.data()["token"], admin.token.as_str());
         assert_eq!(seen.header("zt-session"), None);
+        assert_eq!(seen.header("cache-control"), Some("no-store"));
         assert_eq!(seen.header("expiration-seconds"), Some("1800"));
     }
     let end = admin.call(Method::DELETE, "/current-api-session", &Value::Null).await;
     assert_eq!((end.status, end.data()), (200, json!({})));
-    admin.get("/current-api-session").await.is_error(401, "UNAUTHORIZED");
+    let gone = admin.get("/current-api-session").await;
+    gone.is_error(401, "UNAUTHORIZED");
+    assert_eq!(gone.header("cache-control"), Some("no-store"));
 }
 
 /// Makes an identity and the answer to its ticket.

@@ -101,7 +101,7 @@ pub(super) async fn by_token(
     };
     check_new(&auth.snapshot(), &identity, &token, csr.is_some())?;
     let issued = match csr {
-        Some(csr) => Some(certificate(auth, &identity.base.id, &csr)?),
+        Some(csr) => Some(certificate(auth, caller, &identity.base.id, &csr).await?),
         None => None,
     };
     let (authenticator, cert) = issued.unzip();

@@ -1,20 +1,20 @@
 //! Steps that all ways of enrolling share: tickets are used up, requests are read, certificates
 //! issued.
 
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use weft_contract::{Cause, ErrorCode};
 use weft_identity::{Certificate, CertificateRequest, Leaf, Purpose, SpiffeId, to_pem};
-use weft_kernel::Failure;
 use weft_kernel::clock::system_time;
 use weft_kernel::decision::Decision;
+use weft_kernel::{Caller, Failure};
 use weft_model::entity::{Authenticator, Enrollment, Identity, Router};
 use weft_model::{Base, Id, Kind};
 
 use crate::credentials::credential;
 use crate::handle::Auth;
 use crate::router_certificate;
-use crate::signing::aside;
 
 /// Uses up a ticket; refused if it was used or changed since it was read, or if its identity or
 /// router is disabled.
@@ -38,25 +38,36 @@ pub fn parse_csr(text: &str) -> Result<CertificateRequest, Failure> {
         .map_err(|error| Failure::because(ErrorCode::CouldNotProcessCsr, error.to_string()))
 }
 
-/// Issues a certificate of the edge signer, with its chain in PEM.
-pub fn issue(auth: &Auth, leaf: &Leaf) -> Result<(Certificate, String), Failure> {
+/// Issues a certificate of the edge signer, with its chain in PEM, in turn with other callers.
+pub async fn issue(
+    auth: &Auth,
+    caller: &Caller,
+    leaf: Leaf,
+) -> Result<(Certificate, String), Failure> {
     let keys = auth.keys();
-    let issued = aside(keys.authority.key().algorithm(), || keys.authority.issue(leaf))
-        .map_err(|error| Failure::because(ErrorCode::CouldNotProcessCsr, error.to_string()))?;
+    let signer = Arc::clone(&keys);
+    let sign = move |_: &Auth| {
+        let refused = |error: weft_identity::Error| {
+            Failure::because(ErrorCode::CouldNotProcessCsr, error.to_string())
+        };
+        signer.authority.issue(&leaf).map_err(refused)
+    };
+    let issued = auth.sign_in_turn(caller, keys.authority.key().algorithm(), sign).await?;
     let chain = to_pem(keys.bundle.chain_of(&issued).iter());
     Ok((issued, chain))
 }
 
 /// Issues a certificate of the network for an identity, with its chain in PEM.
-pub(crate) fn certificate(
+pub(crate) async fn certificate(
     auth: &Auth,
+    caller: &Caller,
     identity: &Id,
     csr: &str,
 ) -> Result<(Authenticator, String), Failure> {
     let request = parse_csr(csr)?;
     let name = SpiffeId::identity(&auth.keys().trust_domain, identity.as_str());
     let now: SystemTime = system_time(auth.now());
-    let (issued, chain) = issue(auth, &Leaf::for_identity(&request, &name, now))?;
+    let (issued, chain) = issue(auth, caller, Leaf::for_identity(&request, &name, now)).await?;
     let authenticator = Authenticator {
         base: Base::new(auth.ids().entity(), auth.now()),
         identity_id: identity.clone(),

@@ -11,6 +11,7 @@ use weft_identity::token::{TokenSigner, algorithm_name};
 use weft_kernel::call::{Answer, Handler};
 use weft_kernel::{Call, Caller, Failure, Reply};
 
+use crate::admission::Sender;
 use crate::handle::Auth;
 
 /// The operations.
@@ -39,8 +40,6 @@ fn key_set(auth: Auth, _caller: Caller, _call: Call) -> Answer {
 /// Signs a nonce of the client with the key that the client names.
 fn challenge(auth: Auth, caller: Caller, call: Call) -> Answer {
     async move {
-        // The operation needs no login.
-        let _place = auth.admission().enter(|| false)?;
         let body: ChallengeBody = call.decode(Verb::Create)?;
         let nonce = body.nonce.unwrap_or_default();
         // The nonce must be a UUID, so that the signature can never pass as one of a ticket or a
@@ -56,6 +55,8 @@ fn challenge(auth: Auth, caller: Caller, call: Call) -> Answer {
         if wanted != chain.leaf().fingerprint() {
             return Err(Failure::field("keyId", "no key has this id", wanted));
         }
+        // The operation needs no login.
+        let _place = auth.admission().challenge(Sender::of(&caller))?;
         let sign = move |auth: &Auth| {
             let signer = TokenSigner::new(&auth.keys().enrollment);
             signer.and_then(|signer| signer.sign_bytes(nonce.as_bytes())).map_err(failed)

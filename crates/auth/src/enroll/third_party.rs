@@ -14,6 +14,7 @@ use weft_kernel::{Caller, Failure, Reply};
 use weft_model::entity::{AuthPolicy, Authenticator, Ca, CertCredential, Enrollment, Identity};
 use weft_model::{Base, Id, Snapshot};
 
+use crate::admission::Sender;
 use crate::credentials::credential;
 use crate::enroll::issue::take;
 use crate::handle::Auth;
@@ -79,7 +80,7 @@ pub(super) async fn by_ticket(
         return Err(ErrorCode::EnrollmentCaNotValid.into());
     }
     let looking = (auth.clone(), Arc::clone(ca), caller.origin.certificates.clone());
-    let _place = auth.admission().enter(|| false)?;
+    let _place = auth.admission().enter(Sender::of(caller), || false)?;
     let chain = auth
         .hasher()
         .work(move || {
@@ -120,7 +121,7 @@ pub(super) async fn by_certificate(
     if !snapshot.list::<Ca>().any(may_enroll) {
         return Err(ErrorCode::EnrollmentNoValidCas.into());
     }
-    let _place = auth.admission().enter(|| false)?;
+    let _place = auth.admission().enter(Sender::of(caller), || false)?;
     let (looking, shown) = (auth.clone(), caller.origin.certificates.clone());
     let found = auth
         .hasher()

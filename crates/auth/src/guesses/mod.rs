@@ -105,6 +105,11 @@ impl Turn {
         }
     }
 
+    /// Whether the sender's address sent a right password for the name before.
+    pub fn is_of_known(&self) -> bool {
+        matches!(self.from, Some(Lane::Known))
+    }
+
     /// Notes that the password was right.
     pub fn right(mut self) {
         self.verdict = Verdict::Right;

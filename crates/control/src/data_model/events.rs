@@ -60,7 +60,7 @@ pub(crate) fn of_all(
 ) -> impl Iterator<Item = Event> {
     let told = move |event| of(snapshot, event, now);
     let entities = rdm::entities(snapshot).filter_map(told);
-    entities.chain(of_keys(keys)).chain(rdm::revocations(snapshot, now).filter_map(told))
+    entities.chain(of_keys(keys)).chain(rdm::revocations(snapshot).filter_map(told))
 }
 
 /// Creations of public keys. They are marked as synthetic, as in the original.

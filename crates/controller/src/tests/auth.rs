@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use weft_auth::admission::Sender;
 use weft_auth::sessions::SessionNotice;
 use weft_contract::{Api, ErrorCode};
 use weft_identity::Certificate;
@@ -321,12 +322,20 @@ async fn logins_beyond_the_limit_are_asked_to_come_back() {
     let bed = Bed::new().await;
     let admin = bed.admin().await;
     let (_, chain) = bed.enroll(&admin, "laptop").await;
-    let enter = || bed.controller.admission().enter(|| false);
+    let program = Sender::of(&Caller::system());
+    let enter = || bed.controller.admission().enter(program, || false);
     let places: Vec<_> = std::iter::from_fn(|| enter().ok()).collect();
     assert_eq!(places.len(), 250, "the documented default");
     let failure = bed.login_with(&chain).await.unwrap_err();
     assert_eq!((failure.status(), failure.code()), (429, ErrorCode::ServerTooManyRequests));
     let failure = bed.login("nobody", "falsch").await.unwrap_err();
+    assert_eq!(failure.status(), 429);
+    // A certificate that is nobody's does not use up the administrator's turn by a name.
+    let origin = Origin { certificates: chain.clone(), ..Origin::default() };
+    let call = to(Api::Client, "authenticate", &[])
+        .with_query("method", "cert")
+        .with_json(&json!({"username": USERNAME}));
+    let failure = bed.controller.call(Caller::nobody(origin), call).await.unwrap_err();
     assert_eq!(failure.status(), 429);
     bed.login(USERNAME, PASSWORD).await.unwrap();
     assert_eq!(bed.login(USERNAME, PASSWORD).await.unwrap_err().status(), 429);

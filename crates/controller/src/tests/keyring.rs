@@ -1,5 +1,7 @@
 use std::time::Duration;
 
+use futures::poll;
+use serde_json::{Value, json};
 use weft_auth::keyring::{FORGOTTEN, FORMER, NOTES};
 use weft_contract::resource::enrollment::EnrollmentClaims;
 use weft_identity::token::{Expect, verify_with};
@@ -13,6 +15,7 @@ use weft_model::entity::{EnrollmentMethod, PolicyType, ServiceSession};
 use weft_model::{Base, Id};
 use weft_store::Store as _;
 
+use crate::Caller;
 use crate::testing::{Bed, NOW};
 
 /// A root authority that makes keys of controllers.
@@ -146,9 +149,68 @@ async fn tickets_are_signed_with_the_key_that_clients_meet() {
     assert!(verified(&new) && !verified(&old));
     let keys = || bed.controller.ticket_keys().unwrap();
     assert_eq!(keys().len(), 2, "tickets of before are still under way");
-    bed.clock.advance(Durations::default().identity_enrollment);
+    let life = Durations::default().identity_enrollment;
+    let end = bed.controller.now().plus(life);
+    // A clock that is wrong for a moment takes no key out.
+    bed.clock.advance(2 * life);
     bed.controller.sweep_keys();
+    bed.clock.turn_back(2 * life);
+    assert_eq!(keys().len(), 2);
+    let sweep = |settled| bed.controller.keyring().sweep(|| None, settled, Some(settled));
+    sweep(end);
     assert!(keys().len() == 1 && keys().get(&kid(&new)).is_some());
+}
+
+#[tokio::test]
+async fn certificates_of_an_rsa_signer_wait_for_their_turn() {
+    let (root, bed) = (Root::new(), Bed::new().await);
+    let admin = bed.admin().await;
+    let mut tickets = Vec::new();
+    for name in ["laptop", "phone"] {
+        let body = json!({"name": name, "type": "Default", "isAdmin": false,
+            "enrollment": {"ott": true}});
+        let id = bed.create(&admin, "createIdentity", body).await;
+        let identity = bed.manage(&admin, "detailIdentity", &[&id], Value::Null).await.unwrap();
+        let token = identity["enrollment"]["ott"]["token"].as_str().unwrap().to_owned();
+        tickets.push((token, id));
+    }
+    let spec = AuthoritySpec {
+        key: KeyAlgorithm::Rsa { bits: 2048 },
+        ..AuthoritySpec::new("slow signer")
+    };
+    let authority = root.0.make_intermediate(&spec, system_time(NOW)).unwrap();
+    bed.controller.exchange_keys(Keys { authority, ..root.keys() }).unwrap();
+    let turns = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let mut taken = Vec::new();
+    for _ in 0..turns {
+        let (held, waits) = std::sync::mpsc::channel::<()>();
+        let nobody = Caller::system();
+        let work = bed.controller.signing().asked_by(&nobody).work(move || {
+            let _ = waits.recv();
+            Ok(())
+        });
+        let mut work = Box::pin(work);
+        assert!(poll!(&mut work).is_pending());
+        taken.push((work, held));
+    }
+    let mut enrolls: Vec<_> =
+        tickets.iter().map(|(token, id)| Box::pin(bed.use_ott(token, id))).collect();
+    for enroll in &mut enrolls {
+        assert!(poll!(enroll).is_pending());
+    }
+    // A write of this moment is decided after all that wait to be written.
+    let body = json!({"name": "other", "type": "Default", "isAdmin": false});
+    bed.create(&admin, "createIdentity", body).await;
+    for enroll in &mut enrolls {
+        assert!(poll!(enroll).is_pending(), "nothing was signed out of turn");
+    }
+    for (work, held) in taken {
+        drop(held);
+        work.await.unwrap();
+    }
+    for enroll in enrolls {
+        enroll.await.unwrap();
+    }
 }
 
 #[tokio::test]

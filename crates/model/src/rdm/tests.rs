@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::{
-    Change, ChangeSet,
+    Change, ChangeSet, Timestamp,
     testing::{self, Step, steps},
 };
 
@@ -19,7 +19,7 @@ struct Receiver {
 }
 
 fn told(snapshot: &Snapshot) -> Vec<Event> {
-    full_state(snapshot, Timestamp(0)).collect()
+    full_state(snapshot).collect()
 }
 
 fn word(kind: MemberKind) -> &'static str {

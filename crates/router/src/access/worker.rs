@@ -10,6 +10,7 @@ use std::{
 use tokio::time::{MissedTickBehavior, interval};
 use weft_channel::{Lane, clock::time_of_day};
 use weft_circuit::now;
+use weft_limits::SettledClock;
 use weft_wire::{
     Message, ProtoBody, WireError,
     edge_ctrl::{
@@ -55,12 +56,13 @@ struct Times {
     look: Instant,
     sweep: Instant,
     save: Instant,
+    settled: SettledClock,
 }
 
 impl Default for Times {
     fn default() -> Self {
         let now = now();
-        Self { look: now, sweep: now, save: now }
+        Self { look: now, sweep: now, save: now, settled: SettledClock::default() }
     }
 }
 
@@ -86,6 +88,7 @@ impl Inner {
             self.check_subscription();
         }
         if due(&mut times.sweep, SWEEP, now) {
+            self.expire_revocations(&mut times.settled, now);
             self.sweep();
         }
         if due(&mut times.save, self.options.save_interval, now) {
@@ -301,10 +304,18 @@ impl Inner {
         }
     }
 
+    /// Removes revocations that have ended, by a time that no jump of the clock moves: whatever they
+    /// revoke would be good again when the clock is right.
+    fn expire_revocations(&self, settled: &mut SettledClock, now: Instant) {
+        let shown = (live::seconds(time_of_day()) * 1000.0) as i64;
+        if let Some(settled) = settled.read(shown, now) {
+            self.model.write().expire_revocations(settled / 1000);
+        }
+    }
+
     /// Ends sessions of open connections that have expired, were revoked or removed.
     fn sweep(&self) {
         let now = time_of_day();
-        self.model.write().expire_revocations(live::seconds(now) as i64);
         let ended = {
             let model = self.model.read();
             let sessions = self.sessions.lock();

@@ -6,16 +6,16 @@ use std::sync::Arc;
 use futures::FutureExt as _;
 use weft_auth::credentials::{check_password, credential, hash};
 use weft_auth::current::login_of;
+use weft_auth::enroll::issue::issue;
 use weft_auth::lockout::wrong_password;
 use weft_auth::login::{certificate, certificate_refused, turn_for};
 use weft_auth::password::Hashed;
 use weft_auth::sessions::keep_certificate;
-use weft_auth::signing::aside;
 use weft_contract::resource::authenticator::{
     ExtendBody, ExtendVerifyBody, ExtendedCerts, OwnAuthenticatorBody,
 };
 use weft_contract::{Api, ErrorCode, Verb};
-use weft_identity::{Certificate, CertificateRequest, Leaf, Usage, Verify, to_pem};
+use weft_identity::{Certificate, CertificateRequest, Leaf, Usage, Verify};
 use weft_kernel::call::{Answer, Handler};
 use weft_kernel::clock::system_time;
 use weft_kernel::view::View;
@@ -221,9 +221,7 @@ fn extend(controller: Controller, caller: Caller, call: Call) -> Answer {
         let request = CertificateRequest::from_pem(&csr).map_err(refused)?;
         let shown = leaf.fingerprint().to_owned();
         let leaf = Leaf::renewed(&request, leaf, now);
-        let issued = aside(keys.authority.key().algorithm(), || keys.authority.issue(&leaf));
-        let issued = issued.map_err(refused)?;
-        let pem = to_pem(keys.bundle.chain_of(&issued).iter());
+        let (issued, pem) = issue(&controller, &caller, leaf).await?;
         let (id, kept) = (authenticator.base.id.clone(), pem.clone());
         let fingerprint = issued.fingerprint().to_owned();
         controller

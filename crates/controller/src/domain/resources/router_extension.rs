@@ -4,8 +4,7 @@
 
 use futures::FutureExt as _;
 use weft_auth::enroll::issue::{check_enabled, client_leaf, issue, parse_csr};
-use weft_auth::router_certificate;
-use weft_auth::router_certificates::{self, Issued};
+use weft_auth::{router_certificate, router_certificates};
 use weft_contract::resource::enrollment::{EnrollmentCerts, ExtendRouterBody};
 use weft_contract::{Api, Verb};
 use weft_identity::{Certificate, Purpose, Usage, Verify};
@@ -45,10 +44,8 @@ fn extend(controller: Controller, caller: Caller, call: Call) -> Answer {
         let server =
             router_certificate::leaf(&controller, &server, id.as_str(), Purpose::Server, now)?;
         let client = client_leaf(&controller, &client, &id, is_edge, now)?;
-        let ((issued, pem), (_, server_cert)) =
-            (issue(&controller, &client)?, issue(&controller, &server)?);
-        let new = Issued { leaf: issued, pem };
-        let given = router_certificates::exchange(&controller, &caller, &id, &old, new).await?;
+        let _in_work = controller.renewals().begin(&id).await?;
+        let given = router_certificates::exchange(&controller, &caller, &id, &old, client).await?;
         let given = given.ok_or_else(refused)?;
         // The control channel of the router stays, also after only the new certificate counts.
         if let Some(live) = controller.network().and_then(|it| it.routers().get(id.as_str()))
@@ -56,6 +53,7 @@ fn extend(controller: Controller, caller: Caller, call: Call) -> Answer {
         {
             live.renewed(given.leaf.fingerprint());
         }
+        let (_, server_cert) = issue(&controller, &caller, server).await?;
         let cert = given.pem;
         Reply::detail(&EnrollmentCerts { cert, server_cert, ..EnrollmentCerts::default() })
     }

@@ -5,7 +5,7 @@ use weft_control::ended::put_back;
 use weft_model::Id;
 use weft_model::entity::Terminator;
 use weft_network::terminators::Terminators;
-use weft_wire::ctrl::{self, CarriedCircuits, Route, RouteResult, Unroute};
+use weft_wire::ctrl::{self, CarriedCircuits, CircuitConfirmation, Route, RouteResult, Unroute};
 use weft_wire::edge_ctrl::{
     CreateCircuitV2, CreateTerminatorResult, CreateTerminatorV2Request, CreateTerminatorV2Response,
     CreatedCircuit, RequestClientReSync, SessionRemoved, ValidateSessionsRequest,
@@ -163,6 +163,51 @@ async fn old_routers_lose_what_a_bind_session_hosted() {
     assert!(!known("first"));
     assert!(known("second"), "another identity hosts it");
     assert!(known("elsewhere"), "a later router ends it by itself");
+}
+
+#[tokio::test]
+async fn circuits_from_before_a_restart_end_with_their_sessions_at_old_routers() {
+    let (net, router, service) = network().await;
+    let mut peer = net.connect_as(&router, "v1.6.5").await;
+    let host = Client::new(&net, "server", &service).await;
+    let (one, other) =
+        (Client::new(&net, "laptop", &service).await, Client::new(&net, "phone", &service).await);
+    host.host(&peer, "hosted").await;
+    let (told, route) = one.dial(&mut peer).await;
+    let (untold, _) = other.dial(&mut peer).await;
+    let (kept, kept_route) = other.dial(&mut peer).await;
+    let net = net.restarted().await;
+    super::support::soon(peer.channel.closed()).await;
+
+    // Of a confirmed circuit nothing is known; such a router does not report its circuits.
+    let mut peer = net.connect_as(&router, "v1.6.5").await;
+    let confirm = CircuitConfirmation { circuit_ids: vec![untold.clone()], ..Default::default() };
+    peer.send(confirm.to_message()).await;
+    until(|| net.network.in_part() == 1).await;
+    // Later routers on the path would tell of the others.
+    let routes = vec![Route { context: None, ..route }, Route { context: None, ..kept_route }];
+    peer.send(CarriedCircuits { routes, last: true }.to_message()).await;
+    until(|| net.network.circuits().len() == 3).await;
+
+    // A session that began later has nothing to do with them.
+    net.bed.clock.advance(std::time::Duration::from_secs(1));
+    let new = Client::new(&net, "tablet", &service).await;
+    let end = async |client: &Client, peer: &mut Peer| {
+        let dial = client.dial["id"].as_str().unwrap();
+        net.manage("deleteSession", &[dial], Value::Null).await;
+        peer.expect(is::SESSION_REMOVED).await;
+    };
+    end(&new, &mut peer).await;
+    assert_eq!(net.network.circuits().len(), 3);
+    end(&one, &mut peer).await;
+    let mut ended = [unrouted(&mut peer).await, unrouted(&mut peer).await];
+    ended.sort_unstable();
+    let mut expected = [told, untold];
+    expected.sort_unstable();
+    assert_eq!(ended, expected, "what is known to be of another identity stays");
+    end(&other, &mut peer).await;
+    assert_eq!(unrouted(&mut peer).await, kept);
+    assert!(net.network.circuits().is_empty());
 }
 
 #[tokio::test]

@@ -1,6 +1,7 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use weft_auth::admission::Sender;
 use weft_contract::{Api, ErrorCode};
 use weft_identity::{Authority, Certificate, KeySet};
 use weft_model::entity::Identity;
@@ -327,9 +328,13 @@ async fn the_key_of_tickets_is_published_and_proved() {
         let failure = ask(body.clone()).await.unwrap_err();
         assert_eq!((failure.status(), failure.field_name()), (400, Some(field)), "{body}");
     }
-    // An enrollment costs as much as a login, and takes one of the places for logins.
-    let enter = || bed.controller.admission().enter(|| false).ok();
+    // Signatures have places of their own, so that they keep nobody from logging in. What cannot be
+    // signed takes none.
+    let program = Sender::of(&nobody);
+    let enter = || bed.controller.admission().challenge(program).ok();
     let held: Vec<_> = std::iter::from_fn(enter).collect();
+    assert_eq!(ask(json!({"keyId": kid, "nonce": "x"})).await.unwrap_err().status(), 400);
+    assert!(bed.controller.admission().enter(program, || false).is_ok());
     assert_eq!(ask(json!({"keyId": kid, "nonce": nonce})).await.unwrap_err().status(), 429);
     drop(held);
     let answer = bare(ask(json!({"keyId": kid, "nonce": nonce})).await.unwrap());
