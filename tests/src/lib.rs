@@ -47,6 +47,8 @@ mod sdk;
 #[cfg(test)]
 mod seed;
 #[cfg(test)]
+mod stopped;
+#[cfg(test)]
 mod traced;
 #[cfg(test)]
 mod transit;

@@ -282,10 +282,24 @@ impl DataHalf {
         self.tunnel.host_nothing();
     }
 
-    /// Stops listening, closes SDK connections and ends the tasks in the background.
-    pub fn shutdown(&self) {
+    /// Stops listening, closes SDK connections and gives up the ends of circuits that are left. Their
+    /// controllers are told, and tell the routers at the other ends.
+    pub fn cut(&self) {
         self.listening.lock().clear();
         self.edge.close_all("the router is shutting down");
+        self.forwarder.cut();
+    }
+
+    /// How many circuits end on this router or at its SDKs, or did so before their end. A circuit counts until
+    /// its controller has it forgotten.
+    #[must_use]
+    pub fn ending_here(&self) -> usize {
+        self.forwarder.ending_here()
+    }
+
+    /// Closes everything that is left, and ends the tasks in the background.
+    pub fn shutdown(&self) {
+        self.cut();
         if let Some(links) = self.links.get() {
             links.close_all("the router is shutting down");
         }

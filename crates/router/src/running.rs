@@ -15,6 +15,8 @@ use crate::{
 /// to hear that its terminators are removed.
 const DRAIN_LOOK: Duration = Duration::from_millis(50);
 const TOLD: Duration = Duration::from_secs(2);
+/// The longest wait of a router that stops for its controllers to have the cut circuits forgotten.
+const CUT: Duration = Duration::from_secs(1);
 /// How long the last traced messages may take to reach their file.
 const TRACED: Duration = Duration::from_secs(2);
 
@@ -153,6 +155,17 @@ impl Router {
         }
     }
 
+    /// Waits until the controllers have heard of the circuits that were cut, and have them forgotten; but no
+    /// longer than [`CUT`].
+    async fn ends_told(&self) {
+        let told = async {
+            while self.control.is_connected() && self.data.ending_here() > 0 {
+                tokio::time::sleep(DRAIN_LOOK).await;
+            }
+        };
+        let _ = tokio::time::timeout(CUT, told).await;
+    }
+
     /// Stops the router: no new connections at first, then none at all; the data model is written.
     pub async fn shutdown(mut self) {
         self.stop.cancel();
@@ -160,6 +173,8 @@ impl Router {
         if let Some(web) = &self.web {
             web.stop();
         }
+        self.data.cut();
+        self.ends_told().await;
         self.data.shutdown();
         self.control.shutdown().await;
         self.data.gone().await;

@@ -216,6 +216,11 @@ impl ControlHalf {
         self.0.controllers.all().iter().for_each(|controller| announce::of_the_end(controller));
     }
 
+    /// True if a controller is connected.
+    pub(crate) fn is_connected(&self) -> bool {
+        !self.0.controllers.all().is_empty()
+    }
+
     /// The number of terminators whose removal no controller has confirmed.
     pub(crate) fn removals(&self) -> usize {
         self.0.terminators.removals()

@@ -292,6 +292,26 @@ impl Forwarder {
         self.measures.ends.looked_at(all);
     }
 
+    /// Gives up all ends of circuits on this router, which is reported to their controllers. The ends at
+    /// SDKs end with the connections of the SDKs.
+    pub(crate) fn cut(&self) {
+        for shard in &self.destinations {
+            let local = |one: &Destination| match one {
+                Destination::Local(end) => Some(Arc::clone(end)),
+                Destination::Sdk(_) | Destination::Link(_) => None,
+            };
+            let ends: Vec<Arc<LocalEnd>> = shard.read().values().filter_map(local).collect();
+            ends.iter().for_each(|end| end.abort());
+        }
+    }
+
+    /// How many circuits end on this router or at its SDKs, or did so before their end. A circuit counts until
+    /// its controller has it forgotten.
+    pub(crate) fn ending_here(&self) -> usize {
+        let ends_here = |circuit: &&Arc<Circuit>| !circuit.ends().is_empty();
+        self.circuits.iter().map(|shard| shard.read().values().filter(ends_here).count()).sum()
+    }
+
     /// How many circuits and ends there are.
     pub(crate) fn counts(&self) -> (usize, usize) {
         let circuits = self.circuits.iter().map(|shard| shard.read().len()).sum();
