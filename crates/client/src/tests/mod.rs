@@ -153,12 +153,11 @@ async fn refusals_say_what_the_controller_says() {
     let api = management(&server, &pki);
     let error = api.create(&service::KIND, &ServiceBody::default()).await.unwrap_err();
     assert_eq!(error.api().unwrap().code(), "COULD_NOT_VALIDATE");
-    assert_eq!(
-        error.to_string(),
-        "The document is invalid (400 COULD_NOT_VALIDATE): name: name must be unique (value `web`)"
-    );
+    let text = "name must be unique (value `web`) (400 COULD_NOT_VALIDATE)";
+    assert_eq!(error.to_string(), text);
     let error = api.get::<Value>(&service::KIND, "gone").await.unwrap_err();
     assert!(error.is_not_found() && !error.is_temporary());
+    assert_eq!(error.to_string(), "not found (404 NOT_FOUND)");
     let error = api.version().await.unwrap_err();
     assert!(matches!(error, Error::Answer { status: 502, .. }), "{error}");
     assert!(error.is_temporary() && error.to_string().contains("bad gateway"));
@@ -356,6 +355,7 @@ async fn nobody_there_is_temporary() {
     assert!(error.is_temporary(), "{error}");
     assert!(error.to_string().contains("refused"), "{error}");
 }
+
 #[tokio::test]
 async fn a_certificate_out_of_its_time_shows_its_dates_and_the_clock() {
     let pki = Pki::issued(SystemTime::now() + Duration::from_secs(3 * 3600));
@@ -392,7 +392,6 @@ async fn a_wrong_port_is_named() {
     let wanted = format!(": {at} is not a controller's API: is it a router's port?");
     assert!(error.ends_with(&wanted), "{error}");
 }
-
 
 #[test]
 fn logins_are_saved_for_their_owner_only() {

@@ -86,8 +86,8 @@ async fn every_kind_is_made_listed_shown_changed_and_deleted() {
 
     // Mistakes are reported, with a status for scripts.
     let refused = run(&place, 5, "create service web").await;
-    assert!(refused.contains("field: name = `web`"), "{refused}");
-    assert!(refused.contains("code: COULD_NOT_VALIDATE (HTTP 400)"), "{refused}");
+    let cause = "weft: name must be unique (value `web`) (400 COULD_NOT_VALIDATE)\n";
+    assert!(refused.ends_with(cause), "{refused}");
     let missing = run(&place, 4, "show service wbe").await;
     assert!(missing.contains("did you mean `web`?"), "{missing}");
     run(&place, 2, "update service web").await;
