@@ -185,6 +185,24 @@ async fn failures_say_what_to_do() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_reader_that_has_seen_enough_is_no_fault() {
+    let bed = Bed::start().await;
+    let client = bed.identity("client").await;
+    let server = Server::tcp(Manner::Echo).await;
+    bed.operator.tunneled("echo", server.port(), true).await;
+    let dial = format!("{WEFT} dial echo -i {}", client.display());
+    let head = format!(
+        "(for i in $(seq 300); do echo line; sleep 0.1; done) \
+         | {{ {dial}; echo \"status $?\" >&2; }} | head -2"
+    );
+    let mut shell = bed.place.start_shell("head", &head);
+    shell.ended().await;
+    let said = shell.said();
+    assert!(said.contains("line\nline\n") && said.contains("status 0"), "{said}");
+    assert!(!said.contains("broke"), "{said}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_folder_of_identities_tunnels_and_tells() {
     let bed = Bed::start().await;
     let folder = bed.folder().join("identities");
