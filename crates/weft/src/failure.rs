@@ -146,6 +146,13 @@ impl From<weft_client::Error> for Failure {
     fn from(error: weft_client::Error) -> Self {
         let failure = match error.api() {
             Some(refusal) => Self::from(refusal),
+            None if matches!(
+                error,
+                weft_client::Error::Address { .. } | weft_client::Error::LoginName(_)
+            ) =>
+            {
+                Self::usage(&error)
+            }
             None if error.is_temporary() => Self::of(chain(&error), status::UNREACHABLE),
             None => Self::new(chain(&error)),
         };

@@ -94,6 +94,15 @@ async fn every_kind_is_made_listed_shown_changed_and_deleted() {
     run(&place, 5, "list services 'name ='").await;
     run(&place, 3, "list services --login nobody").await;
 
+    for wrong in ["login foo:99999", "login http://localhost:1", "inspect config --of '['"] {
+        run(&place, 2, wrong).await;
+    }
+    fs::create_dir(place.folder().join("empty")).unwrap();
+    fs::write(place.folder().join("bad.yaml"), b"name: \xff\n").unwrap();
+    run(&place, 5, "diff empty").await;
+    run(&place, 5, "diff bad.yaml").await;
+    run(&place, 2, "tunnel run -i empty").await;
+
     // Explanations and actions.
     let why = run(&place, 0, "why laptop web").await;
     assert!(why.contains("✓ Dial policies that allow it: staff"), "{why}");
