@@ -2,6 +2,7 @@
 
 use std::{
     fs,
+    os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
     process::Stdio,
     time::Duration,
@@ -182,6 +183,11 @@ async fn failures_say_what_to_do() {
     assert!(text(&done).contains("cannot listen at tcp:127.0.0.1"), "{}", text(&done));
     let none = weft(bed.folder(), &["tunnel", "status", "--socket", "none.sock"]).await;
     assert_eq!(none.status.code(), Some(4), "{}", text(&none));
+
+    // A key that everybody may read is used, with a warning.
+    fs::set_permissions(client, fs::Permissions::from_mode(0o644)).unwrap();
+    let (_, said, _) = dialed(bed.folder(), &["webstie", "-i", client], Vec::new()).await;
+    assert!(said.contains("every user of this machine may read the private key"), "{said}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
