@@ -121,7 +121,11 @@ fn rows(now: &[Answer], before: Option<(&Vec<Answer>, Duration)>) -> Vec<Value> 
                         "receivedPerSecond": rate(now.received, before.map(|one| one.received)),
                     }));
                 };
-                if service.can_dial {
+                if let Some(why) = &service.unavailable {
+                    let earlier = before.map(|(before, _)| &before.dialed);
+                    let state = "unavailable".to_owned();
+                    row("dial", vec![why.clone()], state, &service.dialed, earlier);
+                } else if service.can_dial {
                     let ports = service.ports.iter().map(|port| match &port.address {
                         Some(address) => format!("{}:{address}", port.protocol),
                         None => port.problem.clone().unwrap_or_default(),

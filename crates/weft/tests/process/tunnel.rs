@@ -191,6 +191,32 @@ async fn failures_say_what_to_do() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_service_that_was_named_and_deleted_stays_in_the_status() {
+    let bed = Bed::start().await;
+    let client = bed.identity("client").await;
+    bed.operator.service("web", true).await;
+    let args = ["tunnel", "proxy", "web:0", "--refresh", "1", "-i", client.to_str().unwrap()];
+    let mut proxy = bed.start_weft("proxy", &args);
+    proxy.says("web: tcp:127.0.0.1:", PATIENCE).await;
+    let is = async |wanted: &str| {
+        let look = async || match bed.status("proxy").await.as_slice() {
+            [row] if row["service"] == "web" && row["state"] == wanted => Ok(()),
+            other => Err(format!("{other:?}")),
+        };
+        until(&format!("the service is {wanted}"), PATIENCE, look).await;
+    };
+    is("listening").await;
+    let services = bed.operator.list(&resource::service::KIND).await;
+    let id = services.iter().find(|one| one["name"] == "web").unwrap()["id"].as_str().unwrap();
+    bed.operator.client.delete(&resource::service::KIND, id).await.unwrap();
+    is("unavailable").await;
+    proxy.says("a service is no longer available", PATIENCE).await;
+    bed.operator.service("web", true).await;
+    is("listening").await;
+    assert!(proxy.stop().await.success());
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_reader_that_has_seen_enough_is_no_fault() {
     let bed = Bed::start().await;
     let client = bed.identity("client").await;
