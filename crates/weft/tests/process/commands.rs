@@ -102,6 +102,8 @@ async fn every_kind_is_made_listed_shown_changed_and_deleted() {
     run(&place, 5, "diff empty").await;
     run(&place, 5, "diff bad.yaml").await;
     run(&place, 2, "tunnel run -i empty").await;
+    let status = run(&place, 0, "status").await;
+    assert!(status.contains("compatible with OpenZiti v"), "{status}");
 
     // Explanations and actions.
     let why = run(&place, 0, "why laptop web").await;

@@ -171,6 +171,7 @@ async fn failures_say_what_to_do() {
     assert!(said.contains("none.json"), "{said}");
     for wrong in [
         &["tunnel", "proxy", "website", "-i", client][..],
+        &["tunnel", "proxy", "website:99999", "-i", client],
         &["host", "website", "here", "-i", client],
     ] {
         let done = weft(bed.folder(), wrong).await;
