@@ -153,7 +153,7 @@ async fn connect_now(options: &DialOptions, hello: &Hello) -> Result<Dialed, Dia
     let secured = if over_websocket {
         let outer = TlsConnector::from(options.tls.clone());
         let outer = outer.with_alpn(vec![b"http/1.1".to_vec()]).connect(name.clone(), socket);
-        let outer = outer.await.map_err(failed)?;
+        let outer = outer.await.map_err(|error| failed(tls::refusal_in_words(error)))?;
         let line = websocket::dial(outer.into(), &authority(options)).await.map_err(failed)?;
         let offered = options.tls.alpn_protocols.clone();
         tls::connect(&options.tls, offered, name, line).await.map(Secured::from)

@@ -147,12 +147,11 @@ impl ApiError {
 
 impl std::fmt::Display for ApiError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} ({} {})", self.body.message, self.status, self.body.code)?;
+        // The message of a code is the same for many causes: the cause says more.
         let cause = self.body.cause.as_ref().map(|cause| cause.summary());
-        match cause.as_deref().or(self.body.cause_message.as_deref()) {
-            Some(cause) if !cause.is_empty() => write!(f, ": {cause}"),
-            _ => Ok(()),
-        }
+        let cause = cause.as_deref().or(self.body.cause_message.as_deref());
+        let text = cause.filter(|cause| !cause.is_empty()).unwrap_or(&self.body.message);
+        write!(f, "{text} ({} {})", self.status, self.body.code)
     }
 }
 

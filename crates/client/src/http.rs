@@ -4,11 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use reqwest::header::{HeaderMap, HeaderValue};
+use rustls::{AlertDescription, InvalidMessage};
 use url::Url;
 use weft_contract::envelope::Envelope;
 use weft_contract::error::ErrorEnvelope;
 use weft_contract::{ErrorBody, Load, Method, headers};
-use weft_identity::tls::{ALPN_H2, ALPN_HTTP1, ClientTls, client_config};
+use weft_identity::tls::{ALPN_H2, ALPN_HTTP1, ClientTls, client_config, in_words};
 use weft_identity::{LiveIdentity, TrustBundle};
 
 use crate::error::{ApiError, Error, Result, chain};
@@ -128,7 +129,7 @@ impl Http {
         let failed = |action, error: &reqwest::Error| Error::Connection {
             action,
             url: url.clone(),
-            reason: reason(error),
+            reason: reason(error, &request.url),
             timeout: error.is_timeout(),
         };
         let mut builder = self.client.request(method, request.url.clone());
@@ -204,8 +205,38 @@ fn shown(url: &Url) -> String {
     url.to_string()
 }
 
+/// The error of TLS among the causes of an error.
+fn of_tls(error: &reqwest::Error) -> Option<&rustls::Error> {
+    let mut next = std::error::Error::source(error);
+    while let Some(source) = next {
+        if let Some(tls) = source.downcast_ref() {
+            return Some(tls);
+        }
+        // The source of an error of I/O is that of its inner error, which it leaves out.
+        next = match source.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref) {
+            Some(inner) => Some(inner),
+            None => source.source(),
+        };
+    }
+    None
+}
+
 /// The cause of an error, without the URL that the library puts in front.
-fn reason(error: &reqwest::Error) -> String {
+fn reason(error: &reqwest::Error, url: &Url) -> String {
+    let at = || {
+        let port = url.port_or_known_default().unwrap_or(443);
+        format!("{}:{port}", url.host_str().unwrap_or_default())
+    };
+    match of_tls(error) {
+        Some(rustls::Error::InvalidMessage(InvalidMessage::InvalidContentType)) => {
+            return format!("{} speaks no TLS", at());
+        }
+        Some(rustls::Error::AlertReceived(AlertDescription::NoApplicationProtocol)) => {
+            return format!("{} is not a controller's API: is it a router's port?", at());
+        }
+        Some(error) => return in_words(error),
+        None => {}
+    }
     let mut next = std::error::Error::source(error);
     let Some(first) = next else { return error.to_string() };
     let mut text = String::new();

@@ -14,7 +14,9 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use weft_contract::Timestamp;
-use weft_identity::{IdentityFile, IdentitySection, LiveIdentity, TrustBundle, write_private};
+use weft_identity::{
+    IdentityFile, IdentitySection, LiveIdentity, TrustBundle, open_to_all, write_private,
+};
 
 use crate::address::Address;
 use crate::error::{Error, Result};
@@ -73,19 +75,24 @@ impl LoginKey {
     pub fn load(&self, ca: &str) -> Result<Arc<LiveIdentity>> {
         let section = match self {
             Self::Identity(path) => {
-                let mut section = IdentityFile::read(path)?.section();
+                let mut section = IdentityFile::read_to_use(path)?.section();
                 if section.ca.is_empty() {
                     section.ca = format!("pem:{ca}");
                 }
                 section
             }
-            Self::Files { cert, key } => IdentitySection {
-                section: "login".to_owned(),
-                cert: cert.display().to_string(),
-                key: key.display().to_string(),
-                ca: format!("pem:{ca}"),
-                ..IdentitySection::default()
-            },
+            Self::Files { cert, key } => {
+                if let Some(warning) = open_to_all(key) {
+                    tracing::warn!("{warning}");
+                }
+                IdentitySection {
+                    section: "login".to_owned(),
+                    cert: cert.display().to_string(),
+                    key: key.display().to_string(),
+                    ca: format!("pem:{ca}"),
+                    ..IdentitySection::default()
+                }
+            }
         };
         Ok(LiveIdentity::load(section)?)
     }

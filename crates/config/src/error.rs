@@ -104,6 +104,17 @@ pub enum Error {
         /// The mistake.
         message: String,
     },
+    /// The file is a router's where a controller's is wanted, or the other way round.
+    #[error(
+        "{}: this looks like a {looks_like}'s file; `weft {looks_like} check` reads such a file",
+        path.display()
+    )]
+    OtherKind {
+        /// The file.
+        path: PathBuf,
+        /// `controller` or `router`.
+        looks_like: &'static str,
+    },
     /// The file has mistakes.
     #[error(transparent)]
     Invalid(#[from] Invalid),

@@ -58,7 +58,24 @@ pub(crate) fn examine<T>(
         column: error.column,
         message: error.message,
     })?;
+    if let Some(looks_like) = other_kind(&tree.root.value, kind) {
+        return Err(Error::OtherKind { path: path.to_owned(), looks_like });
+    }
     Ok(examine_tree(tree, text, path, environment, kind, read))
+}
+
+/// The program whose file this is, if it is not one of `kind`: two files that were taken for each other
+/// have dozens of mistakes, none of which says so.
+fn other_kind(root: &Value, kind: Kind) -> Option<&'static str> {
+    let Value::Map(entries) = root else { return None };
+    let has = |keys: &[&str]| entries.iter().any(|entry| keys.contains(&entry.key.as_str()));
+    let of_controller = has(&["db", "cluster"]);
+    let of_router = has(&["link", "listeners", "forwarder"]);
+    match kind {
+        Kind::Controller if of_router && !of_controller => Some("router"),
+        Kind::Router if of_controller && !of_router => Some("controller"),
+        _ => None,
+    }
 }
 
 /// Reads a tree to its end.

@@ -138,6 +138,10 @@ impl Cause {
     pub fn summary(&self) -> String {
         let mut parts = Vec::new();
         match (&self.field, &self.reason) {
+            // The reason names the field itself: `name must be unique`.
+            (Some(field), Some(reason)) if reason.starts_with(field.as_str()) => {
+                parts.push(reason.clone());
+            }
             (Some(field), Some(reason)) => parts.push(format!("{field}: {reason}")),
             (Some(text), None) | (None, Some(text)) => parts.push(text.clone()),
             (None, None) => {}

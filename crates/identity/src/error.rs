@@ -1,9 +1,12 @@
 //! Errors of keys, certificates, requests and tokens.
 
 use std::{
-    io,
+    fmt, io,
     path::{Path, PathBuf},
+    time::SystemTime,
 };
+
+use time::OffsetDateTime;
 
 /// Result of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -100,6 +103,9 @@ pub enum Error {
     /// A certificate does not pass verification.
     #[error("certificate refused: {0}")]
     Refused(String),
+    /// A certificate that is not valid at the time of this machine's clock.
+    #[error(transparent)]
+    Validity(Box<Validity>),
     /// A host that none of the server certificates names.
     #[error("identity is not valid for provided host: [{host}]. is valid for: [{names}]")]
     Host {
@@ -137,6 +143,61 @@ impl Error {
     pub(crate) fn at(self, section: &str, key: impl Into<String>) -> Self {
         Self::Value { section: section.to_owned(), key: key.into(), source: Box::new(self) }
     }
+}
+
+/// A certificate that is not valid yet, or no more, by the clock of this machine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Validity {
+    /// The peer that presented the certificate, if it was dialed by a name.
+    pub(crate) host: Option<String>,
+    /// The subject of the certificate.
+    pub(crate) subject: String,
+    /// True if the certificate is of an authority above the peer's own certificate.
+    pub(crate) of_authority: bool,
+    /// First moment at which the certificate is valid.
+    pub(crate) from: SystemTime,
+    /// Last moment at which the certificate is valid.
+    pub(crate) until: SystemTime,
+    /// The time of the clock.
+    pub(crate) now: SystemTime,
+}
+
+impl fmt::Display for Validity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the certificate ")?;
+        if self.of_authority {
+            f.write_str("of the authority ")?;
+        }
+        match &self.host {
+            Some(host) if self.of_authority => write!(f, "`{}` of {host}", self.subject)?,
+            Some(host) => write!(f, "of {host} (`{}`)", self.subject)?,
+            None => write!(f, "`{}`", self.subject)?,
+        }
+        let early = self.now < self.from;
+        let border = if early { self.from } else { self.until };
+        let (minute, now) = (minutes(border), minutes(self.now));
+        // Seconds tell two times of the same minute apart.
+        let (border, now) =
+            if minute == now { (seconds(border), seconds(self.now)) } else { (minute, now) };
+        let (verb, advice) = match early {
+            true => ("is valid from", "check the clock"),
+            false => ("was valid until", "renew the certificate, or check the clock"),
+        };
+        write!(f, " {verb} {border} UTC, and this machine's clock says {now} UTC: {advice}")
+    }
+}
+
+impl std::error::Error for Validity {}
+
+/// `2026-11-28 01:56`, in UTC.
+fn minutes(time: SystemTime) -> String {
+    let at = OffsetDateTime::from(time);
+    format!("{} {:02}:{:02}", at.date(), at.hour(), at.minute())
+}
+
+/// `2026-11-28 01:56:07`, in UTC.
+fn seconds(time: SystemTime) -> String {
+    format!("{}:{:02}", minutes(time), OffsetDateTime::from(time).second())
 }
 
 fn beside(new: Option<&Path>) -> String {

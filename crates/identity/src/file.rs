@@ -24,6 +24,29 @@ pub(crate) fn read(path: &Path) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
+/// A warning if every user of this machine may read the private key in this file. A group may be given a
+/// key on purpose. `None` also if the file cannot be looked at, which reading it reports.
+#[must_use]
+pub fn open_to_all(path: &Path) -> Option<String> {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt as _;
+        let mode = fs::metadata(path).ok()?.permissions().mode() & 0o7777;
+        let shown = path.display();
+        (mode & 0o004 != 0).then(|| {
+            format!(
+                "every user of this machine may read the private key in {shown} (mode {mode:04o}): \
+                 chmod 600 {shown}"
+            )
+        })
+    }
+    #[cfg(not(unix))]
+    {
+        let _ = path;
+        None
+    }
+}
+
 /// Replaces a file that only its owner may read: writes a new file beside it and renames it, so
 /// that readers see the old or the new contents and never a part. A symbolic link is followed and
 /// stays a link. A file that is a mount of its own, as in containers, cannot be renamed over: the file is

@@ -7,8 +7,9 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::{
     error::{Error, Result},
-    file,
+    file::{self, open_to_all},
     identity::IdentitySection,
+    location::Location,
 };
 
 /// An identity file. Members that weft does not know are kept when it is written again.
@@ -91,6 +92,23 @@ impl IdentityFile {
             }
             other => other,
         })
+    }
+
+    /// Reads a file whose key is to be used. The log has a warning if every user of this machine may read
+    /// the key.
+    ///
+    /// # Errors
+    /// As [`IdentityFile::read`].
+    pub fn read_to_use(path: &Path) -> Result<Self> {
+        let file = Self::read(path)?;
+        let key = match Location::parse(&file.id.key) {
+            Ok(Location::File(key)) if !file.id.key.is_empty() => key,
+            _ => path.to_owned(),
+        };
+        if let Some(warning) = open_to_all(&key) {
+            tracing::warn!("{warning}");
+        }
+        Ok(file)
     }
 
     /// Reads the text of a file.

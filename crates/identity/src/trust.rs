@@ -18,7 +18,7 @@ use webpki::{
 
 use crate::{
     certificate::{self, Certificate},
-    error::{Error, Result},
+    error::{Error, Result, Validity},
 };
 
 /// Most certificates that a peer may send besides its leaf.
@@ -182,7 +182,7 @@ impl TrustBundle {
             return Err(refused("is not of the first version of X.509"));
         }
         if !leaf.is_valid_at(now) {
-            return Err(refused("is not in validity"));
+            return Err(not_valid(leaf, false, now));
         }
         let authorities = self.inner.certificates.iter();
         let mut valid = authorities.filter(|cert| cert.is_ca() && cert.is_valid_at(now));
@@ -199,7 +199,7 @@ impl TrustBundle {
         now: SystemTime,
     ) -> Result<Vec<Certificate>> {
         if !how.ignore_leaf_validity && !leaf.is_valid_at(now) {
-            return Err(Error::Refused(format!("`{}` is not in validity", leaf.subject())));
+            return Err(not_valid(&leaf, false, now));
         }
         Ok(vec![leaf])
     }
@@ -211,8 +211,7 @@ impl TrustBundle {
         how: Verify<'_>,
         now: SystemTime,
     ) -> Result<Vec<Certificate>> {
-        let refused =
-            |error: webpki::Error| Error::Refused(format!("`{}`: {error}", leaf.subject()));
+        let refused = |error: webpki::Error| self.refused(&error, &leaf, intermediates, how, now);
         let end = EndEntityCert::try_from(leaf.der()).map_err(refused)?;
         let at = if how.ignore_leaf_validity {
             now.clamp(leaf.not_before(), leaf.not_after().max(leaf.not_before()))
@@ -237,6 +236,45 @@ impl TrustBundle {
         }
         out.extend(self.certificate_of(path.anchor()).cloned());
         Ok(out)
+    }
+
+    /// The library's error in words. A date that is at fault is shown with its certificate.
+    fn refused(
+        &self,
+        error: &webpki::Error,
+        leaf: &Certificate,
+        intermediates: &[CertificateDer<'_>],
+        how: Verify<'_>,
+        now: SystemTime,
+    ) -> Error {
+        use webpki::Error as E;
+        let subject = leaf.subject();
+        let reason = match error {
+            E::CertExpired { .. } | E::CertNotValidYet { .. } => {
+                if !how.ignore_leaf_validity && !leaf.is_valid_at(now) {
+                    return not_valid(leaf, false, now);
+                }
+                let above = intermediates
+                    .iter()
+                    .filter_map(|der| Certificate::from_der(der.clone().into_owned()).ok());
+                let above = above.chain(self.inner.certificates.iter().cloned());
+                let above = above.filter(Certificate::is_ca);
+                match above.into_iter().find(|authority| !authority.is_valid_at(now)) {
+                    Some(authority) => return not_valid(&authority, true, now),
+                    None => error.to_string(),
+                }
+            }
+            E::UnknownIssuer => "no authority that is trusted here has issued it".to_owned(),
+            E::InvalidSignatureForPublicKey => {
+                "the trusted authority of its issuer's name has not issued it".to_owned()
+            }
+            E::RequiredEkuNotFoundContext(_) => match how.usage {
+                Usage::Client => "it is not for clients".to_owned(),
+                _ => "it is not for servers".to_owned(),
+            },
+            other => other.to_string(),
+        };
+        Error::Refused(format!("`{subject}`: {reason}"))
     }
 
     /// Checks the dates of every certificate above the leaf. The library ignores the dates of
@@ -297,6 +335,18 @@ fn any_or(iter: KeyPurposeIdIter<'_, '_>, wanted: &KeyUsage) -> Result<(), webpk
     Err(webpki::Error::RequiredEkuNotFoundContext(RequiredEkuNotFoundContext {
         required: *wanted,
         present,
+    }))
+}
+
+/// The certificate is not valid at `now`.
+fn not_valid(certificate: &Certificate, of_authority: bool, now: SystemTime) -> Error {
+    Error::Validity(Box::new(Validity {
+        host: None,
+        subject: certificate.subject().to_owned(),
+        of_authority,
+        from: certificate.not_before(),
+        until: certificate.not_after(),
+        now,
     }))
 }
 

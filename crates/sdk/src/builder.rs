@@ -112,7 +112,7 @@ impl ContextBuilder {
     /// # Errors
     /// When the file cannot be read, or no controller accepts the identity.
     pub async fn load(self, path: impl AsRef<Path>) -> Result<Context> {
-        self.build(IdentityFile::read(path.as_ref())?).await
+        self.build(IdentityFile::read_to_use(path.as_ref())?).await
     }
 
     /// Logs in with this identity, and makes its context.

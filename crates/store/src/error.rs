@@ -139,9 +139,27 @@ pub enum BackupError {
     /// The store could not be read.
     #[error(transparent)]
     Read(#[from] ReadError),
+    /// The last changes could not be written to the store's file, from which the backup is made.
+    #[error(transparent)]
+    Fold(CommitError),
     /// The backup could not be written.
     #[error(transparent)]
     Write(OpenError),
+}
+
+impl BackupError {
+    /// True if the disk of the store or of the backup is full.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
+        match self {
+            Self::Fold(error) => *error == CommitError::Full,
+            Self::Write(OpenError::Io { error, .. }) => {
+                matches!(error.kind(), StorageFull | QuotaExceeded | FileTooLarge)
+            }
+            _ => false,
+        }
+    }
 }
 
 impl From<Damage> for ReadError {

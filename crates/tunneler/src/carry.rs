@@ -216,6 +216,31 @@ async fn idle(moved: &AtomicU64, between: Duration) {
     }
 }
 
+/// The reader of the output of [`pipe`] has closed it.
+#[derive(Debug)]
+struct OutputClosed(io::Error);
+
+impl std::fmt::Display for OutputClosed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "the output accepts no more data: {}", self.0)
+    }
+}
+
+impl std::error::Error for OutputClosed {}
+
+fn of_output(error: io::Error) -> io::Error {
+    match error.kind() {
+        io::ErrorKind::BrokenPipe => io::Error::new(error.kind(), OutputClosed(error)),
+        _ => error,
+    }
+}
+
+/// True if [`pipe`] ended because the reader of its output has closed it: the connection had not failed.
+#[must_use]
+pub fn output_is_closed(error: &io::Error) -> bool {
+    error.get_ref().is_some_and(|inner| inner.is::<OutputClosed>())
+}
+
 /// Writes the bytes of `input` to the network and those of the network to `output`, until both
 /// directions are over, or the peer has closed both.
 ///
@@ -253,10 +278,10 @@ pub async fn pipe(
     };
     let receiving = async {
         while let Some(data) = from_network.read_message().await? {
-            output.write_all(&data).await?;
-            output.flush().await?;
+            output.write_all(&data).await.map_err(of_output)?;
+            output.flush().await.map_err(of_output)?;
         }
-        output.shutdown().await
+        output.shutdown().await.map_err(of_output)
     };
     tokio::try_join!(sending, receiving).map(drop)
 }

@@ -28,6 +28,10 @@ pub struct ServiceStatus {
     pub can_bind: bool,
     /// True if data of the service is encrypted from end to end.
     pub encrypted: bool,
+    /// Why clients cannot use the service, if its name was given to the tunneler and the identity has no
+    /// such service, or may not dial it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unavailable: Option<String>,
     /// Ports that lead to the service.
     pub ports: Vec<PortStatus>,
     /// The addresses at which clients of the service are intercepted, `<protocol>:<address>:<ports>`,

@@ -80,6 +80,8 @@ struct Known {
     hosts: BTreeMap<(String, usize), Host>,
     /// Services that are not intercepted as their configs ask: the name, and the reason.
     problems: Vec<(String, String)>,
+    /// Services of [`Options::named`] that clients cannot use now: the name, and the reason.
+    unavailable: BTreeMap<String, &'static str>,
 }
 
 /// A service, and its configs parsed for an identity.
@@ -177,6 +179,7 @@ impl Tunneler {
                 Err(problem) if problem.is_final() => {
                     behind = true;
                     self.end_all().await;
+                    self.note_unavailable(|_| Some("the controller refuses the identity"));
                 }
                 Err(problem) => {
                     behind = true;
@@ -242,13 +245,45 @@ impl Tunneler {
             });
             problems = party.set(&wanted.collect::<Vec<_>>()).await;
         }
-        let names: HashSet<&str> = services.iter().map(|service| service.name.as_str()).collect();
+        self.note_unavailable(|name| match services.iter().find(|service| service.name == name) {
+            None => {
+                Some("it was deleted or renamed, or no service policy gives it to the identity")
+            }
+            Some(service) if !service.can_dial => {
+                Some("no service policy of type Dial gives it to the identity")
+            }
+            Some(_) => None,
+        });
+        let named = self.options.named.iter().map(|named| named.service.as_str());
+        let names: HashSet<&str> =
+            services.iter().map(|service| service.name.as_str()).chain(named).collect();
         for registry in [&self.dialed, &self.hosted] {
             registry.retain(|name| names.contains(name));
         }
         drop(names);
         let mut known = self.known.lock();
         (known.services, known.problems) = (services, problems);
+    }
+
+    /// Notes why clients cannot use services that were named to the tunneler, and logs what has changed.
+    fn note_unavailable(&self, why: impl Fn(&str) -> Option<&'static str>) {
+        let names: HashSet<&str> =
+            self.options.named.iter().map(|named| named.service.as_str()).collect();
+        let reasons = names.into_iter().filter_map(|name| Some((name.to_owned(), why(name)?)));
+        let now: BTreeMap<String, &'static str> = reasons.collect();
+        let before = std::mem::replace(&mut self.known.lock().unavailable, now.clone());
+        for (service, reason) in &now {
+            if !before.contains_key(service) {
+                tracing::warn!(
+                    service,
+                    reason,
+                    "a service is no longer available: its port is closed"
+                );
+            }
+        }
+        for service in before.keys().filter(|service| !now.contains_key(*service)) {
+            tracing::info!(service, "a service is available again: its port is open");
+        }
     }
 
     /// Parses the configs of services; only those that have changed are parsed again.
@@ -306,6 +341,7 @@ impl Tunneler {
             can_dial: service.can_dial,
             can_bind: service.can_bind,
             encrypted: service.encrypted,
+            unavailable: known.unavailable.get(&service.name).map(|&why| why.to_owned()),
             ports: ports
                 .iter()
                 .filter(|port| port.service == service.name)
@@ -333,6 +369,14 @@ impl Tunneler {
             hosted: self.hosted.of(&service.name).counters(),
         };
         let mut services: Vec<ServiceStatus> = known.services.iter().map(service).collect();
+        let gone = known.unavailable.iter();
+        let gone = gone.filter(|(name, _)| !known.services.iter().any(|one| one.name == **name));
+        services.extend(gone.map(|(name, why)| ServiceStatus {
+            name: name.clone(),
+            unavailable: Some((*why).to_owned()),
+            dialed: self.dialed.of(name).counters(),
+            ..ServiceStatus::default()
+        }));
         services.sort_by(|one, other| one.name.cmp(&other.name));
         Status {
             identity: self.context.identity_name(),

@@ -3,7 +3,7 @@
 use std::{fmt, process::ExitCode};
 
 use weft_client::ApiError;
-use weft_contract::{Cause, ErrorBody};
+use weft_contract::ErrorBody;
 
 use crate::output::{counted, note, printable};
 
@@ -146,6 +146,13 @@ impl From<weft_client::Error> for Failure {
     fn from(error: weft_client::Error) -> Self {
         let failure = match error.api() {
             Some(refusal) => Self::from(refusal),
+            None if matches!(
+                error,
+                weft_client::Error::Address { .. } | weft_client::Error::LoginName(_)
+            ) =>
+            {
+                Self::usage(&error)
+            }
             None if error.is_temporary() => Self::of(chain(&error), status::UNREACHABLE),
             None => Self::new(chain(&error)),
         };
@@ -153,7 +160,7 @@ impl From<weft_client::Error> for Failure {
     }
 }
 
-/// The controller's refusal: its message, then code, field and cause.
+/// The controller's refusal: its cause, or else its message, with the code in brackets.
 impl From<&ApiError> for Failure {
     fn from(refusal: &ApiError) -> Self {
         let body = &refusal.body;
@@ -166,46 +173,14 @@ impl From<&ApiError> for Failure {
         };
         // Values in the message, such as names, must not begin a line.
         let mut failure = Self::of(printable::line(&refusal.to_string()), status);
-        failure.details.push(format!("code: {} (HTTP {})", body.code, refusal.status));
-        causes(body, &mut failure.details);
-        for detail in &mut failure.details {
-            *detail = printable::line(detail);
-        }
         if refusal.status >= 500 && !body.request_id.is_empty() {
             let log = format!("request: {} (its id in the controller's log)", body.request_id);
-            failure.details.push(log);
+            failure.details.push(printable::line(&log));
         }
         if refusal.status == 401 {
             failure.details.push(not_allowed(body).to_owned());
         }
         failure
-    }
-}
-
-/// Field, value, reason and deeper causes, one line each.
-fn causes(body: &ErrorBody, lines: &mut Vec<String>) {
-    let mut next = body.cause.as_deref();
-    while let Some(cause) = next {
-        let Cause { field, reason, value, code, message, .. } = cause;
-        if let Some(field) = field {
-            let shown = value.as_ref().map(|value| match value.as_str() {
-                Some(text) => text.to_owned(),
-                None => value.to_string(),
-            });
-            let shown = shown.filter(|text| !text.is_empty());
-            lines.push(match shown {
-                Some(value) => format!("field: {field} = `{value}`"),
-                None => format!("field: {field}"),
-            });
-        }
-        if let Some(reason) = reason.as_ref().or(message.as_ref()) {
-            let code = code.as_deref().filter(|code| *code != "UNHANDLED");
-            lines.push(match code {
-                Some(code) => format!("cause: {reason} ({code})"),
-                None => format!("cause: {reason}"),
-            });
-        }
-        next = cause.cause.as_deref();
     }
 }
 
@@ -241,7 +216,7 @@ impl From<weft_config::Error> for Failure {
 
 #[cfg(test)]
 mod tests {
-    use weft_contract::ErrorCode;
+    use weft_contract::{Cause, ErrorCode};
 
     use super::*;
 
@@ -251,31 +226,24 @@ mod tests {
     }
 
     #[test]
-    fn refusals_name_code_field_and_cause() {
-        let failure = refusal(
-            400,
-            ErrorCode::CouldNotValidate,
-            Cause::field("name", "name must be unique", "web"),
-        );
+    fn refusals_begin_with_the_cause_and_say_it_once() {
+        let cause = Cause::field("name", "name must be unique", "web");
+        let failure = refusal(400, ErrorCode::CouldNotValidate, cause);
         assert_eq!(failure.status, status::REFUSED);
-        assert_eq!(
-            failure.details,
-            [
-                "code: COULD_NOT_VALIDATE (HTTP 400)",
-                "field: name = `web`",
-                "cause: name must be unique"
-            ]
-        );
+        let text = "name must be unique (value `web`) (400 COULD_NOT_VALIDATE)";
+        assert_eq!(failure.message, text);
+        assert!(failure.details.is_empty(), "{:?}", failure.details);
+        let other = Cause::field("port", "must be 1 to 65535", "0");
+        let text = "port: must be 1 to 65535 (value `0`) (400 COULD_NOT_VALIDATE)";
+        assert_eq!(refusal(400, ErrorCode::CouldNotValidate, other).message, text);
     }
 
     #[test]
     fn values_stay_in_their_line() {
         let cause = Cause::field("name", "bad: a\nb", "a\nb\u{1b}[2J");
         let failure = refusal(400, ErrorCode::CouldNotValidate, cause);
-        for text in failure.details.iter().chain([&failure.message]) {
-            assert!(!text.contains(['\n', '\u{1b}']), "{text:?}");
-        }
-        assert!(failure.details.contains(&r"field: name = `a\nb\u{1b}[2J`".to_owned()));
+        assert!(failure.message.contains(r"(value `a\nb\u{1b}[2J`)"), "{}", failure.message);
+        assert!(!failure.message.contains(['\n', '\u{1b}']), "{}", failure.message);
     }
 
     #[test]

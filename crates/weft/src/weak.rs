@@ -1,6 +1,6 @@
 //! Warnings of passwords that are easily guessed. Controllers accept passwords of 5 characters or more.
 
-use crate::output;
+use crate::output::{self, counted};
 
 /// Shortest password that is not weak, in characters.
 const LEAST: usize = 8;
@@ -11,7 +11,10 @@ fn reason(username: &str, password: &str) -> Option<String> {
         return Some("it is the name".to_owned());
     }
     let length = password.chars().count();
-    (length < LEAST).then(|| format!("it has {length} characters, use {LEAST} or more"))
+    (length < LEAST).then(|| {
+        let length = counted(length, "character", "characters");
+        format!("it has {length}, use {LEAST} or more")
+    })
 }
 
 /// Warns if a password is weak.

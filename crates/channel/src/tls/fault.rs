@@ -1,5 +1,9 @@
 //! Errors of TLS, with what the peer is told of them.
 
+use std::io;
+
+use rustls::CertificateError;
+
 /// An error of TLS, with the alert that tells the peer of it (RFC 8446, section 6.2).
 #[derive(Debug)]
 pub(crate) struct Fault {
@@ -36,5 +40,25 @@ impl Fault {
     /// This side failed.
     pub(super) fn internal(error: rustls::Error) -> Self {
         Self { alert: 80, error }
+    }
+}
+
+/// The reason why this program refused the certificate of the peer. The library shows such a reason as its
+/// type.
+pub(super) fn in_words(error: &rustls::Error) -> Option<String> {
+    match error {
+        rustls::Error::InvalidCertificate(CertificateError::Other(reason)) => {
+            Some(reason.to_string())
+        }
+        _ => None,
+    }
+}
+
+/// An error of a handshake of the library, with [`in_words`] in place of the library's text.
+pub(crate) fn refusal_in_words(error: io::Error) -> io::Error {
+    let tls = error.get_ref().and_then(|inner| inner.downcast_ref());
+    match tls.and_then(in_words) {
+        Some(reason) => io::Error::new(error.kind(), reason),
+        None => error,
     }
 }

@@ -22,7 +22,7 @@ mod session;
 mod shake;
 mod unbuffered;
 
-pub(crate) use fault::Fault;
+pub(crate) use fault::{Fault, refusal_in_words};
 pub(crate) use outgoing::Outgoing;
 pub(crate) use records::Opened;
 pub(crate) use secured::Secured;

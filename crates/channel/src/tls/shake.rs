@@ -9,6 +9,7 @@ use rustls::{ClientConfig, Error, ProtocolVersion, ServerConfig};
 use rustls_pki_types::{CertificateDer, ServerName};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
+use super::fault::in_words;
 use super::library::{Library, MOST_OLD_BODY};
 use super::records::{Records, first_record};
 use super::session::Session;
@@ -147,5 +148,8 @@ async fn receive<S: AsyncRead + Unpin>(
 }
 
 fn invalid(error: Error) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, error)
+    match in_words(&error) {
+        Some(reason) => io::Error::new(io::ErrorKind::InvalidData, reason),
+        None => io::Error::new(io::ErrorKind::InvalidData, error),
+    }
 }

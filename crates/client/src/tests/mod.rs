@@ -4,10 +4,11 @@ mod enroll;
 mod server;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use serde_json::{Value, json};
 use server::{Pki, Reply, Seen, Server};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use weft_contract::entity::DialBind;
 use weft_contract::resource::service::{self, ServiceBody, ServiceDetail};
 use weft_contract::{Api, Timestamp};
@@ -152,12 +153,11 @@ async fn refusals_say_what_the_controller_says() {
     let api = management(&server, &pki);
     let error = api.create(&service::KIND, &ServiceBody::default()).await.unwrap_err();
     assert_eq!(error.api().unwrap().code(), "COULD_NOT_VALIDATE");
-    assert_eq!(
-        error.to_string(),
-        "The document is invalid (400 COULD_NOT_VALIDATE): name: name must be unique (value `web`)"
-    );
+    let text = "name must be unique (value `web`) (400 COULD_NOT_VALIDATE)";
+    assert_eq!(error.to_string(), text);
     let error = api.get::<Value>(&service::KIND, "gone").await.unwrap_err();
     assert!(error.is_not_found() && !error.is_temporary());
+    assert_eq!(error.to_string(), "not found (404 NOT_FOUND)");
     let error = api.version().await.unwrap_err();
     assert!(matches!(error, Error::Answer { status: 502, .. }), "{error}");
     assert!(error.is_temporary() && error.to_string().contains("bad gateway"));
@@ -354,6 +354,43 @@ async fn nobody_there_is_temporary() {
     let error = asked.unwrap_err();
     assert!(error.is_temporary(), "{error}");
     assert!(error.to_string().contains("refused"), "{error}");
+}
+
+#[tokio::test]
+async fn a_certificate_out_of_its_time_shows_its_dates_and_the_clock() {
+    let pki = Pki::issued(SystemTime::now() + Duration::from_secs(3 * 3600));
+    let server = Server::start(&pki, |_| Reply::json(200, &json!({}))).await;
+    let error = management(&server, &pki).version().await.unwrap_err().to_string();
+    let wanted = ": the certificate of 127.0.0.1 (`CN=controller`) is valid from ";
+    assert!(error.contains(wanted), "{error}");
+    assert!(error.ends_with(" UTC: check the clock"), "{error}");
+}
+
+/// The error of a call at a port that answers each connection with these bytes.
+async fn error_at_a_port_that_says(bytes: &'static [u8]) -> (String, String) {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let answering = tokio::spawn(async move {
+        let (mut socket, _) = listener.accept().await.unwrap();
+        let _ = socket.read(&mut [0; 4096]).await;
+        socket.write_all(bytes).await.unwrap();
+        let _ = socket.read(&mut [0; 4096]).await;
+    });
+    let tls = Tls::Anonymous(Pki::new().bundle());
+    let api = ManagementClient::new(address.parse().unwrap(), &tls).unwrap();
+    let error = api.version().await.unwrap_err().to_string();
+    answering.abort();
+    (address, error)
+}
+
+#[tokio::test]
+async fn a_wrong_port_is_named() {
+    let (at, error) = error_at_a_port_that_says(b"HTTP/1.1 400 Bad Request\r\n\r\n").await;
+    assert!(error.ends_with(&format!(": {at} speaks no TLS")), "{error}");
+    // The alert `no_application_protocol`.
+    let (at, error) = error_at_a_port_that_says(b"\x15\x03\x03\0\x02\x02\x78").await;
+    let wanted = format!(": {at} is not a controller's API: is it a router's port?");
+    assert!(error.ends_with(&wanted), "{error}");
 }
 
 #[test]

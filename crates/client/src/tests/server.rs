@@ -81,8 +81,13 @@ pub(crate) struct Pki {
 
 impl Pki {
     pub(crate) fn new() -> Self {
-        let now = SystemTime::now();
-        let authority = Authority::make_root(&AuthoritySpec::new("test root"), now).unwrap();
+        Self::issued(SystemTime::now())
+    }
+
+    /// Keys whose server certificate was issued at `now`.
+    pub(crate) fn issued(now: SystemTime) -> Self {
+        let made = SystemTime::now();
+        let authority = Authority::make_root(&AuthoritySpec::new("test root"), made).unwrap();
         let key = PrivateKey::generate(KeyAlgorithm::EcP256).unwrap();
         let leaf = Leaf::for_key(
             key.public(),

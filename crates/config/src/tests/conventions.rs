@@ -103,6 +103,16 @@ fn anchors_merges_and_repeated_keys() {
 }
 
 #[test]
+fn files_that_were_taken_for_each_other_are_told_in_one_line() {
+    let of_router = "v: 3\nctrl: {endpoint: 'tls:c:1'}\nlink: {}\nlisteners: []\n";
+    let text = controller(of_router).unwrap_err().to_string();
+    assert!(text.ends_with("looks like a router's file; `weft router check` reads such a file"));
+    let of_controller = "v: 3\ndb: ctrl.db\nedge: {}\n";
+    let text = router(of_controller).unwrap_err().to_string();
+    assert!(text.contains("this looks like a controller's file") && text.lines().count() == 1);
+}
+
+#[test]
 fn bombs_are_refused() {
     let mut laughs = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n".to_owned();
     for level in 1..12 {

@@ -4,6 +4,7 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
+    time::Duration,
 };
 
 use rustls::{ClientConfig, ClientConnection, ServerConfig, ServerConnection};
@@ -13,8 +14,8 @@ use super::{Pki, dns};
 use crate::{
     Error, Identity, KeyAlgorithm, KeyedChain, LiveIdentity, Purpose, TrustBundle, Verify,
     tls::{
-        ClientAuth, ClientTls, ServerTls, Trust, client_config, collecting_client_config,
-        server_config,
+        ClientAuth, ClientTls, ServerTls, Trust, client_config, collecting_client_config, in_words,
+        server_config, verify_server,
     },
 };
 
@@ -96,6 +97,59 @@ fn wrong_name_stranger_and_missing_certificate_are_refused() {
     assert!(error.unwrap_err().contains("server: "), "a client certificate is required");
     let error = dial(&ClientTls::of_identity(&client, &[b"other"]), "ctrl.example").unwrap_err();
     assert!(error.contains("server: "), "no protocol in common: {error}");
+}
+
+#[test]
+fn a_certificate_out_of_its_time_shows_its_dates_and_the_clock() {
+    let pki = Pki::new();
+    let name = ServerName::try_from("ctrl.example").unwrap();
+    let leaf = pki.leaf("ctrl", &[dns("ctrl.example")], Purpose::Server);
+    let chain = [leaf.leaf().der().clone()];
+    let refused = |at| {
+        let trust = Trust::Bundle(pki.bundle());
+        verify_server(&trust, &chain, &name, at).unwrap_err().to_string()
+    };
+    let from = leaf.leaf().not_before();
+    let early = refused(from - Duration::from_secs(3 * 3600));
+    let start = "the certificate of ctrl.example (`CN=ctrl`) is valid from ";
+    assert!(early.starts_with(start), "{early}");
+    assert!(early.ends_with(" UTC: check the clock"), "{early}");
+    let late = refused(leaf.leaf().not_after() + Duration::from_secs(3600));
+    assert!(late.contains("(`CN=ctrl`) was valid until "), "{late}");
+    assert!(late.contains(", and this machine's clock says "), "{late}");
+    let same = refused(from - Duration::from_secs(1));
+    let times: Vec<&str> = same.split(" UTC").collect();
+    assert_ne!(times[0].rsplit_once(' '), times[1].rsplit_once(' '), "{same}");
+}
+
+#[test]
+fn a_refusal_in_a_handshake_is_words() {
+    let pki = Pki::new();
+    let server = LiveIdentity::fixed(pki.identity("ctrl", "ctrl.example"));
+    let stranger = ClientTls::anonymous(Pki::new().bundle(), &[ALPN]);
+    let name = ServerName::try_from("ctrl.example").unwrap();
+    let config = Arc::new(client_config(&stranger).unwrap());
+    let mut client = ClientConnection::new(config, name).unwrap();
+    let mut server = ServerConnection::new(Arc::new(require(&server))).unwrap();
+    let mut wire = Vec::new();
+    client.write_tls(&mut wire).unwrap();
+    server.read_tls(&mut wire.as_slice()).unwrap();
+    server.process_new_packets().unwrap();
+    let mut wire = Vec::new();
+    while server.wants_write() {
+        server.write_tls(&mut wire).unwrap();
+    }
+    let mut wire = wire.as_slice();
+    let error = loop {
+        client.read_tls(&mut wire).unwrap();
+        if let Err(error) = client.process_new_packets() {
+            break in_words(&error);
+        }
+    };
+    // The authorities of both networks have the same names.
+    let text = "certificate refused: `CN=ctrl`: the trusted authority of its issuer's name has not \
+                issued it";
+    assert_eq!(error, text);
 }
 
 #[test]

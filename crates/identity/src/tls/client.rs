@@ -18,6 +18,7 @@ use webpki::EndEntityCert;
 
 use super::{Signatures, provider, refusal};
 use crate::{
+    certificate::{Certificate, San},
     error::{Error, Result},
     identity::KeyedChain,
     live::LiveIdentity,
@@ -158,11 +159,36 @@ pub fn verify_server(
     name: &ServerName<'_>,
     now: SystemTime,
 ) -> Result<()> {
-    trust.verify(chain, now)?;
+    trust.verify(chain, now).map_err(|error| of_host(error, name))?;
     let leaf = chain.first().ok_or(Error::NoCertificate)?;
     EndEntityCert::try_from(leaf)
         .and_then(|leaf| leaf.verify_is_valid_for_subject_name(name))
-        .map_err(|error| Error::Refused(format!("it is not for `{}`: {error}", name.to_str())))
+        .map_err(|error| Error::Refused(not_for(leaf, name, &error)))
+}
+
+/// The error, with the name of the server whose certificate is not valid now.
+fn of_host(error: Error, name: &ServerName<'_>) -> Error {
+    match error {
+        Error::Validity(mut validity) => {
+            validity.host = Some(name.to_str().into_owned());
+            Error::Validity(validity)
+        }
+        other => other,
+    }
+}
+
+/// The name that was dialed, and the names that the certificate is for.
+fn not_for(leaf: &CertificateDer<'_>, name: &ServerName<'_>, error: &webpki::Error) -> String {
+    let text = format!("it is not for `{}`", name.to_str());
+    if !matches!(error, webpki::Error::CertNotValidForName(_)) {
+        return format!("{text}: {error}");
+    }
+    let leaf = Certificate::from_der(leaf.clone().into_owned());
+    let names: Vec<String> = leaf.iter().flat_map(Certificate::sans).map(San::to_string).collect();
+    match names.is_empty() {
+        true => format!("{text}, and names no host"),
+        false => format!("{text}, but for {}", names.join(", ")),
+    }
 }
 
 /// Judges the certificates of servers.

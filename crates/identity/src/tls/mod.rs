@@ -75,3 +75,15 @@ fn refusal(error: &crate::Error) -> rustls::Error {
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 struct Refusal(String);
+
+/// An error of TLS in words: the reason itself if a certificate was refused here. The library shows such a
+/// reason as its type.
+#[must_use]
+pub fn in_words(error: &rustls::Error) -> String {
+    match error {
+        rustls::Error::InvalidCertificate(rustls::CertificateError::Other(reason)) => {
+            reason.to_string()
+        }
+        other => other.to_string(),
+    }
+}

@@ -212,8 +212,7 @@ impl Store for Embedded {
     fn backup(&self, to: &Path) -> BoxFuture<'_, Result<Revision, BackupError>> {
         let to = to.to_owned();
         async move {
-            let folded = self.writer.fold().await;
-            folded.map_err(|error| ReadError::Unavailable(error.to_string()))?;
+            self.writer.fold().await.map_err(BackupError::Fold)?;
             let shared = self.shared.clone();
             let done = tokio::task::spawn_blocking(move || shared.backup(&to)).await;
             done.map_err(|error| ReadError::Unavailable(error.to_string()))?

@@ -187,7 +187,7 @@ fn text(name: &str, source: io::Result<impl Read>, room: &mut usize) -> Result<S
         return Err(Failure::refused(format!("{name}: more than {most} MiB in all")));
     };
     *room = left;
-    String::from_utf8(bytes).map_err(|_| Failure::new(format!("{name}: the text is not UTF-8")))
+    String::from_utf8(bytes).map_err(|_| Failure::refused(format!("{name}: the text is not UTF-8")))
 }
 
 /// The names and texts of files, which have at most [`MAX_DOCUMENT`] bytes in all.
@@ -214,7 +214,7 @@ fn texts(paths: &[String]) -> Result<Vec<(String, String)>, Failure> {
             }
         }
         if inside.is_empty() {
-            return Err(Failure::new(format!("{path}: the folder holds no .yaml file")));
+            return Err(Failure::refused(format!("{path}: the folder holds no .yaml file")));
         }
         inside.sort();
         for file in inside {

@@ -5,7 +5,8 @@ use std::time::SystemTime;
 
 use time::{OffsetDateTime, format_description::well_known::Rfc3339};
 use weft_identity::{
-    Certificate, Error, Identity, IdentitySection, Location, PrivateKey, TrustBundle, Usage, Verify,
+    Certificate, Error, Identity, IdentitySection, Location, PrivateKey, TrustBundle, Usage,
+    Verify, open_to_all,
 };
 
 use super::finding::Finding;
@@ -38,10 +39,10 @@ impl Look<'_> {
     fn all(&mut self) {
         let section = self.section;
         let ca = self.read("ca", &section.ca, TrustBundle::from_pem);
-        let key = self.read("key", &section.key, PrivateKey::from_pem).is_some();
+        let key = self.read_key("key", &section.key).is_some();
         let client = self.read("cert", &section.cert, Certificate::from_pem);
         let server = self.read("server_cert", &section.server_cert, Certificate::from_pem);
-        let own = self.read("server_key", &section.server_key, PrivateKey::from_pem).is_some();
+        let own = self.read_key("server_key", &section.server_key).is_some();
         if client.is_some() && key {
             let cert = section.cert.clone();
             let loaded = self.load(IdentitySection { cert, ..self.keys() });
@@ -76,7 +77,7 @@ impl Look<'_> {
         let name = format!("alt_server_certs[{index}]");
         let cert =
             self.read(&format!("{name}.server_cert"), &alt.server_cert, Certificate::from_pem);
-        let own = self.read(&format!("{name}.server_key"), &alt.server_key, PrivateKey::from_pem);
+        let own = self.read_key(&format!("{name}.server_key"), &alt.server_key);
         if cert.is_none() || !(own.is_some() || (key && alt.server_key.is_empty())) {
             return;
         }
@@ -92,6 +93,17 @@ impl Look<'_> {
 
     fn key_of(&self, key: &str) -> String {
         format!("{}.{key}", self.section.section)
+    }
+
+    /// Reads the private key of a value, and warns of a file that every user of the machine may read.
+    fn read_key(&mut self, key: &str, value: &str) -> Option<PrivateKey> {
+        let found = self.read(key, value, PrivateKey::from_pem)?;
+        let location = Location::parse(value).ok();
+        let warning = location.as_ref().and_then(Location::path).and_then(open_to_all);
+        if let Some(warning) = warning {
+            self.findings.push(Finding::warning(self.key_of(key), warning));
+        }
+        Some(found)
     }
 
     /// Reads the file of a value; `None` if the value is absent or the file cannot be used.

@@ -26,7 +26,7 @@ impl Place {
         let place = Self { folder: tempfile::tempdir().unwrap(), authority };
         fs::write(place.path("ca"), place.authority.certificate().to_pem()).unwrap();
         let key = PrivateKey::generate(weft_identity::KeyAlgorithm::EcP256).unwrap();
-        fs::write(place.path("key"), key.to_pem()).unwrap();
+        weft_identity::write_private(&place.path("key"), key.to_pem().as_bytes()).unwrap();
         place.issue("cert", &place.authority, &key, Use::Client, DAY);
         place.issue("server", &place.authority, &key, Use::Server, DAY);
         place
@@ -153,6 +153,24 @@ fn certificates_are_valid_of_their_key_and_lead_to_the_bundle() {
         2,
         "{problems}"
     );
+}
+
+#[cfg(unix)]
+#[test]
+fn a_key_that_everybody_may_read_is_warned_of() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let place = Place::new();
+    let warnings = || lines(&place.examine("", Purpose::Advice).warnings);
+    assert!(!warnings().contains("every user"), "{}", warnings());
+    for (mode, warned) in [(0o640, false), (0o644, true)] {
+        fs::set_permissions(place.path("key"), fs::Permissions::from_mode(mode)).unwrap();
+        let said = warnings();
+        assert_eq!(
+            said.matches("every user of this machine may read").count(),
+            usize::from(warned)
+        );
+        assert_eq!(said.contains("identity.key: ") && said.contains("chmod 600"), warned, "{said}");
+    }
 }
 
 #[test]

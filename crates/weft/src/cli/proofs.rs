@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
+use super::printing::Output;
 use crate::{entity::complete, session::LoginChoice};
 
 /// Subcommands of `weft verify`.
@@ -62,8 +63,10 @@ pub(crate) struct TrafficArgs {
     /// Longest wait for each step, in seconds, at most 86400
     #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..=86_400))]
     pub(crate) timeout: u32,
-    /// Print the figures as JSON
-    #[arg(long)]
+    #[command(flatten)]
+    pub(crate) output: Output,
+    /// The former name of `--output json`
+    #[arg(long, hide = true, conflicts_with = "output")]
     pub(crate) json: bool,
     #[command(flatten)]
     pub(crate) session: LoginChoice,

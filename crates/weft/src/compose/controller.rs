@@ -64,7 +64,8 @@ pub(crate) struct Core {
 }
 
 impl Core {
-    /// Checks the file, opens the store and loads the model. If anything is wrong with the file, no
+    /// Checks the file, opens the store and loads the model; a controller that starts needs a store that
+    /// exists, else a new one is made. If anything is wrong with the file, no
     /// database is opened and no key is made.
     pub(crate) async fn open(file: &Path, purpose: Purpose) -> Result<Self, Failure> {
         let mut examined = ControllerConfig::examine_path(file)?;
@@ -72,6 +73,9 @@ impl Core {
         let loaded = check::accept(examined)?;
         warn(&loaded);
         let Loaded { config, .. } = loaded;
+        if purpose == Purpose::Start {
+            there_is(database_of(&config)?)?;
+        }
         let section = config.identity.clone().with_controller_defaults();
         let identity = LiveIdentity::load(section)?;
         let signer = LiveIdentity::load(keys::signer_section(&config)?)?;
@@ -293,6 +297,25 @@ fn database_of(config: &ControllerConfig) -> Result<&Path, Failure> {
             Err(Failure::new("the section `cluster` is not supported yet; name one file with `db`"))
         }
     }
+}
+
+/// Refuses a database that does not exist, or is empty: a controller that runs without its network would
+/// know neither its identities nor its administrator.
+fn there_is(database: &Path) -> Result<(), Failure> {
+    let place = database.display();
+    let found = match std::fs::metadata(database) {
+        Ok(found) if found.len() > 0 => return Ok(()),
+        Ok(_) => format!("the database at {place} is empty"),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            format!("there is no database at {place}")
+        }
+        // Opening it names the problem.
+        Err(_) => return Ok(()),
+    };
+    Err(Failure::new(format!(
+        "{found}: is the path right, is its disk mounted? A new network is made by `weft controller \
+         init`"
+    )))
 }
 
 fn open_store(config: &ControllerConfig) -> Result<Arc<dyn Store>, Failure> {

@@ -96,7 +96,8 @@ pub(super) fn of_delete(kind: &Kind) -> String {
     };
     let (called, which) = if name::is_named(kind) { ("name", "NAME") } else { ("id", "ID") };
     format!(
-        "{follows}Nothing is deleted unless every {called} is known. Example:\n  \
+        "{follows}Nothing is deleted unless every {called} is known. Entities that are given by their \
+         {called} are deleted without a question; --where asks, unless --yes is given. Example:\n  \
          weft delete {} {which}",
         kind.name
     )

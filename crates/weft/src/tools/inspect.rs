@@ -1,5 +1,6 @@
 //! `weft inspect`: the inner state of controllers and routers.
 
+use regex::Regex;
 use serde_json::{Value, json};
 use weft_contract::{Api, headers};
 
@@ -12,6 +13,7 @@ use crate::{
 
 /// Asks, and prints the answers.
 pub(crate) async fn inspect(args: InspectArgs) -> Result<(), Failure> {
+    Regex::new(&args.of).map_err(|error| Failure::usage(format!("--of: {error}")))?;
     let client = args.session.client().await?;
     let body = json!({"appRegex": args.of, "requestedValues": args.values});
     let asking = spinner("asking controllers and routers");

@@ -23,6 +23,7 @@ pub(crate) async fn status(args: StatusArgs) -> Result<(), Failure> {
     shown.insert("login".to_owned(), json!(name));
     shown.insert("controller".to_owned(), json!(login.controller));
     shown.insert("version".to_owned(), json!(version.version));
+    shown.insert("revision".to_owned(), json!(version.revision));
     shown.insert("identity".to_owned(), json!(me.name));
     shown.insert("administrator".to_owned(), json!(me.is_admin));
     if let Some(permissions) = me.permissions {
@@ -34,6 +35,11 @@ pub(crate) async fn status(args: StatusArgs) -> Result<(), Failure> {
     let shown = Value::Object(shown);
     output::value(args.output.format(), &shown, || {
         let mut flat = shown.clone();
+        if let Some(own) = version.revision.strip_prefix("weft-") {
+            let compatible = &version.version;
+            flat["version"] = format!("weft {own}, compatible with OpenZiti {compatible}").into();
+            flat.as_object_mut().and_then(|members| members.remove("revision"));
+        }
         let counts = flat.as_object_mut().and_then(|members| members.remove("entities"));
         let mut text = table::one(&flat);
         if let Some(counts) = counts {

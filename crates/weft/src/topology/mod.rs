@@ -83,12 +83,12 @@ async fn watch(session: &LoginChoice, pause: Duration) -> Result<(), Failure> {
     let client = session.client().await?;
     // A refusal, as for a login without the permission, is shown before the screen changes.
     let mut mesh = Mesh::ask(&client).await?;
-    let mut screen = Screen::open()?;
+    let mut screen = Screen::open("weft topology")?;
     let mut trouble = None;
     loop {
         let foot = match &trouble {
-            None => format!("every {} s; q ends", pause.as_secs()),
-            Some(failure) => format!("out of date: {failure}; q ends"),
+            None => format!("every {} s; q or Ctrl-C ends", pause.as_secs()),
+            Some(failure) => format!("out of date: {failure}; q or Ctrl-C ends"),
         };
         let width = screen.size().0;
         let foot = output::table::cut(&printable::line(&foot), width.saturating_sub(1));

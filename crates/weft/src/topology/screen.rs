@@ -45,12 +45,12 @@ pub(crate) struct Screen {
 }
 
 impl Screen {
-    /// Switches to the alternate screen.
-    pub(crate) fn open() -> Result<Self, Failure> {
+    /// Switches to the alternate screen. `command` prints once what it would draw.
+    pub(crate) fn open(command: &str) -> Result<Self, Failure> {
         if !io::stdout().is_terminal() || !io::stdin().is_terminal() {
-            return Err(Failure::usage(
-                "--watch draws at a terminal, and there is none; `weft topology` prints it once",
-            ));
+            return Err(Failure::usage(format!(
+                "--watch draws at a terminal, and there is none; `{command}` prints it once"
+            )));
         }
         let failed = |error| Failure::new(format!("the terminal cannot be used: {error}"));
         let keyboard = ask::Unseen::by_key().map_err(failed)?;

@@ -38,8 +38,14 @@ async fn connect(args: DialArgs) -> Result<(), Failure> {
     let carried = weft_tunneler::carry::pipe(connection, input, output).await;
     // Waits until everything written has been sent.
     context.close().await;
-    carried
-        .map_err(|error| Failure::new(format!("the connection to {} broke: {error}", args.service)))
+    match carried {
+        // The reader of standard output has seen enough.
+        Err(error) if weft_tunneler::carry::output_is_closed(&error) => Ok(()),
+        Err(error) => {
+            Err(Failure::new(format!("the connection to {} broke: {error}", args.service)))
+        }
+        Ok(()) => Ok(()),
+    }
 }
 
 /// Application data for a host that forwards addresses or ports: the address that the host connects to.

@@ -24,7 +24,7 @@ pub(super) fn named(paths: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
         let inside = if path.is_dir() { inside(path)? } else { BTreeSet::from([path.clone()]) };
         if inside.is_empty() {
             let text = format!("the folder {} has no .json or .jwt file", path.display());
-            return Err(Failure::not_found(text));
+            return Err(Failure::usage(text));
         }
         for path in inside {
             let file = file_of(&path);

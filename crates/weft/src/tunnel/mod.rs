@@ -28,6 +28,10 @@ pub(crate) async fn tunnel(command: TunnelCommand) -> Result<(), Failure> {
         TunnelCommand::Run(args) => run::run(args.run, Some(args.clients)).await,
         TunnelCommand::RunHost(args) => run::run(args, None).await,
         TunnelCommand::Proxy(args) => run::proxy(args).await,
+        TunnelCommand::Status(args) if args.watch.is_some() => {
+            let watched = until_interrupted(status::status(args)).await;
+            watched.map_err(Failure::unsaid_if_interrupted)
+        }
         TunnelCommand::Status(args) => until_interrupted(status::status(args)).await,
     }
 }

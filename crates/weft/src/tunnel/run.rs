@@ -257,10 +257,15 @@ fn named(text: &str) -> Result<NamedPort, Failure> {
         _ => (text, Protocol::Tcp),
     };
     let (service, port) = rest.rsplit_once(':').ok_or_else(wrong)?;
-    let port = port.parse().map_err(|_| wrong())?;
     if service.is_empty() {
         return Err(wrong());
     }
+    let port = port.parse().map_err(|_| match port.parse::<u64>() {
+        Ok(port) => Failure::usage(format!(
+            "`{text}`: {port} is no port: a port is 1 to 65535, or 0 for a free one"
+        )),
+        Err(_) => wrong(),
+    })?;
     Ok(NamedPort { service: service.to_owned(), port, protocol })
 }
 

@@ -69,14 +69,14 @@ pub(super) async fn status(args: TunnelStatusArgs) -> Result<(), Failure> {
         return Err(Failure::usage("--watch draws; it does not go with --output"));
     }
     let pause = Duration::from_secs(seconds.into());
-    let mut screen = Screen::open()?;
+    let mut screen = Screen::open("weft tunnel status")?;
     let (mut before, mut now) = (None, first);
     let mut trouble = None;
     loop {
         let shown = rows(&now, before.as_ref().map(|before| (before, pause)));
         let foot = match &trouble {
-            None => format!("every {seconds} s; q ends"),
-            Some(failure) => format!("out of date: {failure}; q ends"),
+            None => format!("every {seconds} s; q or Ctrl-C ends"),
+            Some(failure) => format!("out of date: {failure}; q or Ctrl-C ends"),
         };
         screen.show(&text(&shown), &printable::line(&foot));
         if let Some(Key::End) = screen.key(pause).await {
@@ -121,7 +121,11 @@ fn rows(now: &[Answer], before: Option<(&Vec<Answer>, Duration)>) -> Vec<Value> 
                         "receivedPerSecond": rate(now.received, before.map(|one| one.received)),
                     }));
                 };
-                if service.can_dial {
+                if let Some(why) = &service.unavailable {
+                    let earlier = before.map(|(before, _)| &before.dialed);
+                    let state = "unavailable".to_owned();
+                    row("dial", vec![why.clone()], state, &service.dialed, earlier);
+                } else if service.can_dial {
                     let ports = service.ports.iter().map(|port| match &port.address {
                         Some(address) => format!("{}:{address}", port.protocol),
                         None => port.problem.clone().unwrap_or_default(),

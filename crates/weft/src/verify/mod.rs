@@ -18,7 +18,7 @@ use weft_contract::resource::edge_router::{self, EdgeRouterDetail};
 use crate::{
     cli::TrafficArgs,
     failure::Failure,
-    output::{self, bytes},
+    output::{self, Format, bytes},
     signals,
     spans::Export,
 };
@@ -46,10 +46,9 @@ pub(crate) async fn traffic(args: TrafficArgs) -> Result<(), Failure> {
     progress.finish_and_clear();
     export.end().await;
     let measured = measured?;
-    if args.json {
-        output::json(&as_json(&measured));
-    } else {
-        print(&measured);
+    match format(&args) {
+        Format::Table => print(&measured),
+        format => output::value(format, &as_json(&measured), String::new),
     }
     Ok(())
 }
@@ -117,8 +116,12 @@ async fn require_router(client: &ManagementClient) -> Result<(), Failure> {
     }))
 }
 
+fn format(args: &TrafficArgs) -> Format {
+    if args.json { Format::Json } else { args.output.format() }
+}
+
 fn progress(args: &TrafficArgs) -> ProgressBar {
-    if args.json {
+    if format(args) != Format::Table {
         return ProgressBar::hidden();
     }
     let bar = ProgressBar::new(1);

@@ -86,13 +86,24 @@ async fn every_kind_is_made_listed_shown_changed_and_deleted() {
 
     // Mistakes are reported, with a status for scripts.
     let refused = run(&place, 5, "create service web").await;
-    assert!(refused.contains("field: name = `web`"), "{refused}");
-    assert!(refused.contains("code: COULD_NOT_VALIDATE (HTTP 400)"), "{refused}");
+    let cause = "weft: name must be unique (value `web`) (400 COULD_NOT_VALIDATE)\n";
+    assert!(refused.ends_with(cause), "{refused}");
     let missing = run(&place, 4, "show service wbe").await;
     assert!(missing.contains("did you mean `web`?"), "{missing}");
     run(&place, 2, "update service web").await;
     run(&place, 5, "list services 'name ='").await;
     run(&place, 3, "list services --login nobody").await;
+
+    for wrong in ["login foo:99999", "login http://localhost:1", "inspect config --of '['"] {
+        run(&place, 2, wrong).await;
+    }
+    fs::create_dir(place.folder().join("empty")).unwrap();
+    fs::write(place.folder().join("bad.yaml"), b"name: \xff\n").unwrap();
+    run(&place, 5, "diff empty").await;
+    run(&place, 5, "diff bad.yaml").await;
+    run(&place, 2, "tunnel run -i empty").await;
+    let status = run(&place, 0, "status").await;
+    assert!(status.contains("compatible with OpenZiti v"), "{status}");
 
     // Explanations and actions.
     let why = run(&place, 0, "why laptop web").await;

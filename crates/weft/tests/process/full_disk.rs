@@ -6,7 +6,7 @@
 use std::{fs, process::Command, time::Duration};
 
 use serde_json::{Value, json};
-use weft_contract::{ErrorCode, resource};
+use weft_contract::{Api, ErrorCode, resource};
 
 use crate::{
     network::Place,
@@ -54,6 +54,11 @@ async fn a_full_disk_stops_writes_and_nobody_who_reads() {
     assert_eq!(error.status(), Some(503), "{error}");
     assert_eq!(error.api().unwrap().code(), ErrorCode::ClusterNoLeader.as_str(), "{error}");
     assert!(error.to_string().contains("disk"), "{error}");
+
+    let snapshot = weft_contract::resource::operation(Api::Management, "createDatabaseSnapshot");
+    let made = operator.client.call::<Value>(snapshot.unwrap(), &[], &[], None).await;
+    let error = made.unwrap_err();
+    assert_eq!(error.status(), Some(503), "{error}");
 
     // Lists, and logins of people, even while writes are attempted all the time.
     let known = operator.list(&resource::service::KIND).await.len();

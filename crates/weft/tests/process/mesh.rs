@@ -167,7 +167,7 @@ async fn a_terminal_that_watches_is_as_before_when_that_ends() {
     let (place, network) = network().await;
     for end in ["q", "INT"] {
         let mut terminal = Terminal::start_in(&place, Some(80), &["topology", "--watch", "1"]);
-        terminal.says("every 1 s; q ends").await;
+        terminal.says("every 1 s; q or Ctrl-C ends").await;
         assert!(terminal.said().contains("quickstart-router"), "{}", terminal.said());
         assert!(!terminal.shows_what_is_typed() && !terminal.can_be_stopped());
         match end {

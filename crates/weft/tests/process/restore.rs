@@ -52,6 +52,14 @@ async fn a_network_goes_back_to_a_snapshot() {
     let (done, said) = run(&network, &restore).await;
     assert!(!done && said.contains("in use by another process"), "{said}");
     network.kill_controller();
+    // A controller without its database makes none.
+    let database = network.place.home().join("controller.db");
+    let aside = network.place.home().join("aside");
+    fs::rename(&database, &aside).unwrap();
+    let (done, said) = run(&network, &["controller", "run", &config]).await;
+    assert!(!done && said.contains("there is no database at"), "{said}");
+    assert!(!database.exists());
+    fs::rename(&aside, &database).unwrap();
     let (done, said) = run(&network, &restore).await;
     assert!(done, "{said}");
 

@@ -216,7 +216,7 @@ async fn the_command_line_tells_its_dials_when_it_ends() {
     // Spans that are exported only at the program's end.
     environment.retain(|(name, _)| *name != "OTEL_BSP_SCHEDULE_DELAY");
     environment.push(("OTEL_SERVICE_NAME", "mine".to_owned()));
-    let verify = ["verify", "traffic", "--size", "1", "--json"];
+    let verify = ["verify", "traffic", "--size", "1", "--output", "json"];
     let done = weft_in(place.folder(), &environment, &verify).await;
     assert!(done.status.success(), "{}", text(&done));
     let told = collector.told();

@@ -26,7 +26,7 @@ async fn traffic_is_verified_and_nothing_is_left() {
     let logged_in = weft(folder, &login).await;
     assert!(logged_in.status.success(), "{}", text(&logged_in));
 
-    let done = weft(folder, &["verify", "traffic", "--size", "8", "--json"]).await;
+    let done = weft(folder, &["verify", "traffic", "--size", "8", "--output", "json"]).await;
     assert!(done.status.success(), "{}", text(&done));
     let told: Value = serde_json::from_slice(&done.stdout).unwrap();
     assert_eq!(told["bytesEachWay"], 8 << 20);
@@ -36,7 +36,7 @@ async fn traffic_is_verified_and_nothing_is_left() {
     nothing_is_left(&operator).await;
 
     // More data than fits into the test; interrupted once there are entities to remember.
-    let mut long = place.start("long", &["verify", "traffic", "--size", "100000", "--json"]);
+    let mut long = place.start("long", &["verify", "traffic", "--size", "100000", "-o", "json"]);
     let made = async || match names(&operator, &service::KIND).await.is_empty() {
         false => Ok(()),
         true => Err("there is no service yet"),

@@ -2,6 +2,7 @@
 
 use std::{
     fs,
+    os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
     process::Stdio,
     time::Duration,
@@ -170,6 +171,7 @@ async fn failures_say_what_to_do() {
     assert!(said.contains("none.json"), "{said}");
     for wrong in [
         &["tunnel", "proxy", "website", "-i", client][..],
+        &["tunnel", "proxy", "website:99999", "-i", client],
         &["host", "website", "here", "-i", client],
     ] {
         let done = weft(bed.folder(), wrong).await;
@@ -182,6 +184,55 @@ async fn failures_say_what_to_do() {
     assert!(text(&done).contains("cannot listen at tcp:127.0.0.1"), "{}", text(&done));
     let none = weft(bed.folder(), &["tunnel", "status", "--socket", "none.sock"]).await;
     assert_eq!(none.status.code(), Some(4), "{}", text(&none));
+
+    // A key that everybody may read is used, with a warning.
+    fs::set_permissions(client, fs::Permissions::from_mode(0o644)).unwrap();
+    let (_, said, _) = dialed(bed.folder(), &["webstie", "-i", client], Vec::new()).await;
+    assert!(said.contains("every user of this machine may read the private key"), "{said}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_service_that_was_named_and_deleted_stays_in_the_status() {
+    let bed = Bed::start().await;
+    let client = bed.identity("client").await;
+    bed.operator.service("web", true).await;
+    let args = ["tunnel", "proxy", "web:0", "--refresh", "1", "-i", client.to_str().unwrap()];
+    let mut proxy = bed.start_weft("proxy", &args);
+    proxy.says("web: tcp:127.0.0.1:", PATIENCE).await;
+    let is = async |wanted: &str| {
+        let look = async || match bed.status("proxy").await.as_slice() {
+            [row] if row["service"] == "web" && row["state"] == wanted => Ok(()),
+            other => Err(format!("{other:?}")),
+        };
+        until(&format!("the service is {wanted}"), PATIENCE, look).await;
+    };
+    is("listening").await;
+    let services = bed.operator.list(&resource::service::KIND).await;
+    let id = services.iter().find(|one| one["name"] == "web").unwrap()["id"].as_str().unwrap();
+    bed.operator.client.delete(&resource::service::KIND, id).await.unwrap();
+    is("unavailable").await;
+    proxy.says("a service is no longer available", PATIENCE).await;
+    bed.operator.service("web", true).await;
+    is("listening").await;
+    assert!(proxy.stop().await.success());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reader_that_has_seen_enough_is_no_fault() {
+    let bed = Bed::start().await;
+    let client = bed.identity("client").await;
+    let server = Server::tcp(Manner::Echo).await;
+    bed.operator.tunneled("echo", server.port(), true).await;
+    let dial = format!("{WEFT} dial echo -i {}", client.display());
+    let head = format!(
+        "(for i in $(seq 300); do echo line; sleep 0.1; done) \
+         | {{ {dial}; echo \"status $?\" >&2; }} | head -2"
+    );
+    let mut shell = bed.place.start_shell("head", &head);
+    shell.ended().await;
+    let said = shell.said();
+    assert!(said.contains("line\nline\n") && said.contains("status 0"), "{said}");
+    assert!(!said.contains("broke"), "{said}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -13,6 +13,7 @@ use weft_contract::{Api, Meta, Verb};
 use weft_kernel::call::{Answer, Handler};
 use weft_kernel::{Call, Caller, Failure, Reply, convert};
 use weft_model::Timestamp;
+use weft_store::BackupError;
 
 use crate::Controller;
 use crate::domain::integrity::run::Run;
@@ -59,11 +60,13 @@ impl Controller {
     }
 }
 
-fn refused(path: &Path, error: &weft_store::BackupError) -> Failure {
+fn refused(path: &Path, error: &BackupError) -> Failure {
     let shown = path.display().to_string();
     match error {
-        weft_store::BackupError::Write(error) => Failure::field("path", error.to_string(), shown),
-        weft_store::BackupError::Read(error) => Failure::unhandled(error.to_string()),
+        error if error.is_full() => Failure::unwritable(format!("no snapshot was made: {error}")),
+        BackupError::Write(error) => Failure::field("path", error.to_string(), shown),
+        BackupError::Fold(error) => Failure::unwritable(format!("no snapshot was made: {error}")),
+        BackupError::Read(error) => Failure::unhandled(error.to_string()),
     }
 }
 
