@@ -25,8 +25,8 @@ pub(crate) use insight::{InspectArgs, TopologyArgs, WhyArgs, WhyPathArgs};
 pub(crate) use logins::{LoginArgs, LoginsArgs, LogoutArgs, StatusArgs, UseArgs};
 pub(crate) use printing::Output;
 pub(crate) use programs::{
-    ControllerCommand, DatabaseArgs, DatabaseCommand, QuickstartArgs, RouterCommand,
-    RouterConfigArgs, RouterSort, TraceShowArgs,
+    ControllerCommand, ControllerConfigArgs, DatabaseArgs, DatabaseCommand, QuickstartArgs,
+    RouterCommand, RouterConfigArgs, RouterSort, TraceShowArgs,
 };
 pub(crate) use proofs::{TrafficArgs, VerifyCaArgs, VerifyCommand};
 pub(crate) use tunnels::{
@@ -81,7 +81,7 @@ pub(crate) enum Fixed {
     /// With --routers there are several routers, each a process of its own with links to all others.
     /// A router that ends is started again; all routers end with this command.
     Quickstart(QuickstartArgs),
-    /// Initialize, run, check or restore a controller
+    /// Set up, run, check or restore a controller
     #[command(subcommand)]
     Controller(ControllerCommand),
     /// Enroll, run or check a router, or write a file for a new one

@@ -37,6 +37,7 @@ mod log;
 mod login;
 mod output;
 mod pki;
+mod place;
 mod profile;
 mod quickstart;
 mod restore;

@@ -3,9 +3,17 @@
 use std::{net::IpAddr, path::Path};
 
 use weft_config::{HostPort, RouterConfig, RouterTemplate, TunnelerMode, router::Listener};
+use weft_identity::write_private;
 
-use super::plan::{ListenAddress, Sockets, text, write};
-use crate::{cli::QuickstartArgs, compose, failure::Failure, home::Home, output::counted};
+use super::plan::Sockets;
+use crate::{
+    cli::QuickstartArgs,
+    compose,
+    failure::Failure,
+    home::{Home, text},
+    output::counted,
+    place::ListenAddress,
+};
 
 const ROUTER_PORT: u16 = 3022;
 const LINK_PORT: u16 = 10_080;
@@ -125,6 +133,10 @@ impl RouterPlan {
         }
         .to_text()
     }
+}
+
+fn write(path: &Path, text: &str) -> Result<(), Failure> {
+    Ok(write_private(path, text.as_bytes())?)
 }
 
 /// The number of routers that the network shall have; `there` exist.
