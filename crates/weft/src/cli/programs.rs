@@ -41,7 +41,7 @@ pub(crate) struct QuickstartArgs {
     #[arg(long, value_name = "PORT", help_heading = "For new routers")]
     pub(crate) router_port: Option<u16>,
     /// Port at which other routers reach the first router; the second router has the next port, and so
-    /// on. 0 picks free ports [default: 10080]
+    /// on. 0 picks free ports [default: 10080; a lone router has such a port only if this is given]
     #[arg(long, value_name = "PORT", help_heading = "For new routers")]
     pub(crate) link_port: Option<u16>,
     /// Host name or address by which clients and routers reach the controller

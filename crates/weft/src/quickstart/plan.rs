@@ -48,7 +48,8 @@ impl Plan {
             let edge = places.edge(number, &mut sockets)?;
             routers.push(RouterPlan { number, edge, link: None });
         }
-        for router in routers.iter_mut().filter(|_| count > 1) {
+        let has_links = count > 1 || args.link_port.is_some();
+        for router in routers.iter_mut().filter(|_| has_links) {
             router.link = Some(places.link(router.number, &mut sockets)?);
         }
         let mut controller = NewController::new(controller);
@@ -253,8 +254,12 @@ pub(super) mod tests {
     fn files_read_back_without_a_word() {
         let folder = tempfile::tempdir().unwrap();
         let home = Home::open(Some(folder.path())).unwrap();
-        let plan = Plan::of(&QuickstartArgs { router_address: Some("r.example".into()), ..args() })
-            .unwrap();
+        let plan = Plan::of(&QuickstartArgs {
+            router_address: Some("r.example".into()),
+            link_port: None,
+            ..args()
+        })
+        .unwrap();
         plan.carry_out(&home).unwrap();
         assert!(!home.is_new());
         let controller = ControllerConfig::from_path(&home.controller_file()).unwrap();
