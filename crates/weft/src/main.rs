@@ -70,6 +70,9 @@ fn main() -> ExitCode {
     CompleteEnv::with_factory(cli::command_to_complete).var(COMPLETE).complete();
     let asked = cli::parse();
     log::start(default_level(&asked), &log_args(&asked));
+    if default_level(&asked) == SHORT {
+        weft_client::tell_waits(tell_wait);
+    }
     match carry_out(asked) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => failure.report(),
@@ -174,6 +177,17 @@ fn log_args(asked: &Asked) -> LogArgs {
     }
 }
 
+/// Level of the log of commands that do not run for long.
+const SHORT: &str = "warn";
+
+/// Says why a command waits before it asks the controller again.
+fn tell_wait(wait: std::time::Duration, why: &str) {
+    if wait >= std::time::Duration::from_secs(1) {
+        let why = output::printable::line(why);
+        output::note(format_args!("the controller asks to wait {} s: {why}", wait.as_secs()));
+    }
+}
+
 /// Level of the log without `RUST_LOG`: information for the commands of controllers and routers, and
 /// for `weft tunnel run` and `run-host`; warnings for other commands.
 fn default_level(asked: &Asked) -> &'static str {
@@ -181,8 +195,8 @@ fn default_level(asked: &Asked) -> &'static str {
         Asked::Fixed(command) => match **command {
             Fixed::Controller(_) | Fixed::Router(_) => "info",
             Fixed::Tunnel(TunnelCommand::Run(_) | TunnelCommand::RunHost(_)) => "info",
-            _ => "warn",
+            _ => SHORT,
         },
-        Asked::Entity(_) | Asked::Action(_) | Asked::TraceShow(_) => "warn",
+        Asked::Entity(_) | Asked::Action(_) | Asked::TraceShow(_) => SHORT,
     }
 }
