@@ -111,7 +111,7 @@ pub(crate) enum Fixed {
     /// Say which identity is logged in at which controller, and how large the network is
     Status(StatusArgs),
     /// Say why an identity can, or cannot, reach a service, and what would help
-    #[command(visible_alias = "advise")]
+    #[command(alias = "advise")]
     Why(WhyArgs),
     /// Draw the mesh: routers, links and their costs
     ///

@@ -27,6 +27,7 @@ mod build;
 mod change;
 mod check;
 mod cli;
+mod completion;
 mod compose;
 mod controller;
 mod enroll;
@@ -55,19 +56,15 @@ mod yaml;
 
 use std::process::ExitCode;
 
-use clap_complete::CompleteEnv;
 use tokio::runtime::{Builder, Runtime};
 
-use cli::{Asked, CompletionsArgs, ControllerCommand, Fixed, RouterCommand, TunnelCommand};
+use cli::{Asked, ControllerCommand, Fixed, RouterCommand, TunnelCommand};
 use failure::Failure;
 use log::LogArgs;
 use signals::until_interrupted;
 
-/// Environment variable by which a shell asks for completions.
-const COMPLETE: &str = "WEFT_COMPLETE";
-
 fn main() -> ExitCode {
-    CompleteEnv::with_factory(cli::command_to_complete).var(COMPLETE).complete();
+    completion::answer();
     let asked = cli::parse();
     log::start(default_level(&asked), &log_args(&asked));
     if default_level(&asked) == SHORT {
@@ -131,30 +128,12 @@ async fn fixed(command: Fixed) -> Result<(), Failure> {
         Fixed::Verify(cli::VerifyCommand::Ca(args)) => {
             until_interrupted(tools::ca::verify(args)).await
         }
-        Fixed::Completions(args) => completions(&args),
+        Fixed::Completions(args) => completion::script(&args),
         Fixed::Version(args) => {
             build::version(args.output.format());
             Ok(())
         }
     }
-}
-
-fn completions(args: &CompletionsArgs) -> Result<(), Failure> {
-    let mut script = Vec::new();
-    if args.fixed {
-        clap_complete::generate(args.shell, &mut cli::command(), "weft", &mut script);
-    } else {
-        let shell = args.shell.to_string();
-        let shells = clap_complete::env::Shells::builtins();
-        let writer = shells
-            .completer(&shell)
-            .ok_or_else(|| Failure::usage(format!("{shell} is only served with --static")))?;
-        writer
-            .write_registration(COMPLETE, "weft", "weft", "weft", &mut script)
-            .map_err(Failure::new)?;
-    }
-    output::print(&String::from_utf8_lossy(&script));
-    Ok(())
 }
 
 fn runtime() -> Result<Runtime, Failure> {
