@@ -17,7 +17,7 @@ use std::ffi::OsString;
 
 use clap::{Args, Command, CommandFactory, FromArgMatches, Parser, Subcommand};
 
-pub(crate) use documents::{ApplyArgs, CallArgs, DiffArgs, ExportArgs};
+pub(crate) use documents::{ApplyArgs, CallArgs, DiffArgs, DocumentFormat, ExportArgs};
 pub(crate) use identities::{
     EnrollArgs, JwtArgs, JwtOf, OverrideArgs, OverrideCommand, PasswordArgs,
 };
