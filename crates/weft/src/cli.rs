@@ -243,10 +243,10 @@ pub(crate) fn parse() -> Asked {
     let mut command = command();
     // Commands inherit flags from outer ones when they are built.
     command.build();
-    let settled = arguments::settle(&command, std::env::args_os());
-    let matches = match command.try_get_matches_from(&settled.words) {
+    let settled = arguments::settle(&command, words.iter().cloned());
+    let matches = match command.try_get_matches_from_mut(&settled.words) {
         Ok(matches) => matches,
-        Err(error) => leave(&settled.explain(error)),
+        Err(error) => leave(&arguments::suggest(&command, &words, settled.explain(error))),
     };
     if let Some((name, rest)) = matches.subcommand() {
         if let (TRACE, Some((SHOW, shown))) = (name, rest.subcommand()) {
