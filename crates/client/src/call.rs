@@ -1,6 +1,7 @@
 //! Calls of the contract's operations, with a session, over one API of one controller.
 
 use std::sync::{PoisonError, RwLock};
+use std::time::Duration;
 
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -9,7 +10,7 @@ use weft_contract::{Api, Method, Operation, headers};
 
 use crate::address::Address;
 use crate::error::{Error, Result};
-use crate::http::{Answer, Http, Outgoing, Tls};
+use crate::http::{Answer, Http, MAX_WAIT, Outgoing, SHORT_WAIT, Tls};
 
 /// Query parameters of a call.
 pub type Query<'a> = [(&'a str, &'a str)];
@@ -199,9 +200,21 @@ impl Caller {
             headers: session.into_iter().chain([accept]).collect(),
             body,
             load: operation.load,
+            patience: patience(operation, query),
         };
         self.http.send(&request).await
     }
+}
+
+/// Operations whose caller decides about another try.
+const ASKED_AGAIN: &[&str] = &["createDatabaseSnapshot", "createDatabaseSnapshotWithPath"];
+
+/// Longest wait before another try. It is short for a snapshot, and for a login by password, which the
+/// controller holds back because it may be a guess.
+fn patience(operation: &Operation, query: &Query<'_>) -> Duration {
+    let is_asked_again =
+        ASKED_AGAIN.contains(&operation.id) || query.contains(&("method", "password"));
+    if is_asked_again { SHORT_WAIT } else { MAX_WAIT }
 }
 
 /// A value as the body of a request.

@@ -24,7 +24,7 @@ use weft_identity::{
 use crate::address::Address;
 use crate::call::to_value;
 use crate::error::{Error, Result};
-use crate::http::{Answer, Http, Outgoing, Tls};
+use crate::http::{Answer, Http, MAX_WAIT, Outgoing, Tls};
 use crate::trust::{bundle_at, leaf_of};
 
 /// A verified token, with the CA bundle to trust from then on.
@@ -174,6 +174,7 @@ impl Invitation {
             headers: vec![("accept", headers::JSON.to_owned())],
             body: Some((media, body)),
             load: Load::Usual,
+            patience: MAX_WAIT,
         };
         let http = Http::new(&Tls::Anonymous(self.bundle.clone()))?;
         read_certs(http.send(&request).await?.accept()?)

@@ -1,6 +1,7 @@
 //! Errors of calls to a controller.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use weft_contract::ErrorBody;
 use weft_contract::operation::PathError;
@@ -135,6 +136,8 @@ pub struct ApiError {
     pub status: u16,
     /// Code, message and cause.
     pub body: ErrorBody,
+    /// The wait before another try that the controller asks for.
+    pub retry_after: Option<Duration>,
 }
 
 impl ApiError {

@@ -1,6 +1,6 @@
 //! One request and its answer: deadlines, limits, retries after 429.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use reqwest::header::{HeaderMap, HeaderValue};
@@ -25,10 +25,24 @@ const DOCUMENT_TIMEOUT: Duration = Duration::from_secs(180);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Most times that one request is sent while the answer is 429.
 const ATTEMPTS: u32 = 5;
-/// Longest wait before the next try, whatever the server asks for.
-const MAX_WAIT: Duration = Duration::from_secs(15);
+/// Longest wait before another try. When the server asks for more, its answer is the result.
+pub(crate) const MAX_WAIT: Duration = Duration::from_secs(15);
+/// The same for requests whose caller decides about another try.
+pub(crate) const SHORT_WAIT: Duration = Duration::from_secs(1);
 /// First wait when the server names none.
 const FIRST_WAIT: Duration = Duration::from_millis(250);
+
+/// Told of each wait before another try: its length, and the server's reason.
+type Tell = fn(Duration, &str);
+
+/// See [`tell_waits`].
+static TELL: OnceLock<Tell> = OnceLock::new();
+
+/// Has a function of the program told of every wait before a request is sent again, with its length and
+/// the server's reason. The first function that is given stays.
+pub fn tell_waits(tell: Tell) {
+    let _ = TELL.set(tell);
+}
 
 /// The trust and the certificate of a client.
 #[derive(Clone, Debug)]
@@ -54,12 +68,21 @@ pub(crate) struct Outgoing {
     pub(crate) body: Option<(&'static str, Vec<u8>)>,
     /// The class of its time limit.
     pub(crate) load: Load,
+    /// Longest wait before another try, after an answer 429.
+    pub(crate) patience: Duration,
 }
 
 impl Outgoing {
     /// A GET without body or headers.
     pub(crate) fn get(url: Url) -> Self {
-        Self { method: Method::Get, url, headers: Vec::new(), body: None, load: Load::Usual }
+        Self {
+            method: Method::Get,
+            url,
+            headers: Vec::new(),
+            body: None,
+            load: Load::Usual,
+            patience: MAX_WAIT,
+        }
     }
 }
 
@@ -101,7 +124,8 @@ impl Http {
         Ok(Self { client })
     }
 
-    /// Sends a request, and again after a wait while the answer is 429.
+    /// Sends a request, and again after a wait while the answer is 429. An answer that asks for a longer
+    /// wait than the request has patience is returned.
     pub(crate) async fn send(&self, request: &Outgoing) -> Result<Answer> {
         let mut wait = FIRST_WAIT;
         for _ in 1..ATTEMPTS {
@@ -109,8 +133,14 @@ impl Http {
             if answer.status != 429 {
                 return Ok(answer);
             }
-            let asked = retry_after(&answer.headers).unwrap_or(wait).min(MAX_WAIT);
+            let asked = retry_after(&answer.headers).unwrap_or(wait);
+            if asked > request.patience {
+                return Ok(answer);
+            }
             tracing::debug!(url = %answer.url, ?asked, "the controller asks to come back later");
+            if let Some(tell) = TELL.get() {
+                tell(asked, &answer.why());
+            }
             tokio::time::sleep(asked).await;
             wait *= 2;
         }
@@ -175,6 +205,17 @@ impl Answer {
         serde_json::from_slice(&answer.body).map_err(|error| answer.odd(&error.to_string()))
     }
 
+    /// The reason of a refusal: its cause, or else its message.
+    fn why(&self) -> String {
+        match self.clone().refusal() {
+            Error::Api(refusal) => {
+                let cause = refusal.body.cause.as_ref().map(|cause| cause.summary());
+                cause.filter(|cause| !cause.is_empty()).unwrap_or(refusal.body.message)
+            }
+            _ => format!("it answered {}", self.status),
+        }
+    }
+
     /// The refusal as an error.
     fn refusal(self) -> Error {
         let body = serde_json::from_slice::<ErrorEnvelope>(&self.body)
@@ -183,7 +224,8 @@ impl Answer {
             .or_else(|_| serde_json::from_slice::<ErrorBody>(&self.body));
         match body {
             Ok(body) if !body.code.is_empty() => {
-                Box::new(ApiError { status: self.status, body }).into()
+                let retry_after = retry_after(&self.headers);
+                Box::new(ApiError { status: self.status, body, retry_after }).into()
             }
             _ => {
                 let text = String::from_utf8_lossy(&self.body);

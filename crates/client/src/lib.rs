@@ -17,7 +17,8 @@
 //! - [`SavedLogin`], [`Logins`]: logins in files, for the next command.
 //!
 //! Every answer is bounded ([`MAX_ANSWER`]), every call has a deadline, and 429 is waited out as
-//! the server asks. A request is sent again only if the controller cannot have acted on it.
+//! the server asks, up to 15 s ([`tell_waits`]); for snapshots and logins by password up to 1 s. A
+//! request is sent again only if the controller cannot have acted on it.
 //!
 //! ```
 //! use weft_client::Address;
@@ -41,7 +42,7 @@ pub use address::Address;
 pub use call::{Page, Query};
 pub use client_api::{About, ClientApi, Credentials};
 pub use error::{ApiError, Error, Result};
-pub use http::{MAX_ANSWER, Tls};
+pub use http::{MAX_ANSWER, Tls, tell_waits};
 pub use login::{LoginKey, Logins, SavedLogin};
 pub use management::ManagementClient;
 

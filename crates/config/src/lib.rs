@@ -57,7 +57,7 @@ pub use keys::{KeyRow, router_keys, section_order};
 pub use rate_limiter::RateLimiter;
 pub use router::{EndpointsFile, RouterConfig};
 pub use source::Source;
-pub use suggest::nearest;
+pub use suggest::{nearest, similar};
 pub use template::{ControllerTemplate, RouterTemplate, TunnelerMode};
 pub use web::{BindPoint, FileOptions, WebApi, WebServer};
 pub use xgress_options::XgressOptions;

@@ -12,6 +12,31 @@ pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
         .map(|(_, candidate)| candidate)
 }
 
+/// The known words that are similar to a word, the nearest first, at most `most`: those near enough to be
+/// probable, then those that contain the word if it has at least three letters.
+pub fn similar<'a>(
+    word: &str,
+    known: impl IntoIterator<Item = &'a str>,
+    most: usize,
+) -> Vec<&'a str> {
+    let word = word.to_lowercase();
+    let letters = word.chars().count();
+    let allowed = (letters / 3).clamp(1, 3);
+    let mut near: Vec<(usize, &str)> = known
+        .into_iter()
+        .filter_map(|candidate| {
+            let lower = candidate.to_lowercase();
+            match distance(&word, &lower, allowed) {
+                apart if apart <= allowed => Some((apart, candidate)),
+                _ => (letters >= 3 && lower.contains(&word)).then_some((allowed + 1, candidate)),
+            }
+        })
+        .collect();
+    near.sort_unstable();
+    near.dedup();
+    near.into_iter().take(most).map(|(_, candidate)| candidate).collect()
+}
+
 /// Insertions, deletions, replacements and swaps of neighbours from one word to the other; `limit`
 /// plus one if the lengths differ by more than `limit`.
 fn distance(a: &str, b: &str, limit: usize) -> usize {
@@ -41,6 +66,15 @@ fn distance(a: &str, b: &str, limit: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn similar_words_come_nearest_first() {
+        let known = ["service-policies", "services", "service", "identities"];
+        assert_eq!(similar("servces", known, 3), ["services", "service"]);
+        assert_eq!(similar("policies", known, 3), ["service-policies"]);
+        assert_eq!(similar("SERVICES", known, 1), ["services"]);
+        assert!(similar("xyz", known, 3).is_empty());
+    }
 
     #[test]
     fn two_swapped_letters_are_one_edit() {

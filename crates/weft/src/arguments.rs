@@ -192,6 +192,32 @@ impl Settled {
     }
 }
 
+/// Most commands and kinds that are suggested for an unknown one.
+const SUGGESTED: usize = 3;
+
+/// Replaces the suggestions for an unknown command or kind: names without aliases, the nearest first.
+pub(crate) fn suggest(program: &Command, words: &[OsString], mut error: Error) -> Error {
+    let unknown = match error.get(ContextKind::InvalidSubcommand) {
+        Some(ContextValue::String(word)) => word.clone(),
+        _ => return error,
+    };
+    let mut parent = program;
+    for word in words.iter().skip(1).filter_map(|word| word.to_str()) {
+        if word == unknown {
+            break;
+        }
+        parent = parent.find_subcommand(word).unwrap_or(parent);
+    }
+    let shown = parent.get_subcommands().filter(|command| !command.is_hide_set());
+    let near = weft_config::similar(&unknown, shown.map(Command::get_name), SUGGESTED);
+    error.remove(ContextKind::SuggestedSubcommand);
+    if !near.is_empty() {
+        let near = near.into_iter().map(str::to_owned).collect();
+        error.insert(ContextKind::SuggestedSubcommand, ContextValue::Strings(near));
+    }
+    error
+}
+
 #[cfg(test)]
 mod tests {
     use clap::ArgMatches;
@@ -245,6 +271,25 @@ mod tests {
         assert_eq!(value::<String>(&login, "password").unwrap(), "--yes");
         let made = parse(&["create", "service", "web", "--max-idle-time-millis", "-1"]);
         assert_ne!(made.unwrap_err().kind(), ErrorKind::UnknownArgument);
+    }
+
+    #[test]
+    fn few_names_are_suggested_for_an_unknown_one_and_the_nearest_first() {
+        let suggested = |words: &[&str]| {
+            let mut command = cli::command();
+            command.build();
+            let words: Vec<OsString> = ["weft"].iter().chain(words).map(OsString::from).collect();
+            let error = command.try_get_matches_from_mut(&words).unwrap_err();
+            match suggest(&command, &words, error).get(ContextKind::SuggestedSubcommand) {
+                Some(ContextValue::Strings(near)) => near.clone(),
+                _ => Vec::new(),
+            }
+        };
+        let near = suggested(&["list", "servces"]);
+        assert!(near[0] == "services" && near.len() <= SUGGESTED, "{near:?}");
+        assert_eq!(suggested(&["lsit"]), ["list"]);
+        assert_eq!(suggested(&["create", "identiy"]), ["identity"]);
+        assert!(suggested(&["list", "zzzzzz"]).is_empty());
     }
 
     #[test]

@@ -17,7 +17,7 @@ use std::ffi::OsString;
 
 use clap::{Args, Command, CommandFactory, FromArgMatches, Parser, Subcommand};
 
-pub(crate) use documents::{ApplyArgs, CallArgs, DiffArgs, ExportArgs};
+pub(crate) use documents::{ApplyArgs, CallArgs, DiffArgs, DocumentFormat, ExportArgs};
 pub(crate) use identities::{
     EnrollArgs, JwtArgs, JwtOf, OverrideArgs, OverrideCommand, PasswordArgs,
 };
@@ -25,8 +25,8 @@ pub(crate) use insight::{InspectArgs, TopologyArgs, WhyArgs, WhyPathArgs};
 pub(crate) use logins::{LoginArgs, LoginsArgs, LogoutArgs, StatusArgs, UseArgs};
 pub(crate) use printing::Output;
 pub(crate) use programs::{
-    ControllerCommand, DatabaseArgs, DatabaseCommand, QuickstartArgs, RouterCommand,
-    RouterConfigArgs, RouterSort, TraceShowArgs,
+    ControllerCommand, ControllerConfigArgs, DatabaseArgs, DatabaseCommand, QuickstartArgs,
+    RouterCommand, RouterConfigArgs, RouterSort, TraceShowArgs,
 };
 pub(crate) use proofs::{TrafficArgs, VerifyCaArgs, VerifyCommand};
 pub(crate) use tunnels::{
@@ -81,7 +81,7 @@ pub(crate) enum Fixed {
     /// With --routers there are several routers, each a process of its own with links to all others.
     /// A router that ends is started again; all routers end with this command.
     Quickstart(QuickstartArgs),
-    /// Initialize, run, check or restore a controller
+    /// Set up, run, check or restore a controller
     #[command(subcommand)]
     Controller(ControllerCommand),
     /// Enroll, run or check a router, or write a file for a new one
@@ -111,7 +111,7 @@ pub(crate) enum Fixed {
     /// Say which identity is logged in at which controller, and how large the network is
     Status(StatusArgs),
     /// Say why an identity can, or cannot, reach a service, and what would help
-    #[command(visible_alias = "advise")]
+    #[command(alias = "advise")]
     Why(WhyArgs),
     /// Draw the mesh: routers, links and their costs
     ///
@@ -243,10 +243,10 @@ pub(crate) fn parse() -> Asked {
     let mut command = command();
     // Commands inherit flags from outer ones when they are built.
     command.build();
-    let settled = arguments::settle(&command, std::env::args_os());
-    let matches = match command.try_get_matches_from(&settled.words) {
+    let settled = arguments::settle(&command, words.iter().cloned());
+    let matches = match command.try_get_matches_from_mut(&settled.words) {
         Ok(matches) => matches,
-        Err(error) => leave(&settled.explain(error)),
+        Err(error) => leave(&arguments::suggest(&command, &words, settled.explain(error))),
     };
     if let Some((name, rest)) = matches.subcommand() {
         if let (TRACE, Some((SHOW, shown))) = (name, rest.subcommand()) {

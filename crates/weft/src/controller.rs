@@ -1,4 +1,6 @@
-//! `weft controller`: runs and maintains a controller.
+//! `weft controller`: sets up, runs and maintains a controller.
+
+mod new_file;
 
 use std::path::Path;
 
@@ -17,9 +19,13 @@ use crate::{
     weak,
 };
 
+pub(crate) use new_file::NewController;
+
 /// Runs the subcommand.
 pub(crate) async fn controller(command: ControllerCommand) -> Result<(), Failure> {
     match command {
+        ControllerCommand::Config(args) => new_file::write(&args),
+        ControllerCommand::Renew { home } => new_file::renew(&home),
         ControllerCommand::Init { file, username, password, name } => {
             until_interrupted(async {
                 let password = match password {

@@ -173,6 +173,11 @@ impl From<&ApiError> for Failure {
         };
         // Values in the message, such as names, must not begin a line.
         let mut failure = Self::of(printable::line(&refusal.to_string()), status);
+        if refusal.status == 429
+            && let Some(wait) = refusal.retry_after
+        {
+            failure.details.push(format!("wait: {} s, then try again", wait.as_secs().max(1)));
+        }
         if refusal.status >= 500 && !body.request_id.is_empty() {
             let log = format!("request: {} (its id in the controller's log)", body.request_id);
             failure.details.push(printable::line(&log));
@@ -222,7 +227,7 @@ mod tests {
 
     fn refusal(status: u16, code: ErrorCode, cause: Cause) -> Failure {
         let body = ErrorBody::new(code, "r1").because(cause);
-        Failure::from(&ApiError { status, body })
+        Failure::from(&ApiError { status, body, retry_after: None })
     }
 
     #[test]

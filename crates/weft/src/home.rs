@@ -1,4 +1,4 @@
-//! The folder of a network of `weft quickstart`.
+//! The folder of a network of `weft quickstart`, or of a controller of `weft controller config`.
 //!
 //! ```text
 //! <home>/controller.yaml    the controller's configuration
@@ -81,6 +81,15 @@ impl Home {
     /// True if the home has no network yet. The controller's file is the last that is created.
     pub(crate) fn is_new(&self) -> bool {
         !self.controller_file().exists()
+    }
+
+    /// A file or folder of the home that an earlier command made: the controller's file, its database, or
+    /// the folder of certificates and keys.
+    pub(crate) fn existing(&self) -> Option<PathBuf> {
+        [CONTROLLER_FILE, DATABASE, PKI]
+            .iter()
+            .map(|name| self.root.join(name))
+            .find(|it| it.exists())
     }
 
     /// Makes the folder of certificates and keys.
@@ -178,6 +187,11 @@ fn refuse_strangers(root: &Path) -> Result<(), Failure> {
             name.display()
         ))),
     }
+}
+
+/// The path as text. A home whose path is not UTF-8 was refused earlier ([`Home::open`]).
+pub(crate) fn text(path: &Path) -> String {
+    path.to_string_lossy().into_owned()
 }
 
 fn default_root() -> Result<PathBuf, Failure> {

@@ -10,14 +10,11 @@ use std::{
 
 use clap::{Args, ValueEnum};
 
-use tracing::field::Field;
+use tracing::field::{Field, Visit};
 use tracing_subscriber::{
     EnvFilter,
-    field::MakeExt as _,
-    fmt::{
-        FormatFields,
-        format::{self, Writer},
-    },
+    field::RecordFields,
+    fmt::{FormatFields, format::Writer},
 };
 
 use crate::output::printable;
@@ -75,7 +72,7 @@ pub(crate) fn start(level: &'static str, args: &LogArgs) {
     let log = log.log_internal_errors(false);
     match args.log_format {
         LogFormat::Text => {
-            let log = log.with_ansi(is_coloured).fmt_fields(fields()).with_filter_reloading();
+            let log = log.with_ansi(is_coloured).fmt_fields(Fields).with_filter_reloading();
             let handle = log.reload_handle();
             levels.follow(move |filter| handle.reload(filter).map_err(|error| error.to_string()));
             log.init();
@@ -107,11 +104,11 @@ impl Levels {
         if let Some(file) = &self.file
             && let Some(text) = read(file)?
         {
-            let read = EnvFilter::try_new(text.trim());
+            let read = EnvFilter::try_new(own(text.trim()));
             return read.map_err(|error| format!("{}: not understood: {error}", file.display()));
         }
         match std::env::var(EnvFilter::DEFAULT_ENV) {
-            Ok(text) if !text.trim().is_empty() => EnvFilter::try_new(&text)
+            Ok(text) if !text.trim().is_empty() => EnvFilter::try_new(own(&text))
                 .map_err(|error| format!("RUST_LOG is not understood: {error}")),
             _ => Ok(EnvFilter::new(self.usual)),
         }
@@ -124,6 +121,18 @@ impl Levels {
             Err(problem) => tracing::warn!(problem, "the levels of the log stay as they are"),
         };
         let _ = RELOAD.set(Box::new(reload));
+    }
+}
+
+/// Levels in which `debug` or `trace` without a module is the level of weft's own crates; other libraries
+/// stay at `info`, so that their records do not hide those of weft.
+fn own(levels: &str) -> String {
+    let is_wide = |level: &str| matches!(level.to_ascii_lowercase().as_str(), "debug" | "trace");
+    let (wide, others): (Vec<&str>, Vec<&str>) =
+        levels.split(',').map(str::trim).partition(|level| is_wide(level));
+    match wide.last() {
+        Some(level) => format!("info,weft={level},{}", others.join(",")),
+        None => levels.to_owned(),
     }
 }
 
@@ -142,17 +151,49 @@ fn read(file: &Path) -> Result<Option<String>, String> {
 }
 
 /// Writer of a record's fields, with control characters and ends of lines escaped.
-fn fields() -> impl for<'w> FormatFields<'w> + Send + Sync + 'static {
-    format::debug_fn(field).delimited(" ")
+struct Fields;
+
+impl<'w> FormatFields<'w> for Fields {
+    fn format_fields<R: RecordFields>(&self, to: Writer<'w>, fields: R) -> fmt::Result {
+        let mut visitor = Visitor { to, is_first: true, written: Ok(()) };
+        fields.record(&mut visitor);
+        visitor.written
+    }
 }
 
-fn field(to: &mut Writer<'_>, field: &Field, value: &dyn fmt::Debug) -> fmt::Result {
-    match field.name() {
-        "message" => {}
-        name if to.has_ansi_escapes() => write!(to, "\u{1b}[3m{name}\u{1b}[0m\u{1b}[2m=\u{1b}[0m")?,
-        name => write!(to, "{name}=")?,
+struct Visitor<'w> {
+    to: Writer<'w>,
+    is_first: bool,
+    written: fmt::Result,
+}
+
+impl Visitor<'_> {
+    fn write(&mut self, field: &Field, value: &dyn fmt::Debug) -> fmt::Result {
+        let (to, name) = (&mut self.to, field.name());
+        // The place in the source of another library: a record of the crate `log` has such fields.
+        if name.starts_with("log.") {
+            return Ok(());
+        }
+        if !std::mem::take(&mut self.is_first) {
+            to.write_char(' ')?;
+        }
+        match name {
+            "message" => {}
+            name if to.has_ansi_escapes() => {
+                write!(to, "\u{1b}[3m{name}\u{1b}[0m\u{1b}[2m=\u{1b}[0m")?;
+            }
+            name => write!(to, "{name}=")?,
+        }
+        printable::write_line(to, format_args!("{value:?}"))
     }
-    printable::write_line(to, format_args!("{value:?}"))
+}
+
+impl Visit for Visitor<'_> {
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        if self.written.is_ok() {
+            self.written = self.write(field, value);
+        }
+    }
 }
 
 #[cfg(test)]
@@ -182,7 +223,7 @@ mod tests {
         let log = tracing_subscriber::fmt()
             .with_ansi(is_coloured)
             .without_time()
-            .fmt_fields(fields())
+            .fmt_fields(Fields)
             .with_writer(move || to.clone())
             .finish();
         tracing::subscriber::with_default(log, || {
@@ -226,6 +267,34 @@ mod tests {
         assert!(levels.filter().unwrap_err().contains("levels: not understood"));
         std::fs::remove_file(&file).unwrap();
         assert_eq!(levels.filter().unwrap().to_string(), usual);
+    }
+
+    #[test]
+    fn a_level_without_a_module_is_that_of_weft() {
+        assert_eq!(own("weft_router=debug,info"), "weft_router=debug,info");
+        assert_eq!(own("warn"), "warn");
+        let levels = EnvFilter::try_new(own("debug")).unwrap().to_string();
+        assert!(levels.contains("weft=debug") && levels.contains("info"), "{levels}");
+        let levels = EnvFilter::try_new(own("rustls=trace, TRACE")).unwrap().to_string();
+        assert!(levels.contains("weft=trace") && levels.contains("rustls=trace"), "{levels}");
+    }
+
+    #[test]
+    fn the_place_in_the_source_of_another_library_is_left_out() {
+        let written = Written::default();
+        let to = written.clone();
+        let log = tracing_subscriber::fmt()
+            .with_ansi(false)
+            .without_time()
+            .fmt_fields(Fields)
+            .with_writer(move || to.clone())
+            .finish();
+        tracing::subscriber::with_default(log, || {
+            tracing::info!(log.file = "/build/x.rs", log.line = 7, size = 3, "read");
+        });
+        let bytes = written.0.lock().unwrap().clone();
+        let text = String::from_utf8(bytes).unwrap();
+        assert!(text.ends_with(" read size=3\n"), "{text:?}");
     }
 
     #[test]

@@ -27,6 +27,7 @@ mod build;
 mod change;
 mod check;
 mod cli;
+mod completion;
 mod compose;
 mod controller;
 mod enroll;
@@ -37,6 +38,7 @@ mod log;
 mod login;
 mod output;
 mod pki;
+mod place;
 mod profile;
 mod quickstart;
 mod restore;
@@ -54,21 +56,20 @@ mod yaml;
 
 use std::process::ExitCode;
 
-use clap_complete::CompleteEnv;
 use tokio::runtime::{Builder, Runtime};
 
-use cli::{Asked, CompletionsArgs, ControllerCommand, Fixed, RouterCommand, TunnelCommand};
+use cli::{Asked, ControllerCommand, Fixed, RouterCommand, TunnelCommand};
 use failure::Failure;
 use log::LogArgs;
 use signals::until_interrupted;
 
-/// Environment variable by which a shell asks for completions.
-const COMPLETE: &str = "WEFT_COMPLETE";
-
 fn main() -> ExitCode {
-    CompleteEnv::with_factory(cli::command_to_complete).var(COMPLETE).complete();
+    completion::answer();
     let asked = cli::parse();
     log::start(default_level(&asked), &log_args(&asked));
+    if default_level(&asked) == SHORT {
+        weft_client::tell_waits(tell_wait);
+    }
     match carry_out(asked) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => failure.report(),
@@ -127,30 +128,12 @@ async fn fixed(command: Fixed) -> Result<(), Failure> {
         Fixed::Verify(cli::VerifyCommand::Ca(args)) => {
             until_interrupted(tools::ca::verify(args)).await
         }
-        Fixed::Completions(args) => completions(&args),
+        Fixed::Completions(args) => completion::script(&args),
         Fixed::Version(args) => {
             build::version(args.output.format());
             Ok(())
         }
     }
-}
-
-fn completions(args: &CompletionsArgs) -> Result<(), Failure> {
-    let mut script = Vec::new();
-    if args.fixed {
-        clap_complete::generate(args.shell, &mut cli::command(), "weft", &mut script);
-    } else {
-        let shell = args.shell.to_string();
-        let shells = clap_complete::env::Shells::builtins();
-        let writer = shells
-            .completer(&shell)
-            .ok_or_else(|| Failure::usage(format!("{shell} is only served with --static")))?;
-        writer
-            .write_registration(COMPLETE, "weft", "weft", "weft", &mut script)
-            .map_err(Failure::new)?;
-    }
-    output::print(&String::from_utf8_lossy(&script));
-    Ok(())
 }
 
 fn runtime() -> Result<Runtime, Failure> {
@@ -173,6 +156,17 @@ fn log_args(asked: &Asked) -> LogArgs {
     }
 }
 
+/// Level of the log of commands that do not run for long.
+const SHORT: &str = "warn";
+
+/// Says why a command waits before it asks the controller again.
+fn tell_wait(wait: std::time::Duration, why: &str) {
+    if wait >= std::time::Duration::from_secs(1) {
+        let why = output::printable::line(why);
+        output::note(format_args!("the controller asks to wait {} s: {why}", wait.as_secs()));
+    }
+}
+
 /// Level of the log without `RUST_LOG`: information for the commands of controllers and routers, and
 /// for `weft tunnel run` and `run-host`; warnings for other commands.
 fn default_level(asked: &Asked) -> &'static str {
@@ -180,8 +174,8 @@ fn default_level(asked: &Asked) -> &'static str {
         Asked::Fixed(command) => match **command {
             Fixed::Controller(_) | Fixed::Router(_) => "info",
             Fixed::Tunnel(TunnelCommand::Run(_) | TunnelCommand::RunHost(_)) => "info",
-            _ => "warn",
+            _ => SHORT,
         },
-        Asked::Entity(_) | Asked::Action(_) | Asked::TraceShow(_) => "warn",
+        Asked::Entity(_) | Asked::Action(_) | Asked::TraceShow(_) => SHORT,
     }
 }

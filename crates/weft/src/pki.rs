@@ -42,7 +42,7 @@ pub(crate) fn make(
     home: &Home,
     trust_domain: &str,
     controller: &str,
-    host: &str,
+    hosts: &[&str],
 ) -> Result<(), Failure> {
     let now = SystemTime::now();
     let spec = |name: &str, path_len| AuthoritySpec {
@@ -59,7 +59,7 @@ pub(crate) fn make(
 
     let key = PrivateKey::generate(KeyAlgorithm::Rsa { bits: 2048 })?;
     let subject = Subject { organization: "weft".into(), ..Subject::common_name(controller) };
-    let sans = names(trust_domain, controller, host);
+    let sans = names(trust_domain, controller, hosts);
     let leaf = Leaf::for_key(key.public(), &subject, sans, Purpose::Both, now)?;
     let certificate = signer.issue(&leaf)?;
     key.write(&home.pki(CONTROLLER_KEY))?;
@@ -69,14 +69,22 @@ pub(crate) fn make(
 /// Renews the controller's certificate, with the same key and names, if it ends soon after `now`. True if
 /// there is a new certificate.
 pub(crate) fn renew_if_due(home: &Home, now: SystemTime) -> Result<bool, Failure> {
-    let path = home.pki(CONTROLLER_CERT);
-    let current = read_certificates(&path)?;
-    let Some(current) = current.first() else {
-        return Err(Failure::new(format!("{} holds no certificate", path.display())));
-    };
-    if current.not_after() > now + RENEW_BEFORE {
-        return Ok(false);
+    let is_due = controller_certificate(home)?.not_after() <= now + RENEW_BEFORE;
+    if is_due {
+        renew(home, now)?;
     }
+    Ok(is_due)
+}
+
+fn controller_certificate(home: &Home) -> Result<Certificate, Failure> {
+    let path = home.pki(CONTROLLER_CERT);
+    let current = read_certificates(&path)?.into_iter().next();
+    current.ok_or_else(|| Failure::new(format!("{} holds no certificate", path.display())))
+}
+
+/// Renews the controller's certificate, with the same key and names.
+pub(crate) fn renew(home: &Home, now: SystemTime) -> Result<(), Failure> {
+    let current = controller_certificate(home)?;
     let signer = read_certificates(&home.pki(SIGNER_CERT))?.into_iter().next();
     let signer = signer.ok_or_else(|| Failure::new("the edge signer has no certificate"))?;
     let signer = Authority::new(signer, read_key(&home.pki(SIGNER_KEY))?)?;
@@ -86,25 +94,26 @@ pub(crate) fn renew_if_due(home: &Home, now: SystemTime) -> Result<bool, Failure
         ..Leaf::for_key(public, &Subject::default(), current.sans().to_vec(), Purpose::Both, now)?
     };
     let renewed = signer.issue(&leaf)?;
-    write_certificates(&path, &[&renewed, signer.certificate()])?;
-    Ok(true)
+    write_certificates(&home.pki(CONTROLLER_CERT), &[&renewed, signer.certificate()])
 }
 
 /// Alternative names of the controller's certificate: its SPIFFE id, and every name that it is
 /// reached by.
-fn names(trust_domain: &str, controller: &str, host: &str) -> Vec<San> {
+fn names(trust_domain: &str, controller: &str, hosts: &[&str]) -> Vec<San> {
     let mut sans = vec![
         San::Uri(SpiffeId::controller(trust_domain, controller).to_string()),
         San::Dns("localhost".into()),
         San::Ip(IpAddr::from([127, 0, 0, 1])),
         San::Ip(IpAddr::from([0, 0, 0, 0, 0, 0, 0, 1])),
     ];
-    let own = match host.parse::<IpAddr>() {
-        Ok(address) => San::Ip(address),
-        Err(_) => San::Dns(host.to_owned()),
-    };
-    if !sans.contains(&own) {
-        sans.push(own);
+    for host in hosts {
+        let own = match host.parse::<IpAddr>() {
+            Ok(address) => San::Ip(address),
+            Err(_) => San::Dns((*host).to_owned()),
+        };
+        if !sans.contains(&own) {
+            sans.push(own);
+        }
     }
     sans
 }
@@ -135,7 +144,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let home = Home::open(Some(folder.path())).unwrap();
         home.make_pki_folder().unwrap();
-        make(&home, "weft-test", "controller", "overlay.example").unwrap();
+        make(&home, "weft-test", "controller", &["overlay.example"]).unwrap();
         (folder, home)
     }
 

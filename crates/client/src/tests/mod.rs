@@ -178,6 +178,22 @@ async fn too_many_requests_are_waited_out() {
 }
 
 #[tokio::test]
+async fn long_waits_and_guesses_are_left_to_the_caller() {
+    let pki = Pki::new();
+    let server = Server::start(&pki, |seen: &Seen| {
+        let wait = if seen.path.contains("authenticate") { "2" } else { "16" };
+        Reply::error(429, "SERVER_TOO_MANY_REQUESTS", "later").with("retry-after", wait)
+    })
+    .await;
+    let api = management(&server, &pki);
+    let error = api.version().await.unwrap_err();
+    assert_eq!(error.api().unwrap().retry_after, Some(Duration::from_secs(16)));
+    let error = api.login(&admin()).await.unwrap_err();
+    assert_eq!(error.api().unwrap().retry_after, Some(Duration::from_secs(2)));
+    assert_eq!(server.seen().len(), 2);
+}
+
+#[tokio::test]
 async fn endless_answers_are_cut() {
     let pki = Pki::new();
     let server = Server::start(&pki, |_: &Seen| Reply {

@@ -30,17 +30,18 @@ pub struct ControllerTemplate<'a> {
     pub api_bind: HostPort,
     /// The address that clients are told.
     pub api_advertise: HostPort,
-    /// A name of the controller that a router on its machine has too.
-    pub shared_name: Option<&'a str>,
+    /// Names of the controller that a router on its machine has too.
+    pub shared_names: &'a [&'a str],
 }
 
 impl ControllerTemplate<'_> {
     /// The text of the file.
     #[must_use]
     pub fn to_text(&self) -> String {
-        let shared_names = self.shared_name.map(|name| {
+        let shared: Vec<String> = self.shared_names.iter().map(|name| quoted(name)).collect();
+        let shared_names = (!shared.is_empty()).then(|| {
             let comment = "# Names of this controller that a router beside it may have too.";
-            format!("      {comment}\n      sharedNames: [{}]\n", quoted(name))
+            format!("      {comment}\n      sharedNames: [{}]\n", shared.join(", "))
         });
         format!(
             r#"# Configuration of a controller. Paths are relative to the working directory of the process.

@@ -24,7 +24,7 @@ fn a_controller_file_reads_back() {
         ctrl_advertise: at("ctrl.example", 6262),
         api_bind: at("::", 1280),
         api_advertise: at("ctrl.example", 1280),
-        shared_name: Some("ctrl.example"),
+        shared_names: &["ctrl.example"],
     };
     let loaded = controller(&template.to_text()).unwrap();
     assert_eq!(warnings(&loaded), "");

@@ -18,6 +18,23 @@ use crate::entity::{DialBind, detail};
 use crate::json::JsonMap;
 use crate::operation::{Access, Operation, Response, action, detail as get};
 
+/// The sections that documents have, by the plural of their kinds; kinds come before those that refer to
+/// them.
+pub const SECTIONS: &[&str] = &[
+    "config-types",
+    "configs",
+    "cas",
+    "external-jwt-signers",
+    "auth-policies",
+    "posture-checks",
+    "services",
+    "edge-routers",
+    "identities",
+    "service-policies",
+    "edge-router-policies",
+    "service-edge-router-policies",
+];
+
 /// The most entities of one page of an export; a page has at least 1.
 pub const MAX_PAGE: i64 = 5000;
 /// The most entities of one document.

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use weft_client::{Error, ManagementClient};
 use weft_contract::{
     Api, ErrorCode,
-    resource::change::{ChangePlan, Problem},
+    resource::change::{ChangePlan, MAX_PROBLEMS, Problem},
 };
 
 use super::{file::Files, operation::row, show, tokens};
@@ -147,9 +147,15 @@ fn refusal(error: &Error, files: &Files) -> Option<Failure> {
     }
     let problems = cause?.data.clone()?;
     let problems: Vec<Problem> = serde_json::from_value(problems).ok()?;
-    let (first, others) = problems.split_first()?;
-    let failure = Failure::refused(files.locate(first));
-    let failure = others.iter().fold(failure, |all, one| all.and(files.locate(one)));
+    let located = files.locate_all(&problems);
+    let (first, others) = located.split_first()?;
+    let failure = others.iter().fold(Failure::refused(first), Failure::and);
+    let failure = match problems.len() {
+        MAX_PROBLEMS.. => {
+            failure.and(format!("there may be more: {MAX_PROBLEMS} are shown at once"))
+        }
+        _ => failure,
+    };
     Some(failure.and("nothing was changed"))
 }
 
@@ -189,7 +195,7 @@ mod tests {
             {"section": "services", "index": 1, "name": "db", "field": "", "reason": "b"},
         ]));
         let body = ErrorBody::new(ErrorCode::CouldNotValidate, "r").because(cause);
-        let error: Error = Box::new(ApiError { status: 400, body }).into();
+        let error: Error = Box::new(ApiError { status: 400, body, retry_after: None }).into();
         let failure = refusal(&error, &Files::default()).unwrap();
         assert!(failure.to_string().contains("services `web`, configs.0: a"), "{failure}");
     }

@@ -2,7 +2,8 @@
 
 use std::{
     ffi::{OsStr, OsString},
-    fs, io,
+    fs,
+    io::{self, Read as _},
     path::Path,
 };
 
@@ -11,7 +12,10 @@ use serde_json::{Map, Value, json};
 use weft_client::ManagementClient;
 use weft_contract::{
     Api,
-    resource::{self, change::NetworkExport},
+    resource::{
+        self,
+        change::{NetworkExport, SECTIONS},
+    },
 };
 
 use super::{
@@ -19,9 +23,9 @@ use super::{
     operation::row,
 };
 use crate::{
-    cli::ExportArgs,
+    cli::{DocumentFormat, ExportArgs},
     failure::Failure,
-    output::{self, Format, counted, progress::spinner},
+    output::{self, counted, progress::spinner},
     yaml,
 };
 
@@ -32,8 +36,11 @@ const TRIES: u32 = 3;
 
 /// Reads the network and writes the file.
 pub(crate) async fn export(args: ExportArgs) -> Result<(), Failure> {
-    let client = args.session.client().await?;
     let sections = sections(&args.kinds)?;
+    if let Some(path) = &args.out {
+        check(path)?;
+    }
+    let client = args.session.client().await?;
     let progress = spinner("reading the network");
     let mut network = None;
     for _ in 0..TRIES {
@@ -47,8 +54,8 @@ pub(crate) async fn export(args: ExportArgs) -> Result<(), Failure> {
         Failure::refused("the network changed again and again while it was read; try again")
     })?;
     let text = match args.format {
-        Format::Json => format!("{:#}\n", with_header(network)),
-        _ => text(network),
+        DocumentFormat::Json => format!("{:#}\n", with_header(network)),
+        DocumentFormat::Yaml => text(network),
     };
     match &args.out {
         Some(path) => write(path, &text),
@@ -63,8 +70,18 @@ pub(crate) async fn export(args: ExportArgs) -> Result<(), Failure> {
 fn sections(kinds: &[String]) -> Result<String, Failure> {
     let plural = |name: &String| {
         let kind = resource::kind(name);
-        let kind = kind.ok_or_else(|| Failure::usage(format!("there is no kind `{name}`")))?;
-        Ok(kind.plural)
+        let plural = kind.map(|kind| kind.plural).filter(|plural| SECTIONS.contains(plural));
+        plural.ok_or_else(|| {
+            let failure = Failure::usage(match kind {
+                Some(kind) => format!("files hold no {}", kind.plural),
+                None => format!("there is no kind `{name}`"),
+            });
+            let failure = match weft_config::nearest(name, SECTIONS.iter().copied()) {
+                Some(near) => failure.and(format!("did you mean `{near}`?")),
+                None => failure,
+            };
+            failure.and(format!("the kinds are {}", SECTIONS.join(", ")))
+        })
     };
     Ok(kinds.iter().map(plural).collect::<Result<Vec<_>, Failure>>()?.join(","))
 }
@@ -124,6 +141,35 @@ fn text(network: Map<String, Value>) -> String {
     text
 }
 
+/// Refuses a name that was meant as the format, and a file that no export wrote.
+fn check(path: &Path) -> Result<(), Failure> {
+    if let Some(name) = ["json", "yaml", "table"].iter().find(|name| path == Path::new(name)) {
+        return Err(Failure::usage(format!(
+            "-o {name}: -o names the file of an export, `--output json` the format; a file of this name \
+             is ./{name}"
+        )));
+    }
+    let Ok(there) = fs::metadata(path) else { return Ok(()) };
+    if !there.is_file() || there.len() == 0 || is_export(path) {
+        return Ok(());
+    }
+    Err(Failure::usage(format!(
+        "{} exists and is no export: it stays as it is. Name another file, or remove this one",
+        path.display()
+    )))
+}
+
+/// Whether a file begins like an export, in YAML or JSON.
+fn is_export(path: &Path) -> bool {
+    let mut start = [0; 1024];
+    let read = fs::File::open(path).and_then(|mut file| file.read(&mut start));
+    let start = read.map(|count| String::from_utf8_lossy(start.get(..count).unwrap_or_default()));
+    start.is_ok_and(|start| {
+        let mut lines = start.lines().map(|line| line.trim().replace('"', ""));
+        lines.any(|line| line.strip_suffix(',').unwrap_or(&line) == format!("{HEADER}: {FORMAT}"))
+    })
+}
+
 fn write(path: &Path, text: &str) -> Result<(), Failure> {
     // A symbolic link is followed, so that it stays a link.
     let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
@@ -172,6 +218,26 @@ mod tests {
     }
 
     #[test]
+    fn only_exports_are_replaced_and_formats_are_no_files() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("network");
+        let mut network = Map::new();
+        network.insert("services".to_owned(), json!([]));
+        let json = format!("{:#}\n", with_header(network.clone()));
+        check(&path).unwrap();
+        for there in [text(network), json, String::new(), "# mine\nweft: 1\n".to_owned()] {
+            fs::write(&path, &there).unwrap();
+            check(&path).unwrap_or_else(|error| panic!("{there}: {error}"));
+        }
+        for there in ["a letter\n", "{\n  \"weft\": 17\n}\n", "services: []\n"] {
+            fs::write(&path, there).unwrap();
+            assert!(check(&path).unwrap_err().to_string().contains("is no export"), "{there}");
+        }
+        let error = check(Path::new("json")).unwrap_err().to_string();
+        assert!(error.contains("`--output json`"), "{error}");
+    }
+
+    #[test]
     fn files_say_what_they_are() {
         let mut network = Map::new();
         network.insert("services".to_owned(), json!([{"name": "web"}]));
@@ -186,6 +252,8 @@ mod tests {
     fn kinds_are_taken_in_any_spelling() {
         let given = ["service".to_owned(), "ers".to_owned(), "service-policies".to_owned()];
         assert_eq!(sections(&given).unwrap(), "services,edge-routers,service-policies");
-        assert!(sections(&["x".to_owned()]).is_err());
+        for unknown in ["x", "terminators"] {
+            assert!(sections(&[unknown.to_owned()]).is_err());
+        }
     }
 }

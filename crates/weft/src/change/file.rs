@@ -127,8 +127,15 @@ impl Files {
         self.entries.values().map(Vec::len).sum()
     }
 
-    /// A problem that the controller reports, with file and line.
-    pub(super) fn locate(&self, problem: &Problem) -> String {
+    /// The problems that the controller reports, each with file and line, in the order of the files.
+    pub(super) fn locate_all(&self, problems: &[Problem]) -> Vec<String> {
+        let mut located: Vec<_> = problems.iter().map(|problem| self.locate(problem)).collect();
+        located.sort_by_key(|(at, _)| *at);
+        located.into_iter().map(|(_, text)| text).collect()
+    }
+
+    /// A problem that the controller reports: its file and line, and the text with them.
+    fn locate(&self, problem: &Problem) -> ((usize, usize), String) {
         let index = usize::try_from(problem.index).unwrap_or(usize::MAX);
         let place = self.entries.get(&problem.section).and_then(|entries| entries.get(index));
         let place = place.filter(|place| is_called(&place.node, &problem.name));
@@ -143,7 +150,20 @@ impl Files {
         if !problem.field.is_empty() {
             what.push_str(&format!(", {}", problem.field));
         }
-        format!("{}:{}: {what}: {}", self.name(at.0), at.1, problem.reason)
+        let reason = match self.named_before(problem) {
+            Some((file, line)) => format!("{}:{line} has the same name", self.name(file)),
+            None => problem.reason.clone(),
+        };
+        (at, format!("{}:{}: {what}: {reason}", self.name(at.0), at.1))
+    }
+
+    /// File and line of an earlier entry with the name of a problem, if the problem is that name.
+    fn named_before(&self, problem: &Problem) -> Option<(usize, usize)> {
+        let index = usize::try_from(problem.index).ok()?;
+        let before = self.entries.get(&problem.section)?.get(..index)?;
+        let is_of_name = problem.field == "name" && !problem.name.is_empty();
+        let first = before.iter().find(|it| is_of_name && is_called(&it.node, &problem.name))?;
+        Some((first.file, line_of(&first.node, "name")))
     }
 }
 
@@ -252,7 +272,7 @@ mod tests {
                     configs:\n  - name: a\n    configType: host.v1\n    data:\n      port: x\n";
         let files = files(text);
         assert_eq!(files.count(), 2);
-        let at = |problem: Problem| files.locate(&problem);
+        let at = |problem: Problem| files.locate(&problem).1;
         assert_eq!(
             at(problem("services", 0, "web", "configs.1")),
             "net.yaml:6: services `web`, configs.1: no"
@@ -281,8 +301,27 @@ mod tests {
         assert_eq!(files.network["services"].as_array().unwrap().len(), 3);
         assert_eq!(files.network["identities"], serde_json::json!([]));
         assert_eq!(
-            files.locate(&problem("services", 2, "c", "x")),
+            files.locate(&problem("services", 2, "c", "x")).1,
             "more.yaml:4: services `c`, x: no"
+        );
+    }
+
+    #[test]
+    fn mistakes_come_in_the_order_of_the_files_and_name_the_other_of_two_entries() {
+        let mut files = files("services:\n- name: a\n- name: b\n");
+        files.add("more.yaml".to_owned(), "configs:\n- name: c\nservices:\n- name: a\n").unwrap();
+        let told = files.locate_all(&[
+            problem("configs", 0, "c", "data"),
+            problem("services", 2, "a", "name"),
+            problem("services", 1, "b", "name"),
+        ]);
+        assert_eq!(
+            told,
+            [
+                "net.yaml:3: services `b`, name: no",
+                "more.yaml:2: configs `c`, data: no",
+                "more.yaml:4: services `a`, name: net.yaml:2 has the same name",
+            ]
         );
     }
 

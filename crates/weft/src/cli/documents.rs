@@ -2,10 +2,11 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, ValueHint};
+use clap::{Args, ValueEnum, ValueHint};
+use weft_contract::resource::change::SECTIONS;
 
 use super::printing::Output;
-use crate::{entity::complete, output::Format, session::LoginChoice};
+use crate::{entity::complete, session::LoginChoice};
 
 /// Arguments of `weft export`.
 #[derive(Debug, Args)]
@@ -14,9 +15,10 @@ use crate::{entity::complete, output::Format, session::LoginChoice};
                   The file has no passwords, certificates, enrollments or terminators.")]
 pub(crate) struct ExportArgs {
     /// Only these kinds [default: all that files can hold]
-    #[arg(long, value_name = "KIND,...", value_delimiter = ',')]
+    #[arg(long, value_name = "KIND,...", value_delimiter = ',', add = complete::words(SECTIONS))]
     pub(crate) kinds: Vec<String>,
-    /// Write to this file [default: standard output]
+    /// Write to this file [default: standard output]. A file that exists is replaced only if it is an
+    /// export
     #[arg(long, short = 'o', value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) out: Option<PathBuf>,
     /// Format of the document
@@ -27,9 +29,18 @@ pub(crate) struct ExportArgs {
         default_value = "yaml",
         help_heading = "Settings"
     )]
-    pub(crate) format: Format,
+    pub(crate) format: DocumentFormat,
     #[command(flatten)]
     pub(crate) session: LoginChoice,
+}
+
+/// Formats of documents.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum DocumentFormat {
+    /// YAML, with comments
+    Yaml,
+    /// JSON
+    Json,
 }
 
 /// Arguments of `weft diff`.

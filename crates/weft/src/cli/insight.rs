@@ -87,6 +87,29 @@ pub(crate) struct WhyPathArgs {
     pub(crate) session: LoginChoice,
 }
 
+/// Values that `weft inspect` asks for, as its help explains them.
+const INSPECTED: &[&str] = &[
+    "circuit:",
+    "config",
+    "connected-routers",
+    "ctrl-dialer",
+    "data-model-index",
+    "ert-terminators",
+    "identity-connection-statuses",
+    "links",
+    "metrics",
+    "metrics:prometheus",
+    "refused-reports",
+    "router-circuits",
+    "router-controllers",
+    "router-data-model-index",
+    "router-drops",
+    "router-edge-circuits",
+    "sdk-terminators",
+    "stackdump",
+    "terminator-costs",
+];
+
 /// Arguments of `weft inspect`.
 #[derive(Debug, Args)]
 #[command(after_help = "Values of controllers:\n  \
@@ -114,7 +137,7 @@ pub(crate) struct WhyPathArgs {
                   weft inspect links --of 'router-.*'\n  weft inspect connected-routers refused-reports")]
 pub(crate) struct InspectArgs {
     /// Names of the values, for instance connected-routers or links
-    #[arg(value_name = "VALUE", required = true)]
+    #[arg(value_name = "VALUE", required = true, add = complete::words(INSPECTED))]
     pub(crate) values: Vec<String>,
     /// Ask only controllers and routers whose name or id contains a match of this regular
     /// expression; '^paris$' is paris alone
@@ -124,4 +147,23 @@ pub(crate) struct InspectArgs {
     pub(crate) output: Output,
     #[command(flatten)]
     pub(crate) session: LoginChoice,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_values_that_are_completed_are_explained() {
+        let command = InspectArgs::augment_args(clap::Command::new("inspect"));
+        let help = command.get_after_help().unwrap().to_string();
+        for value in INSPECTED {
+            assert!(help.contains(value), "{value}");
+        }
+        let lines = help.lines().filter(|line| line.starts_with("  ") && !line.contains("weft "));
+        for value in lines.filter_map(|line| line.split_whitespace().next()) {
+            let is_known = INSPECTED.iter().any(|known| value.starts_with(known));
+            assert!(is_known, "{value}");
+        }
+    }
 }

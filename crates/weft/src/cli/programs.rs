@@ -41,7 +41,7 @@ pub(crate) struct QuickstartArgs {
     #[arg(long, value_name = "PORT", help_heading = "For new routers")]
     pub(crate) router_port: Option<u16>,
     /// Port at which other routers reach the first router; the second router has the next port, and so
-    /// on. 0 picks free ports [default: 10080]
+    /// on. 0 picks free ports [default: 10080; a lone router has such a port only if this is given]
     #[arg(long, value_name = "PORT", help_heading = "For new routers")]
     pub(crate) link_port: Option<u16>,
     /// Host name or address by which clients and routers reach the controller
@@ -61,9 +61,30 @@ fn routers(text: &str) -> Result<u8, String> {
 /// Subcommands of `weft controller`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ControllerCommand {
+    /// Make the certificates and a commented configuration file of a new controller
+    ///
+    /// The folder gets controller.yaml and, in pki/, a root, below it a signer for the certificates of
+    /// identities and routers, and the controller's key and certificate, which names the addresses of
+    /// --address and the controller's SPIFFE id. The database will be there, too. Nothing that exists is
+    /// replaced. `weft quickstart` makes the same for a network on one machine, and starts it.
+    #[command(after_help = "Example, a controller for other machines:\n  \
+                      weft controller config --home ./ctrl --address ctrl.example\n  \
+                      weft controller init ./ctrl/controller.yaml     asks for the administrator's password\n  \
+                      weft controller run ./ctrl/controller.yaml")]
+    Config(ControllerConfigArgs),
+    /// Renew the certificate of a controller that `weft controller config` made
+    ///
+    /// The certificate lasts a year. The new one has the same key and names; a controller that runs uses
+    /// it within 1 s. `weft quickstart` renews its own when it starts within 60 days of the end.
+    #[command(after_help = "Example:\n  weft controller renew --home ./ctrl")]
+    Renew {
+        /// Folder of the controller's files
+        #[arg(long, value_name = "DIR")]
+        home: PathBuf,
+    },
     /// Create the database, with an administrator
     Init {
-        /// The controller's configuration file
+        /// The controller's configuration file; `weft controller config` writes one
         file: PathBuf,
         /// Name of the administrator
         #[arg(long, short = 'u', value_name = "NAME", default_value = "admin")]
@@ -116,6 +137,26 @@ pub(crate) enum ControllerCommand {
         #[arg(value_name = "SNAPSHOT")]
         snapshot: PathBuf,
     },
+}
+
+/// Arguments of `weft controller config`.
+#[derive(Debug, Args)]
+pub(crate) struct ControllerConfigArgs {
+    /// Folder for the files, which is made if it does not exist
+    #[arg(long, value_name = "DIR")]
+    pub(crate) home: PathBuf,
+    /// Host name or IP address by which clients and routers reach the controller; with several, the
+    /// certificate names all of them, and clients and routers are told the first
+    #[arg(long, value_name = "HOST", required = true)]
+    pub(crate) address: Vec<String>,
+    /// Port of the controller, for its APIs and for routers
+    #[arg(long, value_name = "PORT", default_value_t = 1280,
+          value_parser = clap::value_parser!(u16).range(1..))]
+    pub(crate) port: u16,
+    /// Let a router on this machine have the controller's names in its certificate, too; without this
+    /// its enrollment with such a name is refused
+    #[arg(long)]
+    pub(crate) router_beside: bool,
 }
 
 /// Subcommands of `weft router`.

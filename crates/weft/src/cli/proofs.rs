@@ -34,12 +34,7 @@ pub(crate) struct VerifyCaArgs {
     #[arg(value_name = "NAME", add = complete::names("cas", ""))]
     pub(crate) which: String,
     /// Certificate of the authority with the verification token as its common name (PEM)
-    #[arg(
-        long,
-        value_name = "FILE",
-        conflicts_with = "ca_cert",
-        required_unless_present = "ca_cert"
-    )]
+    #[arg(long, value_name = "FILE", conflicts_with = "ca_cert")]
     pub(crate) cert: Option<PathBuf>,
     /// Certificate of the authority (PEM), to make the proof here
     #[arg(long, value_name = "FILE", requires = "ca_key")]
@@ -60,7 +55,8 @@ pub(crate) struct TrafficArgs {
     /// Number of round trips that are timed, at most 1000000
     #[arg(long, value_name = "COUNT", default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(crate) pings: u32,
-    /// Longest wait for each step, in seconds, at most 86400
+    /// Longest time in which no data moves, in seconds, at most 86400; also for a login, the hosting and
+    /// a dial as a whole
     #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..=86_400))]
     pub(crate) timeout: u32,
     #[command(flatten)]

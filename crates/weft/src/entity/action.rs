@@ -108,7 +108,7 @@ fn about(word: &str, rows: &[Row]) -> String {
     let kinds = kinds.join(" or ");
     match word {
         "re-enroll" => {
-            "Take the certificate of a router or identity back, and make a new token".into()
+            "Take the certificate of a router or an authenticator back, and make a new token".into()
         }
         "refresh" => "Make an enrollment last longer, with a new token".into(),
         "enable" => "Let a disabled identity log in again".into(),
@@ -138,6 +138,18 @@ fn command(row: Row) -> Command {
         .long_about(about(row.word, std::slice::from_ref(&row)))
         .arg(commands::which(row.kind))
         .args(flags);
+    if row.word == TRACE {
+        // The descriptions of the API do not know what this command fills in.
+        command = command
+            .mut_arg("body/duration", |flag| {
+                flag.help(
+                    "The length of a trace that begins, such as `5m` or `1h30m` [default: 5m]",
+                )
+            })
+            .mut_arg("body/enabled", |flag| {
+                flag.help("Whether a trace begins; with false the running one ends [default: true]")
+            });
+    }
     if token::is_made_with(row.kind) && matches!(row.word, "re-enroll" | "refresh") {
         command = commands::without_short_output(command);
         command = command.arg(token::arg("Write the new enrollment token to this file"));
@@ -146,6 +158,11 @@ fn command(row: Row) -> Command {
         "re-enroll" if row.kind.name == "edge-router" => {
             "Example:\n  weft re-enroll edge-router paris -o paris.jwt\n  \
              weft router enroll router.yml --jwt paris.jwt"
+        }
+        "re-enroll" if row.kind.name == "authenticator" => {
+            "An identity is enrolled anew by its authenticator. Example:\n  \
+             weft list authenticators 'identity.name = \"laptop\"'\n  \
+             weft re-enroll authenticator ID -o laptop.jwt"
         }
         DISABLE => {
             "Without --duration-minutes the identity stays disabled until it is enabled. Example:\n  \

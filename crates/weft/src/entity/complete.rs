@@ -80,6 +80,15 @@ pub(super) fn parents(kinds: Vec<&'static Kind>) -> ArgValueCompleter {
     ArgValueCompleter::new(Parents(kinds))
 }
 
+/// Completes fixed words.
+pub(crate) fn words(known: &'static [&'static str]) -> ArgValueCompleter {
+    ArgValueCompleter::new(move |current: &OsStr| {
+        let begun = current.to_str().unwrap_or_default();
+        let fitting = known.iter().filter(|word| word.starts_with(begun));
+        fitting.map(|word| CompletionCandidate::new(*word)).collect::<Vec<_>>()
+    })
+}
+
 /// Completes ids of operations.
 pub(crate) fn operations() -> ArgValueCompleter {
     ArgValueCompleter::new(|current: &OsStr| {

@@ -79,44 +79,8 @@ async fn near(client: &ManagementClient, kind: &'static Kind, name: &str) -> Opt
 
 /// The names that are similar to the typed one, the nearest first.
 fn similar<'n>(typed: &str, names: impl Iterator<Item = &'n str>) -> Vec<String> {
-    let typed = typed.to_lowercase();
-    let room = (typed.chars().count() / 3).clamp(1, 3);
-    let mut near: Vec<(usize, &str)> = names
-        .filter_map(|name| {
-            let lower = name.to_lowercase();
-            let apart = distance(&typed, &lower, room);
-            let inside = typed.len() >= 3 && lower.contains(&typed);
-            apart.or(inside.then_some(room + 1)).map(|apart| (apart, name))
-        })
-        .collect();
-    near.sort();
-    near.into_iter().take(SHOWN).map(|(_, name)| format!("`{name}`")).collect()
-}
-
-/// Number of changes from one word to the other, if it is at most `room`. A change replaces, adds or
-/// removes a letter, or swaps two neighbours.
-fn distance(one: &str, other: &str, room: usize) -> Option<usize> {
-    let (one, other): (Vec<char>, Vec<char>) = (one.chars().collect(), other.chars().collect());
-    if one.len().abs_diff(other.len()) > room || one.len().max(other.len()) > 256 {
-        return None;
-    }
-    // Distances to all prefixes of `other`, for the two letters of `one` before this one.
-    let mut before = vec![0; other.len() + 1];
-    let mut last: Vec<usize> = (0..=other.len()).collect();
-    for (at, letter) in one.iter().enumerate() {
-        let mut row = vec![at + 1; other.len() + 1];
-        for (column, against) in other.iter().enumerate() {
-            let changed = last[column] + usize::from(letter != against);
-            row[column + 1] = changed.min(last[column + 1] + 1).min(row[column] + 1);
-            let is_swapped =
-                at > 0 && column > 0 && one[at - 1] == *against && other[column - 1] == *letter;
-            if is_swapped {
-                row[column + 1] = row[column + 1].min(before[column - 1] + 1);
-            }
-        }
-        before = std::mem::replace(&mut last, row);
-    }
-    last.last().copied().filter(|apart| *apart <= room)
+    let near = weft_config::similar(typed, names, SHOWN);
+    near.into_iter().map(|name| format!("`{name}`")).collect()
 }
 
 /// Replaces names with ids in a body: in members that refer to entities, and in roles (`@name`).
@@ -182,14 +146,5 @@ mod tests {
         assert_eq!(near("databse"), ["`database`"]);
         assert_eq!(near("print"), ["`printer`"]);
         assert!(near("zzzzzz").is_empty());
-    }
-
-    #[test]
-    fn distances_are_counted() {
-        assert_eq!(distance("abc", "abc", 2), Some(0));
-        assert_eq!(distance("abc", "abd", 2), Some(1));
-        assert_eq!(distance("abc", "acb", 2), Some(1));
-        assert_eq!(distance("", "ab", 2), Some(2));
-        assert_eq!(distance("abc", "xyz", 2), None);
     }
 }

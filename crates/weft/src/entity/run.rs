@@ -131,20 +131,18 @@ impl Entities<'_> {
             .limited(wanted.limit)
             .explaining(wanted.explain)
             .asking(query);
-        self.print(listing, columns, wanted.explain).await
+        let printed = self.print(listing, columns, wanted.explain).await;
+        printed.map_err(|failure| with_symbols(failure, operation))
     }
 
     /// The columns of a list. A member that its answers do not have is refused.
     fn columns(&self, operation: &Operation, wanted: &[String]) -> Result<Vec<Column>, Failure> {
-        let answer = match operation.response {
-            Response::List(name) => ANSWERS.iter().find(|(known, _)| *known == name),
-            _ => None,
-        };
+        let answer = answer(operation);
         let is_title =
             |name: &str| self.kind.columns.iter().any(|it| it.title.eq_ignore_ascii_case(name));
         for name in wanted.iter().filter(|name| !is_title(name)) {
             let path: Vec<&str> = name.split('.').collect();
-            if let Some((_, schema)) = answer
+            if let Some(schema) = answer
                 && !knows(schema, &path)
             {
                 let problem = format!("--columns {name}: {} have no such member", self.kind.plural);
@@ -353,6 +351,28 @@ impl Entities<'_> {
             output::value(self.format, &json!(ids), String::new);
         }
         Ok(())
+    }
+}
+
+/// The schema of the entities in the answer of a list.
+fn answer(operation: &Operation) -> Option<&'static Schema> {
+    let Response::List(name) = operation.response else { return None };
+    ANSWERS.iter().find(|(known, _)| *known == name).map(|(_, schema)| schema)
+}
+
+/// The failure of a list, with the members that were probably meant by an unknown symbol of its filter
+/// or order.
+fn with_symbols(failure: Failure, operation: &Operation) -> Failure {
+    const MOST: usize = 3;
+    let text = failure.to_string();
+    let unknown = text.split_once("unknown symbol '").and_then(|(_, rest)| rest.split_once('\''));
+    let (Some((unknown, _)), Some(Schema::Object(object))) = (unknown, answer(operation)) else {
+        return failure;
+    };
+    let near = weft_config::similar(unknown, object.all().into_iter().map(|it| it.name), MOST);
+    match near.is_empty() {
+        true => failure,
+        false => failure.and(format!("did you mean `{}`?", near.join("`, `"))),
     }
 }
 

@@ -1,48 +1,35 @@
 //! The plan of a new network: options, ports, and the files made of them.
 
-use std::{
-    collections::BTreeSet,
-    io,
-    net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpListener},
-    path::Path,
-};
+use std::{collections::BTreeSet, io, net::TcpListener};
 
-use weft_config::{ControllerTemplate, HostPort};
+use weft_config::HostPort;
 use weft_contract::json::{Password, Username};
-use weft_identity::write_private;
 
 use super::routers::{Places, RouterPlan};
-use crate::{cli::QuickstartArgs, failure::Failure, home::Home, pki};
+use crate::{
+    cli::QuickstartArgs,
+    controller::NewController,
+    failure::Failure,
+    home::Home,
+    place::{LOCALHOST, ListenAddress, bind_host, check_host, is_own},
+};
 
 const CONTROLLER_PORT: u16 = 1280;
-const HOST: &str = "localhost";
-/// Id of the controller.
-const CONTROLLER: &str = "controller";
-
-/// An address to listen at.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct ListenAddress {
-    /// The socket.
-    pub(super) bind: HostPort,
-    /// Address that clients are told.
-    pub(super) advertise: HostPort,
-}
 
 /// A new network.
 #[derive(Debug)]
 pub(super) struct Plan {
-    controller: ListenAddress,
+    controller: NewController,
     /// At least one router.
     routers: Vec<RouterPlan>,
-    trust_domain: String,
 }
 
 impl Plan {
     /// The plan for these options. Ports are checked; nothing is written.
     pub(super) fn of(args: &QuickstartArgs) -> Result<Self, Failure> {
         check_administrator(args)?;
-        let ctrl_host = args.ctrl_address.as_deref().unwrap_or(HOST);
-        let router_host = args.router_address.as_deref().unwrap_or(HOST);
+        let ctrl_host = args.ctrl_address.as_deref().unwrap_or(LOCALHOST);
+        let router_host = args.router_address.as_deref().unwrap_or(LOCALHOST);
         let controller =
             Port { option: "--ctrl-port", wanted: args.ctrl_port.unwrap_or(CONTROLLER_PORT) };
         let places = Places::new(args, router_host);
@@ -61,54 +48,31 @@ impl Plan {
             let edge = places.edge(number, &mut sockets)?;
             routers.push(RouterPlan { number, edge, link: None });
         }
-        for router in routers.iter_mut().filter(|_| count > 1) {
+        let has_links = count > 1 || args.link_port.is_some();
+        for router in routers.iter_mut().filter(|_| has_links) {
             router.link = Some(places.link(router.number, &mut sockets)?);
         }
-        let trust_domain = format!("weft-{:08x}", rand::random::<u32>());
-        Ok(Self { controller, routers, trust_domain })
+        let mut controller = NewController::new(controller);
+        controller.shared = shared_name(&controller.address.advertise.host, &routers);
+        Ok(Self { controller, routers })
     }
 
     /// Writes keys, certificates and files. The controller's file is the last one: with it the
     /// network exists.
     pub(super) fn carry_out(&self, home: &Home) -> Result<(), Failure> {
-        home.make_pki_folder()?;
-        let host = &self.controller.advertise.host;
-        pki::make(home, &self.trust_domain, CONTROLLER, host)?;
+        self.controller.make_certificates(home)?;
         for router in &self.routers {
-            router.carry_out(home, &self.controller.advertise)?;
+            router.carry_out(home, &self.controller.address.advertise)?;
         }
         home.forget_routers_behind(self.routers.len() as u8)?;
-        write(&home.controller_file(), &self.controller_text(home))
+        self.controller.write_file(home)
     }
+}
 
-    fn controller_text(&self, home: &Home) -> String {
-        let path = |name: &str| text(&home.pki(name));
-        ControllerTemplate {
-            db: &text(&home.database()),
-            cert: &path(pki::CONTROLLER_CERT),
-            server_cert: &path(pki::CONTROLLER_CERT),
-            key: &path(pki::CONTROLLER_KEY),
-            ca: &path(pki::ROOT_CERT),
-            signing_cert: &path(pki::SIGNER_CERT),
-            signing_key: &path(pki::SIGNER_KEY),
-            trust_domain: &self.trust_domain,
-            ctrl_bind: self.controller.bind.clone(),
-            ctrl_advertise: self.controller.advertise.clone(),
-            api_bind: self.controller.bind.clone(),
-            api_advertise: self.controller.advertise.clone(),
-            shared_name: self.shared_name(),
-        }
-        .to_text()
-    }
-
-    /// The host of the controller, if a router has the same; `None` for `localhost` and loopback
-    /// addresses.
-    fn shared_name(&self) -> Option<&str> {
-        let host = self.controller.advertise.host.as_str();
-        let is_loopback = host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback());
-        let is_shared = self.routers.iter().any(|router| host == router.edge.advertise.host);
-        (is_shared && host != HOST && !is_loopback).then_some(host)
-    }
+/// The host of the controller, if a router has the same; none for `localhost` and loopback addresses.
+fn shared_name(host: &str, routers: &[RouterPlan]) -> Vec<String> {
+    let is_shared = routers.iter().any(|router| host == router.edge.advertise.host);
+    (is_shared && !is_own(host)).then(|| host.to_owned()).into_iter().collect()
 }
 
 /// A port, with the option that it came from.
@@ -234,36 +198,6 @@ fn check_administrator(args: &QuickstartArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-fn check_host(option: &str, host: &str) -> Result<String, Failure> {
-    let bare = host.trim_start_matches('[').trim_end_matches(']');
-    let is_name = |text: &str| {
-        !text.is_empty()
-            && text.len() <= 253
-            && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._".contains(&byte))
-    };
-    match bare.parse::<IpAddr>() {
-        Ok(address) if address.is_unspecified() => Err(Failure::usage(format!(
-            "{option} {host}: name the address at which others reach this machine"
-        ))),
-        Ok(_) => Ok(bare.to_owned()),
-        Err(_) if is_name(bare) => Ok(bare.to_ascii_lowercase()),
-        Err(_) => {
-            Err(Failure::usage(format!("{option} {host}: neither a host name nor an IP address")))
-        }
-    }
-}
-
-/// The address to listen on: loopback if only this machine can reach the advertised host, else all
-/// addresses.
-fn bind_host(host: &str) -> IpAddr {
-    match host.parse::<IpAddr>() {
-        Ok(address) if address.is_loopback() => address,
-        Ok(IpAddr::V6(_)) => Ipv6Addr::UNSPECIFIED.into(),
-        Err(_) if host == HOST => Ipv4Addr::LOCALHOST.into(),
-        _ => Ipv4Addr::UNSPECIFIED.into(),
-    }
-}
-
 /// Options that only apply to a new network, as they were given.
 pub(super) fn creation_options(args: &QuickstartArgs) -> Vec<&'static str> {
     let given = [
@@ -278,17 +212,10 @@ pub(super) fn creation_options(args: &QuickstartArgs) -> Vec<&'static str> {
     given.into_iter().filter(|(_, given)| *given).map(|(option, _)| option).collect()
 }
 
-pub(super) fn write(path: &Path, text: &str) -> Result<(), Failure> {
-    Ok(write_private(path, text.as_bytes())?)
-}
-
-/// The path as text. A home whose path is not UTF-8 was refused earlier ([`Home::open`]).
-pub(super) fn text(path: &Path) -> String {
-    path.to_string_lossy().into_owned()
-}
-
 #[cfg(test)]
 pub(super) mod tests {
+    use std::net::Ipv4Addr;
+
     use weft_config::{ControllerConfig, RouterConfig};
 
     use super::*;
@@ -317,7 +244,7 @@ pub(super) mod tests {
         let home = Home::open(Some(folder.path())).unwrap();
         let plan = Plan::of(&args()).unwrap();
         plan.carry_out(&home).unwrap();
-        let _taken = TcpListener::bind(plan.controller.bind.to_string()).unwrap();
+        let _taken = TcpListener::bind(plan.controller.address.bind.to_string()).unwrap();
         let open = async || Core::open(&home.controller_file(), Purpose::Advice).await;
         assert!(open().await.unwrap().serve().await.is_err());
         open().await.unwrap().close().await.unwrap();
@@ -327,8 +254,12 @@ pub(super) mod tests {
     fn files_read_back_without_a_word() {
         let folder = tempfile::tempdir().unwrap();
         let home = Home::open(Some(folder.path())).unwrap();
-        let plan = Plan::of(&QuickstartArgs { router_address: Some("r.example".into()), ..args() })
-            .unwrap();
+        let plan = Plan::of(&QuickstartArgs {
+            router_address: Some("r.example".into()),
+            link_port: None,
+            ..args()
+        })
+        .unwrap();
         plan.carry_out(&home).unwrap();
         assert!(!home.is_new());
         let controller = ControllerConfig::from_path(&home.controller_file()).unwrap();
@@ -340,7 +271,7 @@ pub(super) mod tests {
         let listener = controller.config.ctrl.listener.unwrap().host_port();
         assert_eq!(
             listener,
-            plan.controller.bind.to_string(),
+            plan.controller.address.bind.to_string(),
             "one port for APIs and control plane"
         );
         let router = RouterConfig::from_path(&home.router_file(1)).unwrap();
@@ -353,9 +284,9 @@ pub(super) mod tests {
     #[test]
     fn two_free_ports_are_two() {
         let plan = Plan::of(&args()).unwrap();
-        assert_ne!(plan.controller.bind.port, 0);
-        assert_ne!(plan.controller.bind.port, plan.routers[0].edge.bind.port);
-        assert_eq!(plan.controller.advertise.port, plan.controller.bind.port);
+        assert_ne!(plan.controller.address.bind.port, 0);
+        assert_ne!(plan.controller.address.bind.port, plan.routers[0].edge.bind.port);
+        assert_eq!(plan.controller.address.advertise.port, plan.controller.address.bind.port);
     }
 
     #[test]

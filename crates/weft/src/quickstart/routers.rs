@@ -3,9 +3,17 @@
 use std::{net::IpAddr, path::Path};
 
 use weft_config::{HostPort, RouterConfig, RouterTemplate, TunnelerMode, router::Listener};
+use weft_identity::write_private;
 
-use super::plan::{ListenAddress, Sockets, text, write};
-use crate::{cli::QuickstartArgs, compose, failure::Failure, home::Home, output::counted};
+use super::plan::Sockets;
+use crate::{
+    cli::QuickstartArgs,
+    compose,
+    failure::Failure,
+    home::{Home, text},
+    output::counted,
+    place::ListenAddress,
+};
 
 const ROUTER_PORT: u16 = 3022;
 const LINK_PORT: u16 = 10_080;
@@ -17,8 +25,8 @@ const LINK_HOST: &str = "127.0.0.1";
 pub(super) struct RouterPlan {
     pub(super) number: u8,
     pub(super) edge: ListenAddress,
-    /// Address at which other routers dial this one for links; `None` in a network of one router, which
-    /// only dials.
+    /// Address at which other routers dial this one for links; `None` in a network of one router whose
+    /// port for links was not chosen: the router only dials.
     pub(super) link: Option<ListenAddress>,
 }
 
@@ -125,6 +133,10 @@ impl RouterPlan {
         }
         .to_text()
     }
+}
+
+fn write(path: &Path, text: &str) -> Result<(), Failure> {
+    Ok(write_private(path, text.as_bytes())?)
 }
 
 /// The number of routers that the network shall have; `there` exist.
@@ -235,7 +247,8 @@ mod tests {
     fn made(routers: u8) -> (tempfile::TempDir, Home) {
         let folder = tempfile::tempdir().unwrap();
         let home = Home::open(Some(folder.path())).unwrap();
-        let args = QuickstartArgs { routers: Some(routers), ..args() };
+        let link_port = (routers > 1).then_some(0);
+        let args = QuickstartArgs { routers: Some(routers), link_port, ..args() };
         Plan::of(&args).unwrap().carry_out(&home).unwrap();
         (folder, home)
     }
@@ -281,6 +294,19 @@ mod tests {
         let (_folder, home) = made(1);
         let places = Places::behind(&unsaid, &config(&home, 1), &at);
         assert_eq!(places.link, (LINK_PORT, false));
+    }
+
+    #[test]
+    fn the_port_for_links_of_a_lone_router_is_kept_for_the_routers_that_follow() {
+        let folder = tempfile::tempdir().unwrap();
+        let home = Home::open(Some(folder.path())).unwrap();
+        Plan::of(&args()).unwrap().carry_out(&home).unwrap();
+        let port = config(&home, 1).link.listeners[0].bind.port;
+        let more =
+            QuickstartArgs { routers: Some(2), link_port: None, router_port: None, ..args() };
+        assert_eq!(add(&home, &more).unwrap(), 1);
+        check(&home, 2);
+        assert_eq!(config(&home, 1).link.listeners[0].bind.port, port);
     }
 
     #[test]

@@ -12,6 +12,9 @@ use crate::{cli::VerifyCaArgs, entity::name, failure::Failure, output};
 
 /// Sends the controller a certificate that only the holder of the authority's key can issue.
 pub(crate) async fn verify(args: VerifyCaArgs) -> Result<(), Failure> {
+    if args.cert.is_none() && args.ca_cert.is_none() {
+        return Err(missing());
+    }
     let client = args.session.client().await?;
     let id = name::resolve(&client, kind("ca")?, &args.which).await?;
     let proof = match (&args.cert, &args.ca_cert, &args.ca_key) {
@@ -24,12 +27,20 @@ pub(crate) async fn verify(args: VerifyCaArgs) -> Result<(), Failure> {
             }
             issue(token, &read(cert)?, &read(key)?)?.into_bytes()
         }
-        _ => return Err(Failure::usage("give --cert, or --ca-cert and --ca-key")),
+        _ => return Err(missing()),
     };
     let row = row(Api::Management, "verifyCa")?;
     client.raw(Api::Management, row, &[&id], &[], Some((headers::TEXT, proof))).await?;
     output::line(format!("{} is verified: its certificates can be used now", args.which));
     Ok(())
+}
+
+/// The failure of a command without a proof.
+fn missing() -> Failure {
+    Failure::usage(
+        "a proof is wanted: --ca-cert FILE --ca-key FILE to make it here, or --cert FILE, a certificate of \
+         the authority whose common name is the verification token",
+    )
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, Failure> {

@@ -5,6 +5,9 @@ use weft_contract::{Api, Operation, headers, operation::Request, resource};
 
 use crate::{cli::CallArgs, entity::APIS, failure::Failure, output};
 
+/// Most operations that are suggested for an unknown one.
+const SUGGESTED: usize = 5;
+
 /// Calls an operation and prints the answer.
 pub(crate) async fn call(args: CallArgs) -> Result<(), Failure> {
     let (api, row) = find(&args)?;
@@ -45,13 +48,8 @@ fn find(args: &CallArgs) -> Result<(Api, &'static Operation), Failure> {
     if let Some(found) = found.next() {
         return Ok(found);
     }
-    let lower = id.to_lowercase();
-    let rows = APIS.iter().flat_map(|api| resource::operations(*api));
-    let near: Vec<&str> = rows
-        .map(|row| row.id)
-        .filter(|known| known.to_lowercase().contains(&lower))
-        .take(5)
-        .collect();
+    let rows = apis.iter().flat_map(|api| resource::operations(*api));
+    let near = weft_config::similar(id, rows.map(|row| row.id), SUGGESTED);
     let failure = Failure::usage(format!("there is no operation `{id}`"));
     Err(match near.is_empty() {
         true => failure,

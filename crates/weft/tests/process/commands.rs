@@ -186,11 +186,9 @@ async fn shells_are_offered_the_names_in_the_network() {
     run(&place, 0, "completions fish --static").await;
     let offered = async |words: &[&str]| {
         let mut command = tokio::process::Command::new(crate::program::WEFT);
-        let index = (words.len() - 1).to_string();
-        command.env("WEFT_COMPLETE", "bash").env("_CLAP_COMPLETE_INDEX", index);
-        command.env("_CLAP_COMPLETE_COMP_TYPE", "9").env("_CLAP_IFS", "\n");
+        command.env("WEFT_COMPLETE", "bash");
         command.env("WEFT_CONFIG_DIR", place.folder().join("logins"));
-        command.arg("--").args(words).kill_on_drop(true);
+        command.arg("--").arg(words.join(" ")).arg(" \t\n\"'@><=;|&(:").kill_on_drop(true);
         text(&command.output().await.unwrap())
     };
     let kinds = offered(&["weft", "list", "serv"]).await;
@@ -206,5 +204,15 @@ async fn shells_are_offered_the_names_in_the_network() {
         if names.contains("web-1") && names.contains("web-2") { Ok(()) } else { Err(names) }
     };
     crate::wait::until("names are offered", PATIENCE, look).await;
+    // A name with a space is one word.
+    let policy = ["weft", "create", "service-policy", "p", "--identity-roles", "@Def"];
+    for words in [&["weft", "show", "identity", "Def"][..], &policy] {
+        let look = async || {
+            let names = offered(words).await;
+            let name = names.trim().trim_start_matches('@');
+            if name == r"Default\ Admin" { Ok(()) } else { Err(names) }
+        };
+        crate::wait::until("a name with a space is offered", PATIENCE, look).await;
+    }
     assert!(network.stop().await.success());
 }

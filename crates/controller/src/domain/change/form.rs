@@ -11,6 +11,7 @@ use weft_model::entity::{AuthPolicy, Config, Identity, IdentityType, Router, Ser
 use weft_model::{Entity, Id, Kind, Snapshot};
 
 use super::document::Document;
+use super::problems::Wrong;
 use super::section::{self, SECTIONS};
 use crate::domain::context::Context;
 
@@ -242,9 +243,6 @@ pub(super) struct Said {
     pub(super) is_partial: bool,
 }
 
-/// Why an entry cannot be read: the member, and its mistake.
-pub(super) type Wrong = (String, String);
-
 /// Translates entries, with the names of one snapshot.
 pub(super) struct Reader<'s> {
     /// The snapshot whose names are looked up.
@@ -254,126 +252,152 @@ pub(super) struct Reader<'s> {
 }
 
 impl Reader<'_> {
-    /// Reads the members of an entry of a section.
-    pub(super) fn read(&self, place: usize, members: &Map<String, Value>) -> Result<Said, Wrong> {
-        let Some(section) = SECTIONS.get(place) else { return Ok(Said::default()) };
+    /// Reads the members of an entry of a section. Members that cannot be read are left out, each with its
+    /// mistakes.
+    pub(super) fn read(&self, place: usize, members: &Map<String, Value>) -> (Said, Vec<Wrong>) {
+        let (mut said, mut wrong) = (Said::default(), Vec::new());
+        let Some(section) = SECTIONS.get(place) else { return (said, wrong) };
         let (kind, model) = (section.kind(), section.model());
-        let mut said = Said::default();
         for (key, value) in members.iter().filter(|(_, value)| !value.is_null()) {
             if model == Kind::Identity && key == SERVICE_CONFIGS {
-                said.overrides = self.overrides(value)?;
+                said.overrides = self.overrides(value, &mut wrong);
                 continue;
             }
-            let field = kind.fields.iter().find(|field| is_called(field, key));
-            let field = field.ok_or_else(|| (key.clone(), unknown(kind, key)))?;
-            match self.value(field, key, value) {
-                Ok(value) => {
-                    said.body.insert(field.name.to_owned(), value);
-                }
-                Err(Missing { is_coming: true, .. })
-                    if LATER.contains(&(kind.plural, field.name)) =>
-                {
-                    said.is_partial = true;
-                }
-                Err(missing) => return Err((missing.field, missing.reason)),
+            let Some(field) = kind.fields.iter().find(|field| is_called(field, key)) else {
+                let what = format!("a {} has no such member", kind.name);
+                wrong.push(Wrong::new(key, unknown(&what, kind.fields, key)));
+                continue;
+            };
+            let mut mistakes = Vec::new();
+            let value = self.value(field, key, value, &mut mistakes);
+            let is_coming = !mistakes.is_empty() && mistakes.iter().all(|it| it.is_coming);
+            if is_coming && LATER.contains(&(kind.plural, field.name)) {
+                said.is_partial = true;
+            } else if mistakes.is_empty() {
+                said.body.insert(field.name.to_owned(), value);
+            } else {
+                wrong.append(&mut mistakes);
             }
         }
         for role in kind.roles {
             if let Some(Value::Array(roles)) = said.body.get_mut(role.field) {
-                self.roles(role.field, role.selects, roles)?;
+                self.roles(role.field, role.selects, roles, &mut wrong);
             }
         }
         for (_, member, collection) in KEYED.iter().filter(|(of, ..)| *of == model) {
             if let Some(Value::Object(map)) = said.body.get_mut(*member) {
                 let mut by_id = Map::new();
                 for (name, value) in std::mem::take(map) {
-                    let id = self.find(collection, &format!("{member}.{name}"), &name);
-                    let id = id.map_err(|missing| (missing.field, missing.reason))?;
-                    by_id.insert(id.to_string(), value);
+                    match self.find(collection, &format!("{member}.{name}"), &name) {
+                        Ok(id) => by_id.insert(id.to_string(), value).map_or((), drop),
+                        Err(missing) => wrong.push(missing),
+                    }
                 }
                 *map = by_id;
             }
         }
-        Ok(said)
+        (said, wrong)
     }
 
-    fn value(&self, field: &Field, path: &str, value: &Value) -> Result<Value, Missing> {
+    /// A value with ids in place of names; what cannot be read is left out, each with its mistake.
+    fn value(&self, field: &Field, path: &str, value: &Value, wrong: &mut Vec<Wrong>) -> Value {
         match (field.shape, value) {
             (FieldType::Object(inner), Value::Object(members)) => {
                 let mut read = Map::new();
                 for (key, value) in members {
                     let below = format!("{path}.{key}");
-                    let field = inner.iter().find(|field| is_called(field, key));
-                    let field = field.ok_or_else(|| Missing {
-                        field: below.clone(),
-                        reason: "there is no such member".to_owned(),
-                        is_coming: false,
-                    })?;
-                    read.insert(field.name.to_owned(), self.value(field, &below, value)?);
+                    match inner.iter().find(|field| is_called(field, key)) {
+                        Some(field) => {
+                            let value = self.value(field, &below, value, wrong);
+                            read.insert(field.name.to_owned(), value);
+                        }
+                        None => {
+                            let reason = unknown("there is no such member", inner, key);
+                            wrong.push(Wrong::new(below, reason));
+                        }
+                    }
                 }
-                Ok(Value::Object(read))
+                Value::Object(read)
             }
             (_, Value::String(name)) => match field.names {
                 Some(collection) if !name.is_empty() => {
-                    self.find(collection, path, name).map(|id| id.to_string().into())
+                    self.named(collection, path, name, wrong).unwrap_or_default()
                 }
-                _ => Ok(value.clone()),
+                _ => value.clone(),
             },
             (_, Value::Array(items)) => match field.names {
                 Some(collection) => {
-                    let ids = items.iter().enumerate().map(|(at, item)| match item.as_str() {
-                        Some(name) => self
-                            .find(collection, &format!("{path}.{at}"), name)
-                            .map(|id| Value::String(id.to_string())),
-                        None => Ok(item.clone()),
+                    let ids = items.iter().enumerate().filter_map(|(at, item)| match item {
+                        Value::String(name) => {
+                            self.named(collection, &format!("{path}.{at}"), name, wrong)
+                        }
+                        item => Some(item.clone()),
                     });
                     ids.collect()
                 }
-                None => Ok(value.clone()),
+                None => value.clone(),
             },
-            (_, value) => Ok(value.clone()),
+            (_, value) => value.clone(),
         }
     }
 
-    fn roles(&self, member: &str, collection: &str, roles: &mut [Value]) -> Result<(), Wrong> {
+    /// The id of a named entity; none, with a mistake, if there is no such entity.
+    fn named(
+        &self,
+        collection: &str,
+        path: &str,
+        name: &str,
+        wrong: &mut Vec<Wrong>,
+    ) -> Option<Value> {
+        let found = self.find(collection, path, name).map_err(|missing| wrong.push(missing));
+        found.ok().map(|id| id.to_string().into())
+    }
+
+    fn roles(&self, member: &str, collection: &str, roles: &mut [Value], wrong: &mut Vec<Wrong>) {
         for (at, item) in roles.iter_mut().enumerate() {
             let Some(name) = item.as_str().and_then(|text| text.strip_prefix('@')) else {
                 continue;
             };
-            let id = self.find(collection, &format!("{member}.{at}"), name);
-            let id = id.map_err(|missing| (missing.field, missing.reason))?;
-            *item = format!("@{id}").into();
+            match self.find(collection, &format!("{member}.{at}"), name) {
+                Ok(id) => *item = format!("@{id}").into(),
+                Err(missing) => wrong.push(missing),
+            }
         }
-        Ok(())
     }
 
-    fn overrides(&self, value: &Value) -> Result<Vec<(Id, Id)>, Wrong> {
-        let wrong = |field: &str, reason: &str| (field.to_owned(), reason.to_owned());
+    fn overrides(&self, value: &Value, wrong: &mut Vec<Wrong>) -> Vec<(Id, Id)> {
+        let mut pairs = Vec::new();
         let Value::Object(services) = value else {
             let reason = "a map from services to lists of configs is wanted";
-            return Err(wrong(SERVICE_CONFIGS, reason));
+            wrong.push(Wrong::new(SERVICE_CONFIGS, reason));
+            return pairs;
         };
-        let mut pairs = Vec::new();
         for (service, configs) in services {
             let path = format!("{SERVICE_CONFIGS}.{service}");
-            let found = self.find("services", &path, service);
-            let service = found.map_err(|missing| (missing.field, missing.reason))?;
+            let service = self.find("services", &path, service);
+            let service = service.map_err(|missing| wrong.push(missing)).ok();
             let Value::Array(configs) = configs else {
-                return Err(wrong(&path, "a list of configs is wanted"));
+                wrong.push(Wrong::new(path, "a list of configs is wanted"));
+                continue;
             };
             for (at, config) in configs.iter().enumerate() {
                 let path = format!("{path}.{at}");
-                let name = config.as_str().ok_or_else(|| wrong(&path, "a name is wanted"))?;
-                let config = self.find("configs", &path, name);
-                let config = config.map_err(|missing| (missing.field, missing.reason))?;
-                pairs.push((service.clone(), config));
+                let Some(name) = config.as_str() else {
+                    wrong.push(Wrong::new(path, "a name is wanted"));
+                    continue;
+                };
+                match (&service, self.find("configs", &path, name)) {
+                    (Some(service), Ok(config)) => pairs.push((service.clone(), config)),
+                    (None, Ok(_)) => {}
+                    (_, Err(missing)) => wrong.push(missing),
+                }
             }
         }
-        Ok(pairs)
+        pairs
     }
 
     /// The entity of a collection with this name, or else with this id.
-    fn find(&self, collection: &str, path: &str, name: &str) -> Result<Id, Missing> {
+    fn find(&self, collection: &str, path: &str, name: &str) -> Result<Id, Wrong> {
         let place = section::place(collection);
         let found = place.and_then(|place| find(self.snapshot, place, name));
         if let Some(entity) = found {
@@ -388,7 +412,8 @@ impl Reader<'_> {
                 format!("there is no {one} `{name}`, neither in the network nor in the document")
             }
         };
-        Err(Missing { field: path.to_owned(), reason, is_coming })
+        let sought = place.filter(|_| !is_coming).map(|place| (place, name.to_owned()));
+        Err(Wrong { is_coming, sought, ..Wrong::new(path, reason) })
     }
 }
 
@@ -400,35 +425,23 @@ pub(super) fn find<'s>(snapshot: &'s Snapshot, place: usize, name: &str) -> Opti
     by_name.or_else(|| table.get(&Id::new(name)).filter(|entity| section.holds(entity)))
 }
 
-/// A reference to an entity that does not exist.
-struct Missing {
-    field: String,
-    reason: String,
-    /// Whether the document has an entry for the entity.
-    is_coming: bool,
-}
-
 fn is_called(field: &Field, key: &str) -> bool {
     field.name == key || document_name(field.name, field.names.is_some()) == key
 }
 
-fn unknown(kind: &ContractKind, key: &str) -> String {
+/// What is said of an unknown member: the member that was probably meant, or else all that there are.
+fn unknown(what: &str, fields: &[Field], key: &str) -> String {
+    let names = || fields.iter().map(|field| document_name(field.name, field.names.is_some()));
     let lower = key.to_lowercase();
-    let names = kind.fields.iter().map(|field| document_name(field.name, field.names.is_some()));
-    let mut near = names.filter(|name| {
-        let name = name.to_lowercase();
-        name.contains(&lower) || lower.contains(&name)
+    let near = weft_config::nearest(key, names()).or_else(|| {
+        names().find(|name| {
+            let name = name.to_lowercase();
+            name.contains(&lower) || lower.contains(&name)
+        })
     });
-    match near.next() {
-        Some(near) => format!("a {} has no such member; did you mean `{near}`?", kind.name),
-        None => {
-            let names: Vec<&str> = kind
-                .fields
-                .iter()
-                .map(|field| document_name(field.name, field.names.is_some()))
-                .collect();
-            format!("a {} has no such member; it has {}", kind.name, names.join(", "))
-        }
+    match near {
+        Some(near) => format!("{what}; did you mean `{near}`?"),
+        None => format!("{what}; there is {}", names().collect::<Vec<_>>().join(", ")),
     }
 }
 

@@ -23,8 +23,10 @@
 mod document;
 mod export;
 mod form;
+mod mistakes;
 mod moved;
 mod plan;
+mod problems;
 mod report;
 mod section;
 

@@ -19,8 +19,9 @@ use weft_kernel::{Caller, Failure, gate};
 use weft_model::entity::Identity;
 use weft_model::{Change, ChangeSet, Entity, Id, Kind, Rare, Snapshot, Timestamp};
 
-use super::document::{Document, Problems};
+use super::document::{Document, Entry};
 use super::form::{self, Reader};
+use super::problems::{Refusal, section_name};
 use super::section::{self, SECTIONS, Step};
 use crate::Controller;
 use crate::domain::change::moved::moved;
@@ -80,7 +81,7 @@ pub(super) struct Ready {
 }
 
 /// Where prepared entries come from.
-enum Source<'a> {
+pub(super) enum Source<'a> {
     /// Each is prepared when it is needed, until the caller's deadline.
     Fresh { controller: &'a Controller, made: Prepared, until: Instant },
     /// They were prepared for an earlier plan, and are used only where the entry still asks for the
@@ -133,13 +134,14 @@ enum Outcome {
     Partly,
 }
 
-struct Work<'a> {
-    source: Source<'a>,
-    caller: &'a Caller,
-    document: &'a Document,
-    tip: &'a Snapshot,
+/// A plan that is being made.
+pub(super) struct Work<'a> {
+    pub(super) source: Source<'a>,
+    pub(super) caller: &'a Caller,
+    pub(super) document: &'a Document,
+    pub(super) tip: &'a Snapshot,
     moment: Moment,
-    working: Snapshot,
+    pub(super) working: Snapshot,
     touched: BTreeSet<(Kind, Id)>,
     asked: BTreeSet<(Kind, Id)>,
     /// Changes of cold fields, by entity and number of the field.
@@ -177,12 +179,13 @@ impl<'a> Work<'a> {
 
     async fn run(&mut self) -> Result<(), Failure> {
         let mut entries: Vec<usize> = (0..self.document.entries.len()).collect();
-        let mut doomed = self.doomed();
+        // Without all names of the document it is unknown which entities it leaves out.
+        let mut doomed = if self.document.problems.is_empty() { self.doomed() } else { Vec::new() };
         loop {
-            let mut problems = Problems::default();
             let before = (entries.len(), doomed.len());
             let mut has_moved = false;
             let (mut left, mut clashing) = (Vec::new(), Vec::new());
+            let (mut refused, mut unmade) = (Vec::new(), Vec::new());
             for at in entries {
                 self.check_time()?;
                 match self.put(at).await {
@@ -191,14 +194,10 @@ impl<'a> Work<'a> {
                         has_moved = true;
                         left.push(at);
                     }
-                    Err(failure) if is_final(&failure) => return Err(failure),
-                    Err(failure) => {
-                        if let Some(entry) = self.document.entries.get(at) {
-                            problems.refused(entry, &failure);
-                            let unique = entry.section().model().unique().iter();
-                            let mut unique = unique.filter(|it| failure.field_name() == Some(**it));
-                            clashing.extend(unique.next().map(|field| (at, *field)));
-                        }
+                    Err(Refusal::Failure(failure)) if is_final(&failure) => return Err(failure),
+                    Err(refusal) => {
+                        clashing.extend(self.clash(at, &refusal));
+                        refused.push((at, refusal));
                         left.push(at);
                     }
                 }
@@ -211,23 +210,34 @@ impl<'a> Work<'a> {
                     Ok(()) => {}
                     Err(failure) if is_final(&failure) => return Err(failure),
                     Err(failure) => {
-                        let section = SECTIONS.get(place).map_or("", |it| it.kind().plural);
-                        problems.kept(section, &name, &failure);
+                        unmade.push((place, name.clone(), failure));
                         kept.push((place, id, name));
                     }
                 }
             }
             doomed = kept;
             if entries.is_empty() && doomed.is_empty() {
-                return Ok(());
+                return self.document.problems.clone().none();
             }
             if has_moved || before != (entries.len(), doomed.len()) {
                 continue;
             }
             if !self.vacate(&clashing)? {
+                let mut problems = self.mistakes(refused).await;
+                for (place, name, failure) in unmade {
+                    problems.kept(section_name(place), &name, &failure);
+                }
                 return problems.none();
             }
         }
+    }
+
+    /// The unique value because of which an entry is refused, if that is the reason.
+    fn clash(&self, at: usize, refusal: &Refusal) -> Option<(usize, &'static str)> {
+        let Refusal::Failure(failure) = refusal else { return None };
+        let mut unique = self.document.entries.get(at)?.section().model().unique().iter();
+        let field = unique.find(|it| failure.field_name() == Some(**it))?;
+        Some((at, field))
     }
 
     /// Takes from the entities of entries the unique values that the entries are to change, so that entries
@@ -249,7 +259,7 @@ impl<'a> Work<'a> {
         Ok(has_vacated)
     }
 
-    fn check_time(&self) -> Result<(), Failure> {
+    pub(super) fn check_time(&self) -> Result<(), Failure> {
         match &self.source {
             Source::Fresh { until, .. } if Instant::now() >= *until => {
                 Err(ErrorCode::Timeout.into())
@@ -259,16 +269,20 @@ impl<'a> Work<'a> {
     }
 
     /// Makes the entity of an entry, or changes it.
-    async fn put(&mut self, at: usize) -> Result<Outcome, Failure> {
+    async fn put(&mut self, at: usize) -> Result<Outcome, Refusal> {
         let Some(entry) = self.document.entries.get(at) else { return Ok(Outcome::Done) };
         let (section, kind) = (entry.section(), entry.section().kind());
-        let existing = self.working.table(section.model()).by_name(&entry.name).cloned();
-        let existing = existing.filter(|entity| section.holds(entity));
+        let existing = self.existing(entry);
         let row = if existing.is_some() { kind.replace() } else { kind.create() };
         self.let_in(kind, row)?;
         let reader = Reader { snapshot: &self.working, document: self.document };
-        let said = reader.read(entry.section, &entry.members);
-        let mut said = said.map_err(|(field, reason)| Failure::field(&field, reason, ""))?;
+        let (mut said, wrong) = reader.read(entry.section, &entry.members);
+        if !wrong.is_empty() {
+            return Err(Refusal::Wrong(wrong));
+        }
+        if entry.is_only_read {
+            return Ok(Outcome::Done);
+        }
         defaults::fill(kind, &mut said.body);
         let wrong = |(field, reason): (&str, &str)| Failure::field(field, reason, "");
         let (verb, id) = match &existing {
@@ -278,7 +292,7 @@ impl<'a> Work<'a> {
             }
             None => {
                 if let Some(reason) = section::not_made(entry.section, &said.body) {
-                    return Err(Failure::field("name", reason, &*entry.name));
+                    return Err(Failure::field("name", reason, &*entry.name).into());
                 }
                 (Verb::Create, None)
             }
@@ -297,6 +311,13 @@ impl<'a> Work<'a> {
             self.busy.insert(at);
         }
         Ok(if said.is_partial { Outcome::Partly } else { Outcome::Done })
+    }
+
+    /// The entity that has the section and the name of an entry.
+    pub(super) fn existing(&self, entry: &Entry) -> Option<Entity> {
+        let section = entry.section();
+        let entity = self.working.table(section.model()).by_name(&entry.name);
+        entity.filter(|entity| section.holds(entity)).cloned()
     }
 
     /// Prepares an entry with this body, unless it is prepared.

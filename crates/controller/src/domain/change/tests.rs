@@ -14,6 +14,7 @@ use crate::testing::{Bed, to};
 use crate::{Caller, Failure};
 
 mod exchange;
+mod mistakes;
 mod tries;
 
 const NONE: Value = Value::Null;

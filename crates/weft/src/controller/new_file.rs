@@ -1,0 +1,229 @@
+//! `weft controller config`: the certificates and the commented file of a new controller, and
+//! `weft controller renew`.
+
+use std::path::Path;
+
+use weft_config::ControllerTemplate;
+use weft_identity::write_private;
+
+use crate::{
+    cli::ControllerConfigArgs,
+    failure::Failure,
+    home::{Home, text},
+    output, pki,
+    place::{ListenAddress, check_host, is_own},
+};
+
+/// Id of the controller.
+const CONTROLLER: &str = "controller";
+
+/// A controller that is to be created: its certificates and its file.
+#[derive(Debug)]
+pub(crate) struct NewController {
+    /// The one address for clients and routers.
+    pub(crate) address: ListenAddress,
+    /// Further hosts that the certificate names.
+    pub(crate) other_hosts: Vec<String>,
+    /// Hosts of the controller that a router on its machine has, too.
+    pub(crate) shared: Vec<String>,
+    /// Name of the network in certificates.
+    pub(crate) trust_domain: String,
+}
+
+impl NewController {
+    /// A controller of a network with a new name.
+    pub(crate) fn new(address: ListenAddress) -> Self {
+        let trust_domain = format!("weft-{:08x}", rand::random::<u32>());
+        Self { address, other_hosts: Vec::new(), shared: Vec::new(), trust_domain }
+    }
+
+    /// Makes the authorities, and the controller's key and certificate.
+    pub(crate) fn make_certificates(&self, home: &Home) -> Result<(), Failure> {
+        home.make_pki_folder()?;
+        let first = std::iter::once(self.address.advertise.host.as_str());
+        let hosts: Vec<&str> = first.chain(self.other_hosts.iter().map(String::as_str)).collect();
+        pki::make(home, &self.trust_domain, CONTROLLER, &hosts)
+    }
+
+    /// Writes the controller's file. Certificates and files of routers come before, because with this
+    /// file the network exists.
+    pub(crate) fn write_file(&self, home: &Home) -> Result<(), Failure> {
+        Ok(write_private(&home.controller_file(), self.text(home).as_bytes())?)
+    }
+
+    fn text(&self, home: &Home) -> String {
+        let path = |name: &str| text(&home.pki(name));
+        let shared: Vec<&str> = self.shared.iter().map(String::as_str).collect();
+        ControllerTemplate {
+            db: &text(&home.database()),
+            cert: &path(pki::CONTROLLER_CERT),
+            server_cert: &path(pki::CONTROLLER_CERT),
+            key: &path(pki::CONTROLLER_KEY),
+            ca: &path(pki::ROOT_CERT),
+            signing_cert: &path(pki::SIGNER_CERT),
+            signing_key: &path(pki::SIGNER_KEY),
+            trust_domain: &self.trust_domain,
+            ctrl_bind: self.address.bind.clone(),
+            ctrl_advertise: self.address.advertise.clone(),
+            api_bind: self.address.bind.clone(),
+            api_advertise: self.address.advertise.clone(),
+            shared_names: &shared,
+        }
+        .to_text()
+    }
+}
+
+/// Makes the certificates and the file of a controller in a folder, and says what to do next.
+pub(super) fn write(args: &ControllerConfigArgs) -> Result<(), Failure> {
+    let new = planned(args)?;
+    let home = Home::open(Some(&args.home))?;
+    if let Some(there) = home.existing() {
+        return Err(Failure::usage(format!(
+            "{} exists: nothing was written. Name an empty folder with --home; `weft controller renew` \
+             renews the certificate of an existing controller",
+            there.display()
+        )));
+    }
+    new.make_certificates(&home).and_then(|()| new.write_file(&home))?;
+    next_steps(&home, &new).lines().for_each(output::line);
+    Ok(())
+}
+
+/// Renews the controller's certificate in a folder that has one.
+pub(super) fn renew(home: &Path) -> Result<(), Failure> {
+    if !home.join("pki").join(pki::CONTROLLER_CERT).exists() {
+        return Err(Failure::usage(format!(
+            "{} has no pki/{}: name the folder of `weft controller config` with --home",
+            home.display(),
+            pki::CONTROLLER_CERT
+        )));
+    }
+    let home = Home::open(Some(home))?;
+    pki::renew(&home, std::time::SystemTime::now())?;
+    output::line(format!(
+        "{} is new, for a year; a controller that runs uses it within 1 s",
+        home.pki(pki::CONTROLLER_CERT).display()
+    ));
+    Ok(())
+}
+
+fn planned(args: &ControllerConfigArgs) -> Result<NewController, Failure> {
+    const OPTION: &str = "--address";
+    let mut hosts = Vec::new();
+    for host in &args.address {
+        let host = check_host(OPTION, host)?;
+        if !hosts.contains(&host) {
+            hosts.push(host);
+        }
+    }
+    let Some(first) = hosts.first() else {
+        return Err(Failure::usage("name the controller's host with --address"));
+    };
+    let address = ListenAddress::of(OPTION, first, args.port)?;
+    let shared = hosts.iter().filter(|host| args.router_beside && !is_own(host)).cloned();
+    let shared = shared.collect();
+    let other_hosts = hosts.into_iter().skip(1).collect();
+    Ok(NewController { shared, other_hosts, ..NewController::new(address) })
+}
+
+fn next_steps(home: &Home, new: &NewController) -> String {
+    let file = home.controller_file();
+    let (file, root) = (file.display(), home.pki(pki::ROOT_CERT));
+    format!(
+        "wrote {file}, and keys and certificates in {pki}\n\
+         Keep {key} in a safe place: only new signers need it.\n\
+         Next:\n  \
+         weft controller init {file}    asks for the administrator's password\n  \
+         weft controller run {file}\n  \
+         weft login https://{address} --username admin --ca {root}    in another terminal",
+        pki = home.root().join("pki").display(),
+        key = home.pki(pki::ROOT_KEY).display(),
+        address = new.address.advertise,
+        root = root.display(),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use weft_config::ControllerConfig;
+    use weft_identity::Certificate;
+
+    use super::*;
+    use crate::check::{self, Purpose};
+
+    fn args(home: &Path, address: &[&str]) -> ControllerConfigArgs {
+        ControllerConfigArgs {
+            home: home.to_owned(),
+            address: address.iter().map(|host| (*host).to_owned()).collect(),
+            port: 1280,
+            router_beside: false,
+        }
+    }
+
+    fn leaf(home: &Path) -> Certificate {
+        let pem = fs::read(home.join("pki").join(pki::CONTROLLER_CERT)).unwrap();
+        Certificate::from_pem(&pem).unwrap().remove(0)
+    }
+
+    #[test]
+    fn the_file_passes_the_check_and_the_certificate_names_every_address() {
+        let folder = tempfile::tempdir().unwrap();
+        let home = folder.path().join("ctrl");
+        let mut args = args(&home, &["CTRL.example", "192.0.2.7"]);
+        args.router_beside = true;
+        write(&args).unwrap();
+        let file = home.join("controller.yaml");
+        let mut examined = ControllerConfig::examine_path(&file).unwrap();
+        check::controller(&mut examined, Purpose::Advice);
+        assert_eq!(examined.problems, []);
+        assert!(fs::read_to_string(&file).unwrap().contains("sharedNames: "));
+        let leaf = leaf(&home);
+        for host in ["ctrl.example", "192.0.2.7", "localhost"] {
+            assert!(leaf.covers_host(host), "{host}");
+        }
+        assert_eq!(leaf.spiffe_uris().count(), 1);
+    }
+
+    #[test]
+    fn nothing_is_written_over() {
+        let folder = tempfile::tempdir().unwrap();
+        let home = folder.path().join("ctrl");
+        let args = args(&home, &["ctrl.example"]);
+        write(&args).unwrap();
+        let before = leaf(&home);
+        let error = write(&args).unwrap_err().to_string();
+        assert!(error.contains("controller.yaml exists"), "{error}");
+        // The certificates of a lost file are not replaced either.
+        fs::remove_file(home.join("controller.yaml")).unwrap();
+        let error = write(&args).unwrap_err().to_string();
+        assert!(error.contains("pki exists"), "{error}");
+        assert_eq!(leaf(&home).fingerprint(), before.fingerprint());
+    }
+
+    #[test]
+    fn a_renewed_certificate_has_the_same_names() {
+        let folder = tempfile::tempdir().unwrap();
+        let home = folder.path().join("ctrl");
+        assert!(renew(&home).unwrap_err().to_string().contains("--home"));
+        assert!(!home.exists());
+        write(&args(&home, &["ctrl.example"])).unwrap();
+        let before = leaf(&home);
+        renew(&home).unwrap();
+        let after = leaf(&home);
+        assert_ne!(after.fingerprint(), before.fingerprint());
+        assert_eq!(after.sans(), before.sans());
+    }
+
+    #[test]
+    fn hosts_that_are_none_are_refused_before_a_folder_is_made() {
+        let folder = tempfile::tempdir().unwrap();
+        let home = folder.path().join("ctrl");
+        for host in ["0.0.0.0", "a b", "https://ctrl.example"] {
+            let error = write(&args(&home, &[host])).unwrap_err().to_string();
+            assert!(error.contains("--address"), "{error}");
+        }
+        assert!(!home.exists());
+    }
+}
