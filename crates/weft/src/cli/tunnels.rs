@@ -255,8 +255,9 @@ pub(crate) struct TunnelStatusArgs {
 #[derive(Debug, Args)]
 #[command(
     after_help = "Standard input goes to the service, the service's answer to standard output, byte \
-                  for byte. The end of\nstandard input ends that direction only; the command ends when \
-                  the service has said all.\n\nExamples:\n  \
+                  for byte. The end of\nstandard input ends that direction only, and the end of the \
+                  answer closes standard output. The command ends\nwhen both directions have ended, or \
+                  the service has closed.\n\nExamples:\n  \
                   weft dial web --identity laptop.json < request.txt\n  \
                   ssh -o ProxyCommand='weft dial ssh -i laptop.json' me@anything\n  \
                   ssh -o ProxyCommand='weft dial office -i laptop.json --to %h:%p' me@host.office"

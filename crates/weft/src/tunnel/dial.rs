@@ -1,8 +1,14 @@
 //! `weft dial`: one connection, at standard input and output.
 
-use std::time::Duration;
+use std::{
+    io,
+    pin::Pin,
+    task::{Context, Poll, ready},
+    time::Duration,
+};
 
 use bytes::Bytes;
+use tokio::io::AsyncWrite;
 use weft_sdk::DialOptions;
 
 use super::{
@@ -34,7 +40,7 @@ async fn connect(args: DialArgs) -> Result<(), Failure> {
             return Err(explain::of_service(&context, &args.service, Use::Dial, &error).await);
         }
     };
-    let (input, output) = (tokio::io::stdin(), tokio::io::stdout());
+    let (input, output) = (tokio::io::stdin(), StandardOutput(tokio::io::stdout()));
     let carried = weft_tunneler::carry::pipe(connection, input, output).await;
     // Waits until everything written has been sent.
     context.close().await;
@@ -46,6 +52,41 @@ async fn connect(args: DialArgs) -> Result<(), Failure> {
         }
         Ok(()) => Ok(()),
     }
+}
+
+/// Standard output, which is closed at the end of what the service says, so that its reader sees the end
+/// although standard input may go on.
+struct StandardOutput(tokio::io::Stdout);
+
+impl AsyncWrite for StandardOutput {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        data: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.0).poll_write(context, data)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(Pin::new(&mut self.0).poll_flush(context))?;
+        Poll::Ready(close_output())
+    }
+}
+
+/// Closes standard output. Later text would go to whatever file gets its number next; it goes nowhere instead.
+#[cfg(unix)]
+fn close_output() -> io::Result<()> {
+    let nowhere = std::fs::File::options().write(true).open("/dev/null")?;
+    Ok(rustix::stdio::dup2_stdout(&nowhere)?)
+}
+
+#[cfg(not(unix))]
+fn close_output() -> io::Result<()> {
+    Ok(())
 }
 
 /// Application data for a host that forwards addresses or ports: the address that the host connects to.

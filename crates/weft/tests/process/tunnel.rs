@@ -10,9 +10,9 @@ use std::{
 
 use serde_json::Value;
 use tokio::{
-    io::AsyncWriteExt as _,
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::{TcpStream, UdpSocket},
-    process::Command,
+    process::{Child, Command},
 };
 use weft_contract::resource;
 
@@ -77,9 +77,9 @@ impl Bed {
     }
 }
 
-/// Dials with this standard input; returns standard output and status.
-async fn dialed(folder: &Path, args: &[&str], input: Vec<u8>) -> (Vec<u8>, String, i32) {
-    let mut child = Command::new(WEFT)
+/// Dials with pipes as standard input and output.
+fn dialing(folder: &Path, args: &[&str]) -> Child {
+    Command::new(WEFT)
         .arg("dial")
         .args(args)
         .current_dir(folder)
@@ -89,7 +89,12 @@ async fn dialed(folder: &Path, args: &[&str], input: Vec<u8>) -> (Vec<u8>, Strin
         .stderr(Stdio::piped())
         .kill_on_drop(true)
         .spawn()
-        .unwrap();
+        .unwrap()
+}
+
+/// Dials with this standard input; returns standard output and status.
+async fn dialed(folder: &Path, args: &[&str], input: Vec<u8>) -> (Vec<u8>, String, i32) {
+    let mut child = dialing(folder, args);
     let mut stdin = child.stdin.take().unwrap();
     let feeding = tokio::spawn(async move {
         // A command that ends early does not read everything.
@@ -124,6 +129,20 @@ async fn standard_input_and_output_are_the_service() {
         assert_eq!(output.len() as u64, ANSWERED);
         assert_eq!(check(&mut &output[..]).await.unwrap(), ANSWERED, "every byte as it was");
         assert_eq!(server.heard().await, ASKED as u64);
+        if service == "first" {
+            let mut child = dialing(bed.folder(), &[service, "-i", client]);
+            let mut stdin = child.stdin.take().unwrap();
+            let mut stdout = child.stdout.take().unwrap();
+            let mut output = Vec::new();
+            // The end of what the service says is the end of the output, while the input goes on.
+            let reading = stdout.read_to_end(&mut output);
+            within("the end of the output", PATIENCE, reading).await.unwrap();
+            assert_eq!(output.len() as u64, ANSWERED);
+            stdin.write_all(&pattern(0, ASKED)).await.unwrap();
+            drop(stdin);
+            assert!(within("the dial", PATIENCE, child.wait()).await.unwrap().success());
+            assert_eq!(server.heard().await, ASKED as u64);
+        }
         assert!(hosting.stop().await.success());
     }
 }
