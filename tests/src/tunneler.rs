@@ -362,9 +362,18 @@ async fn an_identity_that_is_deleted_serves_nothing_any_more() {
             network.admin.list(&resource::identity::KIND, Some(&filter)).await.unwrap();
         let id = found[0]["id"].as_str().unwrap();
         network.admin.delete(&resource::identity::KIND, id).await.unwrap();
-        until_some(async || running.tunneler.status().services.is_empty().then_some(())).await;
+        // A service that was named to the tunneler stays in its status, with the reason.
+        until_some(async || {
+            let status = running.tunneler.status();
+            status.services.iter().all(|service| service.unavailable.is_some()).then_some(())
+        })
+        .await;
         assert!(running.tunneler.ports().is_empty());
     }
+    let left = client.tunneler.status().services;
+    let names: Vec<_> = left.iter().map(|service| service.name.as_str()).collect();
+    assert_eq!(names, ["echo"]);
+    assert!(host.tunneler.status().services.is_empty());
     until_some(async || TcpStream::connect(at).await.err()).await;
 }
 
