@@ -297,9 +297,8 @@ impl DataHalf {
         self.forwarder.ending_here()
     }
 
-    /// Closes everything that is left, and ends the tasks in the background.
+    /// Closes the links, and ends the tasks in the background; [`DataHalf::cut`] comes before.
     pub fn shutdown(&self) {
-        self.cut();
         if let Some(links) = self.links.get() {
             links.close_all("the router is shutting down");
         }

@@ -39,14 +39,8 @@ pub struct Piece {
 impl Piece {
     /// Bytes of its headers' values and its data.
     #[must_use]
-    pub fn len(&self) -> usize {
+    pub fn bytes(&self) -> usize {
         self.headers.iter().map(|(_, value)| value.len()).sum::<usize>() + self.data.len()
-    }
-
-    /// True if it has neither.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
     }
 }
 

@@ -40,7 +40,7 @@ impl FromSdk {
                 let headers = headers.iter().map(|(_, value)| value.len()).sum::<usize>();
                 data.len() + headers + ITEM_COST
             }
-            Self::Piece(piece) => piece.len() + ITEM_COST,
+            Self::Piece(piece) => piece.bytes() + ITEM_COST,
             Self::Fin | Self::Close => ITEM_COST,
         }
     }

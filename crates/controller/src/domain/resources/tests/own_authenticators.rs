@@ -36,16 +36,22 @@ async fn a_replaced_certificate_gets_no_other() {
     assert!(cert.unverified_fingerprint.is_empty() && cert.unverified_cert_pem.is_empty());
 }
 
+/// An identity that `admin` makes: its id, the id of its authenticator, and a login with the password
+/// `erstes`.
+async fn anna(bed: &Bed, admin: &Caller) -> (String, String, Caller) {
+    let body = json!({"name": "anna", "type": "User", "isAdmin": false});
+    let identity = bed.create(admin, "createIdentity", body).await;
+    let body = json!({"identityId": identity, "method": "updb", "username": "anna",
+        "password": "erstes"});
+    let updb = bed.create(admin, "createAuthenticator", body).await;
+    let anna = bed.login("anna", "erstes").await.unwrap();
+    (identity, updb, anna)
+}
+
 #[tokio::test]
 async fn a_refused_password_leaves_the_session_as_it_was() {
     let bed = Bed::new().await;
-    let admin = bed.admin().await;
-    let body = json!({"name": "anna", "type": "User", "isAdmin": false});
-    let identity = bed.create(&admin, "createIdentity", body).await;
-    let body = json!({"identityId": identity, "method": "updb", "username": "anna",
-        "password": "erstes"});
-    let updb = bed.create(&admin, "createAuthenticator", body).await;
-    let anna = bed.login("anna", "erstes").await.unwrap();
+    let (_, updb, anna) = anna(&bed, &bed.admin().await).await;
     let session = || -> std::sync::Arc<ApiSession> {
         bed.controller.sessions().by_id(&anna.login().unwrap().session.id).unwrap()
     };
@@ -68,12 +74,7 @@ async fn a_refused_password_leaves_the_session_as_it_was() {
 async fn tags_have_a_limit_and_what_changes_nothing_is_not_written() {
     let bed = Bed::new().await;
     let admin = bed.admin().await;
-    let body = json!({"name": "anna", "type": "User", "isAdmin": false});
-    let identity = bed.create(&admin, "createIdentity", body).await;
-    let body = json!({"identityId": identity, "method": "updb", "username": "anna",
-        "password": "erstes"});
-    let updb = bed.create(&admin, "createAuthenticator", body).await;
-    let anna = bed.login("anna", "erstes").await.unwrap();
+    let (identity, updb, anna) = anna(&bed, &admin).await;
     // The JSON around the text of the only tag has 8 bytes.
     let with = |length: usize| json!({"t": "x".repeat(length - 8)});
     let change = async |tags: Value| {
