@@ -223,6 +223,9 @@ impl Making<'_> {
                         "service {service} has no online terminators for instanceId [{instance}]"
                     )
                 }
+                _ if self.network.has_unfounded(&snapshot, self.spec) => {
+                    format!("the hosts of service {service} have lost the right to host it")
+                }
                 _ => format!("service {service} has no terminators for instanceId [{instance}]"),
             };
             let failure = self.failure(cause, text);

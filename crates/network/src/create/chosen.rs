@@ -73,6 +73,13 @@ impl Network {
         })
     }
 
+    /// Whether a terminator of the dialed instance is left whose host has lost its right to host.
+    pub(super) fn has_unfounded(&self, snapshot: &Snapshot, spec: &CircuitSpec) -> bool {
+        let now = self.0.kernel.now();
+        let mut all = snapshot.referring::<Terminator>(Terminator::SERVICE, &spec.service);
+        all.any(|it| *it.instance_id == *spec.instance && !is_founded(snapshot, it, now))
+    }
+
     /// Chooses among the terminators that `may_be` accepts.
     fn choose_among(
         &self,

@@ -111,7 +111,7 @@ async fn a_host_that_lost_its_right_is_dialed_no_more_though_its_router_keeps_th
 
     nobody_may_host(&net).await;
     let refused = dials(&mut peer, service.as_str()).await;
-    assert!(refused.contains("no terminators"), "{refused}");
+    assert!(refused.contains("lost the right to host"), "{refused}");
     assert_eq!(held(), 2, "its router has time for removing them");
     until(|| held() == 0).await;
     until(|| net.network.circuits().is_empty()).await;
