@@ -84,7 +84,8 @@ pub(crate) async fn start(
 
 async fn accept(listener: TcpListener, proxy: Arc<Proxy>, stop: &CancellationToken) {
     let places = Arc::new(Semaphore::new(MOST));
-    // The places of a source; none is taken back.
+    // The places of each source. A place stays with its connection for as long as the connection
+    // may last.
     let shares = Places::new(MOST, MOST_OF_A_SOURCE, LIFE);
     loop {
         // A connection is accepted only when there is a place for it; others wait in the system's

@@ -175,7 +175,7 @@ impl Controllers {
     pub(crate) fn set_leader(&self, id: ControllerId) {
         let mut leader = self.leader.lock();
         if leader.as_ref() != Some(&id) {
-            tracing::info!(controller = %id, "leader");
+            tracing::info!(controller = %id, "the controller is the leader");
             *leader = Some(id);
         }
     }

@@ -290,8 +290,8 @@ impl DataHalf {
         self.forwarder.cut();
     }
 
-    /// How many circuits end on this router or at its SDKs, or did so before their end. A circuit counts until
-    /// its controller has it forgotten.
+    /// The number of circuits whose routes lead to an end on this router or at one of its SDKs. A
+    /// circuit counts until its controller unroutes it, even if the end itself is gone.
     #[must_use]
     pub fn ending_here(&self) -> usize {
         self.forwarder.ending_here()

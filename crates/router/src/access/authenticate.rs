@@ -44,9 +44,9 @@ fn invalid(message: impl Into<String>) -> Refusal {
     Refusal::new(ErrorCode::INVALID_API_SESSION, RetryHint::START_OVER, message)
 }
 
-/// Judges the token and the certificates of an SDK connection. It waits for sessions and keys that
-/// may still arrive, because SDKs connect right after their login, often before the router has
-/// heard of it.
+/// Judges the token and the certificates of an SDK connection. The judgement waits for sessions and
+/// keys that may still arrive, because SDKs connect right after their login, often before the
+/// router has heard of the login.
 pub(crate) async fn authenticate(
     inner: &Arc<Inner>,
     token: &[u8],
@@ -86,7 +86,7 @@ pub(crate) async fn authenticate(
     Ok(inner.live.lock().hold(session, presented.facts))
 }
 
-/// Looks for a token until it is known, or the wait is over.
+/// Looks for a token until the token is known, or the time for the look-up is over.
 async fn find(inner: &Inner, token: &str) -> Result<Presented, Refusal> {
     let deadline = tokio::time::Instant::now() + inner.options.lookup_timeout;
     let mut arrivals = inner.arrivals.subscribe();

@@ -22,11 +22,10 @@ pub(crate) struct Bound<'a> {
 
 /// The authorities that issue certificates of this network.
 ///
-/// Every authority of the operator's bundle is an anchor, intermediates included, and the holder of an
-/// authority decides on the certificates below it. Not every authority of the bundle issues certificates
-/// of this network, however: the bundle may also have that of a public server name. Therefore only
-/// those authorities count that a known certificate of the network leads to, and those of the bundle
-/// above them.
+/// An authority of the operator's bundle counts if a known certificate of the network leads to it,
+/// or if it is the root above such an authority. The other authorities of the bundle do not count:
+/// one of them may have issued the certificate of a public server name, and its holder could issue
+/// certificates for identities. Each authority that counts is an anchor, intermediates included.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct FirstParty {
     anchors: TrustBundle,
@@ -56,7 +55,8 @@ impl FirstParty {
         Self { anchors: TrustBundle::new(known.chain(found)), intermediates }
     }
 
-    /// True if a chain leads to one of these authorities. The dates of the leaf are not checked.
+    /// True if one of these authorities issued the leaf of a chain, by itself or through
+    /// intermediates. The dates of the leaf are not checked.
     fn made(&self, chain: &[CertificateDer<'static>], now: SystemTime) -> bool {
         let how = Verify {
             ignore_leaf_validity: true,
@@ -67,7 +67,8 @@ impl FirstParty {
     }
 }
 
-/// Checks a token against the certificates. The reason of a refusal goes to the log and to the SDK.
+/// Checks that the certificates of an SDK are among those that its token may be used with. The
+/// reason of a refusal goes to the log and to the SDK.
 pub(crate) fn check(
     bound: &Bound<'_>,
     chain: &[CertificateDer<'static>],
@@ -91,7 +92,8 @@ pub(crate) fn check(
     by_name(bound, &leaf, expired)
 }
 
-/// Checks a certificate of the network by the identity that it names.
+/// Checks that a certificate of the network names the identity of the token, and its session if the
+/// certificate names a session.
 fn by_name(bound: &Bound<'_>, leaf: &Certificate, expired: bool) -> Result<(), String> {
     let mut uris = leaf.spiffe_uris();
     let (Some(uri), None) = (uris.next(), uris.next()) else {

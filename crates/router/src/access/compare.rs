@@ -7,7 +7,7 @@ use weft_wire::edge_ctrl::data_model::{Diff, ValidateResponse};
 
 use super::model::{Model, Policy};
 
-/// Compares the model that a router should have with the one that it has.
+/// Compares the model that a router should have (`wanted`) with the model that it has (`found`).
 pub(crate) fn compare(wanted: &Model, found: &Model) -> ValidateResponse {
     let mut diffs = Vec::new();
     maps(&mut diffs, "configType", &wanted.config_types, &found.config_types);

@@ -19,8 +19,8 @@ use weft_wire::edge_ctrl::{
 use super::model::Model;
 use crate::seam::{Refusal, RetryHint, Use};
 
-/// Decides. Routers of this release take no posture data from SDKs, as their capabilities say: a
-/// policy with posture checks grants nothing.
+/// Decides whether an identity may use a service. Routers of this release take no posture data from
+/// SDKs, as their capabilities say: a policy with posture checks grants nothing.
 pub(crate) fn decide(
     model: &Model,
     identity: &str,

@@ -1,5 +1,6 @@
-//! The grants of this router, indexed by identity and by service: a change of one of them costs as
-//! much as it concerns, however many grants there are.
+//! The grants of this router, indexed by identity and by service. A change of an identity or of a
+//! service therefore takes time in proportion to the grants that it concerns, however many other
+//! grants there are.
 
 use std::collections::{HashMap, HashSet};
 
@@ -25,7 +26,8 @@ impl Grants {
         }
     }
 
-    /// Judges the grants again that a change may concern, and removes those that were lost.
+    /// Judges the grants again that a change may concern, and removes the grants that are no longer
+    /// allowed.
     pub(super) fn judge_anew(
         &mut self,
         touched: &Touched,

@@ -28,7 +28,8 @@ use crate::{
 /// How long a service session that ended is remembered, to refuse late binds.
 const ENDED_FOR: Duration = Duration::from_secs(300);
 
-/// JSON texts by the names of their config types.
+/// The configs that controllers keep for this router: JSON texts by the names of their config
+/// types.
 pub(crate) type ManagedConfigs = Arc<BTreeMap<String, String>>;
 
 /// The state that the modules of the access half share.
@@ -66,8 +67,9 @@ pub(super) struct Inner {
     pub(super) saved: Mutex<Saved>,
 }
 
-/// Identifies a model that was written to the file. A whole model that was received again may have the
-/// position of the one before it and differ from it.
+/// Identifies a model that was written to the file. Timeline and index alone do not identify it: a
+/// whole model that is received again may have the timeline and the index of the former model and
+/// other contents.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Saved {
     pub(super) timeline: String,

@@ -34,8 +34,8 @@ pub(crate) fn judge(
         of_service(inner, session, text, purpose)?
     };
     if !session.legacy {
-        // Held until the grant is noted: a change of the model comes before the decision, or finds
-        // the grant.
+        // The lock is held until the grant is noted, so that a change of the model either comes
+        // before the decision or finds the grant.
         let model = inner.model.read();
         decide::decide(&model, &session.identity, &grant.service, purpose)?;
         inner.grants.lock().insert(&session.identity, &grant.service, purpose);
@@ -53,17 +53,17 @@ fn of_token(
     let claims = token::service(&inner.keys.load(), text, now);
     let claims = claims.map_err(|error| invalid(&error, session))?;
     if claims.z_asid != session.id {
-        return Err(invalid(&"it is of another API session", session));
+        return Err(invalid(&"the token is of another API session", session));
     }
     if !claims.z_iid.is_empty() && claims.z_iid != session.identity {
-        return Err(invalid(&"it is of another identity", session));
+        return Err(invalid(&"the token is of another identity", session));
     }
     if inner.ended.lock().contains_key(&claims.jti) {
-        return Err(invalid(&"it ended", session));
+        return Err(invalid(&"the service session has ended", session));
     }
     let facts = live::TokenFacts { jti: claims.jti.clone(), issued: 0.0, expires: 0.0 };
     if live::is_revoked(&inner.model.read(), "", "", &facts) {
-        return Err(invalid(&"it is revoked", session));
+        return Err(invalid(&"the token is revoked", session));
     }
     let wanted = match purpose {
         Use::Dial => "Dial",
@@ -78,7 +78,7 @@ fn of_token(
     Ok(Grant { service: claims.sub, service_session: claims.jti, token: text.to_owned(), purpose })
 }
 
-/// Judges a service that is named by its id, which only a dial may do.
+/// Judges a request that names its service by id instead of a service token. Only a dial may do so.
 fn of_service(
     inner: &Inner,
     session: &ApiSession,

@@ -40,7 +40,8 @@ impl From<&AccessClaims> for TokenFacts {
 }
 
 impl LiveSessions {
-    /// The session, or the equal one that others hold already.
+    /// Enters a session of a connection. Returns the equal session that other connections hold
+    /// already, if there is one, so that equal sessions share one value.
     pub(crate) fn hold(
         &mut self,
         session: ApiSession,

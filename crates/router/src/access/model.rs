@@ -242,8 +242,8 @@ impl Model {
                 }
             }
             if kind == RelatedEntityType::Service {
-                // Only these services are noted: a policy with all identities changes with every
-                // service.
+                // Only these services are noted, and not the identities of the policy: a policy may
+                // have all identities, and changes with every new service.
                 touched.services.insert(id.clone());
             }
             if change.add {

@@ -60,11 +60,11 @@ struct Run {
 /// The last synchronisation that was completed or given up.
 #[derive(Debug)]
 struct Ended {
-    /// Its id: parts of it that come late begin no other synchronisation.
+    /// The id of the synchronisation: its parts that come late begin no other one.
     id: String,
-    /// How many were given up since the last complete one.
+    /// The number of synchronisations that were given up since the last complete one.
     failures: u32,
-    /// When to ask for another one.
+    /// The time of the request for another synchronisation.
     ask_at: Option<Instant>,
 }
 
@@ -128,8 +128,8 @@ impl Sessions {
         token.is_some_and(|token| self.by_token.remove(&token).is_some())
     }
 
-    /// Takes one part of a full synchronisation. When it is the last one: the ids of sessions that
-    /// the controller no longer has; else `None`.
+    /// Takes one part of a full synchronisation. The last part returns the ids of the sessions that
+    /// the controller no longer has; every other part returns `None`.
     pub(crate) fn add_part(
         &mut self,
         from: &ControllerId,
@@ -177,7 +177,7 @@ impl Sessions {
         Some(self.finish(from, &run))
     }
 
-    /// Removes the sessions that a controller no longer has; those that came during the
+    /// Removes the sessions that a controller no longer has; sessions that came during the
     /// synchronisation stay.
     fn finish(&mut self, from: &ControllerId, run: &Run) -> Vec<String> {
         let told: HashSet<&String> = run.parts.values().flatten().collect();

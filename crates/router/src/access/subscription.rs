@@ -40,8 +40,8 @@ impl Subscription {
         self.current.as_ref().map(|current| &current.controller)
     }
 
-    /// True if a message about the model is to be applied, which names a subscription (`id`) or
-    /// none. Changes outside of the sequence (`synthetic`) are taken from every controller.
+    /// True if a message about the model is to be applied. The message names a subscription (`id`)
+    /// or none. Changes outside of the sequence (`synthetic`) are taken from every controller.
     pub(crate) fn accepts(&self, from: &str, id: Option<&str>, synthetic: bool) -> bool {
         let Some(current) = &self.current else { return synthetic };
         if *current.controller != *from {

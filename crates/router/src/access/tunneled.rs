@@ -1,6 +1,6 @@
 //! The services that the router's own identity may use, with their configs
-//! (docs/protocol/edge-control-plane.md 15). After a change of the model only the concerned
-//! services are computed again: a router may have thousands of services, and each of them arrives
+//! (docs/protocol/edge-control-plane.md 15). After a change of the model only the services that it
+//! concerns are computed again: a router may have thousands of services, and each service arrives
 //! with several changes.
 
 use std::{

@@ -30,14 +30,15 @@ use super::{
 };
 use crate::{controllers::Controller, seam::AccessEvent};
 
-/// The interval of checks that cost little.
+/// The interval at which the worker looks which checks are due. Checks that cost little are made
+/// each time.
 const TICK: Duration = Duration::from_secs(1);
 /// The interval at which the subscription is checked without a cause.
 const LOOK: Duration = Duration::from_secs(30);
 /// The interval at which sessions of open connections are checked.
 const SWEEP: Duration = Duration::from_secs(5);
 
-/// Works until cancelled.
+/// Handles messages and makes the checks that are due, until cancelled.
 pub(crate) async fn run(inner: Arc<Inner>) {
     let mut ticks = interval(TICK);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -169,7 +170,10 @@ impl Inner {
                 let touched = self.model.write().apply(change);
                 self.after(&touched);
             }
-            Fit::Old => tracing::debug!(index = change.index, "change known already"),
+            Fit::Old => tracing::debug!(
+                index = change.index,
+                "a change of the data model was known already"
+            ),
             Fit::Gap => {
                 let (index, previous) = (change.index, change.previous_index);
                 tracing::warn!(
@@ -304,8 +308,9 @@ impl Inner {
         }
     }
 
-    /// Removes revocations that have ended, by a time that no jump of the clock moves: whatever they
-    /// revoke would be good again when the clock is right.
+    /// Removes revocations whose time is over. The time is the settled one, which no jump of the
+    /// clock moves: a revocation that is removed too early would make its token valid again once
+    /// the clock is right.
     fn expire_revocations(&self, settled: &mut SettledClock, now: Instant) {
         let shown = (live::seconds(time_of_day()) * 1000.0) as i64;
         if let Some(settled) = settled.read(shown, now) {

@@ -19,7 +19,7 @@ pub(crate) struct Answer {
     seals_end: bool,
 }
 
-/// The host's side, if the dialer brought a key. The host's pair is a fresh one each time.
+/// The host's side, if the dialer sent a key. The host has a new key pair for each connection.
 pub(crate) fn answer(dialer: &PeerData) -> Result<Option<Answer>, RouteError> {
     let Some(key) = dialer.get(&PUBLIC_KEY) else { return Ok(None) };
     let refused = |error: weft_e2e::Error| RouteError {

@@ -238,8 +238,8 @@ pub(crate) async fn connect_udp(addresses: &[SocketAddr]) -> Result<UdpSocket, R
     Ok(socket)
 }
 
-/// The addresses of a host, at least one. These are dialed afterwards: a name that is resolved
-/// twice may lead somewhere else.
+/// The addresses of a host, at least one. The caller dials these addresses and does not resolve the
+/// name again, because a second answer may lead somewhere else.
 pub(crate) async fn resolve(
     host: &str,
     port: u16,

@@ -140,7 +140,8 @@ impl HelloGate for Gate {
     }
 }
 
-/// The controller whose leaf this is; an error names why it is none of this network.
+/// The id of the controller that shows this chain. An error says why the peer is no controller of
+/// this network.
 fn proved(identity: &Identity, chain: &[CertificateDer<'static>]) -> Result<String, String> {
     leads_to_authority(identity, chain).map_err(|problem| format!("certificate: {problem}"))?;
     let leaf = chain.first().cloned().ok_or("no certificate was presented")?;

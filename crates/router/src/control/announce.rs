@@ -49,7 +49,7 @@ pub(super) fn of_the_end(controller: &Controller) {
     }
     let drains = Message::new(ctrl::content_type::ROUTER_DRAINS, "");
     if let Err(problem) = controller.channel.try_send_on(Lane::High, drains) {
-        tracing::debug!(controller = %controller.id, %problem, "controller not told of the end");
+        tracing::debug!(controller = %controller.id, %problem, "the controller was not told that this router drains");
     }
 }
 

@@ -25,7 +25,7 @@ use crate::{
 
 const NO_CONTROLLER: &str = "no controller available, cannot create circuit";
 
-/// The controller to ask, if there is one.
+/// The controller to ask, or the refusal that no controller is connected.
 fn there(controller: Option<Arc<Controller>>) -> Result<Arc<Controller>, Refusal> {
     controller.ok_or_else(|| Refusal::new(ErrorCode::INTERNAL, RetryHint::DEFAULT, NO_CONTROLLER))
 }

@@ -22,7 +22,8 @@ use super::{
 };
 use crate::{controllers::Controller, link::interfaces, seam::ControllerId};
 
-/// The interval at which a router checks if a controller that has dialed it is the one of a target.
+/// The interval at which this router checks whether the controller of a target still has a channel
+/// that the controller dialed.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// Why a connection failed.
@@ -92,8 +93,8 @@ async fn keep(core: &Arc<Core>, target: &Arc<Target>) {
     }
 }
 
-/// Waits until the controller has to be dialed, which is not the case while it has dialed this
-/// router.
+/// Waits while the controller has an open channel that it dialed itself; after that this router has
+/// to dial the controller.
 async fn needed(core: &Core, target: &Arc<Target>) {
     let mut changes = core.controllers.changes();
     while is_here(core, target) {
@@ -102,8 +103,8 @@ async fn needed(core: &Core, target: &Arc<Target>) {
     }
 }
 
-/// True if the controller has dialed this router. A target of which only the address is known may be
-/// any controller without a target.
+/// True if the controller of a target has an open channel that it dialed itself. Where only the
+/// address of the target is known, every controller that belongs to no other target counts.
 fn is_here(core: &Core, target: &Target) -> bool {
     let here = core.controllers.all().into_iter().filter(|one| !one.was_dialed());
     match target.id() {

@@ -2,7 +2,8 @@
 
 use crate::seam::RetryHint;
 
-/// The hint with this number; the client decides where the number is unknown.
+/// The hint with this number. An unknown number becomes the default hint, which leaves the next
+/// step to the client.
 pub(super) fn hint(number: u32) -> RetryHint {
     match RetryHint(number) {
         hint @ (RetryHint::TOO_BUSY | RetryHint::START_OVER | RetryHint::NOT_RETRIABLE) => hint,

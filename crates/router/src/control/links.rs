@@ -2,7 +2,7 @@
 //!
 //! Reports go through the queues of [`Faults`](super::faults::Faults): in order, and also to a
 //! controller that is away for a while. A controller that connects is sent all links at once. Older
-//! reports that follow change nothing, because each names the dial of the link that it is about.
+//! reports that follow change nothing, because each report names the iteration of its link.
 
 use std::{sync::Arc, time::Duration};
 

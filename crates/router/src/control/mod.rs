@@ -251,7 +251,8 @@ async fn housekeeping(core: Arc<Core>) {
             core.routes.prune(&**data);
         }
         let known = core.cluster.ids();
-        // Without a known controller, each of the network may dial this router.
+        // While no controller is known by its id, any controller of the network may dial this
+        // router, so that all reports are kept.
         core.routes.retain_reports(|owner| known.is_empty() || known.contains(owner));
     }
 }
@@ -400,7 +401,7 @@ impl LinkControl for ControlHalf {
 fn tell(controllers: &[Arc<Controller>], message: &Message) {
     for controller in controllers {
         if let Err(problem) = controller.channel.try_send(message.clone()) {
-            tracing::debug!(controller = %controller.id, %problem, "report not sent");
+            tracing::debug!(controller = %controller.id, %problem, "a report was not sent to a controller");
         }
     }
 }

@@ -44,7 +44,8 @@ use self::pending::Renewal;
 use super::shared::Core;
 use crate::controllers::Controller;
 
-/// Certificates are renewed when this part of their time is left, e.g. 8 hours of a day.
+/// Certificates are renewed when one part in this many of their lifetime is left: 8 hours of one
+/// day.
 const PART_LEFT: u32 = 3;
 /// Longest time before their end at which certificates are renewed.
 const BEFORE_END: Duration = Duration::from_secs(7 * 24 * 3600);

@@ -37,7 +37,7 @@ use crate::{
     seam::{self, ControllerId, Egress, Forward, ForwardKind, PeerData, RouteCommand},
 };
 
-/// Shortest time for a dial: later attempts arrive with none left.
+/// Shortest time for a dial. The route of an attempt that was delayed may arrive with no time left.
 const MIN_TIME: Duration = Duration::from_secs(1);
 /// Longest time for a dial.
 const MAX_TIME: Duration = Duration::from_secs(300);
@@ -226,8 +226,8 @@ pub(crate) fn on_connected(core: &Arc<Core>, controller: &Arc<Controller>) {
         report.extend(parts(routes).iter().map(CarriedCircuits::to_message));
     }
     report.push_back(links::all(core));
-    // As far as there is room, these messages are sent before all that this router says later. The task
-    // waits for room for the others.
+    // Messages for which there is room are queued here, and so go before everything that this
+    // router sends later. The task below waits for room for the others.
     while let Some(part) = report.pop_front() {
         if controller.channel.try_send(part.clone()).is_err() {
             report.push_front(part);

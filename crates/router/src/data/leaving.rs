@@ -11,8 +11,8 @@ use crate::forwarder::Forwarder;
 
 /// The shortest time without messages after which a circuit counts as quiet.
 const LEAST: Duration = Duration::from_millis(10);
-/// A circuit is looked at first after one part in this many of the time in which it becomes quiet. The other
-/// side of a circuit mostly closes its end soon after the first.
+/// The first look at a circuit comes after one part in this many of the time after which it counts
+/// as quiet, because the other side of a circuit mostly closes its end soon after the first side.
 const FIRST_LOOK: u32 = 32;
 
 /// A circuit that is to be taken down.

@@ -30,7 +30,8 @@ const FIRST_PRUNE: usize = 256;
 /// The shortest time between two log lines about one link.
 const QUIET: Duration = Duration::from_secs(300);
 
-/// Counts the messages over one link whose circuit does not come over the link.
+/// Counts the messages that come over one link although no route of their circuit leads over the
+/// link.
 #[derive(Debug, Default)]
 pub(crate) struct Foreign {
     count: AtomicU64,
@@ -95,7 +96,7 @@ impl Arrivals {
                 peer,
                 circuit,
                 messages,
-                "a router sent messages of circuits that do not come over its link; they are dropped"
+                "a router sent messages of circuits without a route over its link; they are dropped"
             );
         }
     }

@@ -35,7 +35,8 @@ pub(crate) struct Circuit<F> {
     ended: AtomicBool,
     /// The time of the last message, in milliseconds since the process began.
     active: AtomicU64,
-    /// The same for the last sign of the other end, or for the last change of the ways.
+    /// The time of the last sign of the other end, or of the last change of the ways, in
+    /// milliseconds since the process began.
     heard: AtomicU64,
     /// A number that goes up with every change of the ways.
     generation: AtomicU32,

@@ -34,7 +34,8 @@ impl Forwarder {
         end
     }
 
-    /// An SDK ended a circuit, or its connection is gone.
+    /// Handles the end of a circuit at an SDK: the SDK closed the circuit, or the connection of the
+    /// SDK is gone.
     pub(super) fn sdk_ended(&self, circuit: &Arc<Circuit>, address: &str, role: Role) {
         let Some(_) = self.take_destination(address) else { return };
         if circuit.next(address).is_some() {
@@ -45,8 +46,8 @@ impl Forwarder {
         self.tell_end(circuit, address, role);
     }
 
-    /// Tells the controller that a circuit ended at this address, if a route stands there. A route
-    /// that is still being set up fails instead, and another attempt may do better.
+    /// Tells the controller that a circuit ended at this address, if the circuit has a route there.
+    /// A route that is still being set up fails instead, and another attempt may succeed.
     fn tell_end(&self, circuit: &Circuit, address: &str, role: Role) {
         if !circuit.has_ended() && circuit.next(address).is_some() {
             self.control.circuit_ended(&circuit.owner, &circuit.id, role);

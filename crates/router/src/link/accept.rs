@@ -141,7 +141,7 @@ impl Half {
 enum NotAdmitted {
     /// The peer has shown no certificate of the network.
     Stranger(String),
-    /// The peer has one.
+    /// The peer has shown a certificate of the network.
     Router(String),
 }
 
@@ -179,7 +179,7 @@ impl LinkGate {
         let own = &links.options.router_id;
         if hello.dialed_router_id.as_ref().is_some_and(|meant| meant != own) {
             let meant = hello.dialed_router_id.unwrap_or_default();
-            return Err(format!("it is meant for router {meant}, this is {own}"));
+            return Err(format!("the link is meant for router {meant}, and this is router {own}"));
         }
         let longest =
             [&hello.link_id, &hello.connection_id, &hello.dialer_binding].map(String::len);
@@ -187,7 +187,7 @@ impl LinkGate {
             return Err(format!("an id or name in its hello is longer than {MAX_NAME} bytes"));
         }
         if hello.router_id == *own {
-            return Err("it comes from this router itself".to_owned());
+            return Err("the link comes from this router itself".to_owned());
         }
         if peer.joining.is_some() {
             // The channel compares the certificate with that of its first connection, which was

@@ -11,7 +11,8 @@ use weft_circuit::now;
 use super::Links;
 use crate::seam::Unverified;
 
-/// The pause between two questions, so that a controller that returns is not asked in a crowd.
+/// The pause between two questions, so that a controller that returns does not get all questions at
+/// once.
 const PAUSE: Duration = Duration::from_millis(20);
 /// The interval at which controllers that do not answer are asked again.
 const RETRY: Duration = Duration::from_secs(30);
@@ -19,7 +20,7 @@ const RETRY: Duration = Duration::from_secs(30);
 pub(super) const REFUSED_LATER: &str = "a controller refuses the router";
 
 impl Links {
-    /// Has the routers confirmed that were accepted without an answer.
+    /// Asks controllers to confirm the routers that were accepted without an answer.
     pub(super) async fn confirm_again(self: Arc<Self>) {
         let mut controllers = self.control.controller_changes();
         loop {

@@ -30,7 +30,7 @@ enum NotOpened {
     Dial(#[from] DialError),
     #[error("the router there is {found}, not {meant}")]
     Other { meant: String, found: String },
-    #[error("its dialer is not configured any more")]
+    #[error("the dialer of the link is not configured any more")]
     NoDialer,
 }
 

@@ -221,7 +221,7 @@ impl Links {
             self.confirmed.forget(&peer.id);
         }
         for number in closing {
-            self.close(number, "the peer is gone, or elsewhere");
+            self.close(number, "the peer was removed, or has other listeners");
         }
         self.wake.notify_one();
     }
@@ -234,7 +234,7 @@ impl Links {
         if let Some(live) = of_id
             && (iteration == 0 || iteration >= live.iteration)
         {
-            live.close("a controller says that it broke");
+            live.close("a controller reports that the link broke");
         }
     }
 

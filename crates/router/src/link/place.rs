@@ -51,7 +51,7 @@ impl Links {
         let verdict = self.registry.lock().register(candidate);
         match verdict {
             Verdict::Refused { close_after } => {
-                tracing::debug!(link = %opened.id, peer = %opened.peer, "a link is refused for one that stands");
+                tracing::debug!(link = %opened.id, peer = %opened.peer, "a link is refused: an open link with the same key stays");
                 self.keep_for(close_after, opened.channels);
                 return false;
             }

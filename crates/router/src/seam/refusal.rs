@@ -4,7 +4,7 @@ use std::{fmt, sync::Arc};
 
 use weft_wire::edge::{ErrorCode, RetryHint};
 
-/// The id of a controller, as it gave it in its hello.
+/// The id of a controller, from the hello of the controller.
 pub type ControllerId = Arc<str>;
 
 /// A refusal, in the texts and numbers that an SDK is sent (docs/protocol/sdk.md 6).

@@ -29,7 +29,11 @@ pub fn without_effect(config: &RouterConfig) -> Vec<(&'static str, &'static str)
         "controllers set router.link.v1 only",
     );
     let is_read = config.edge.is_some();
-    warn(!managed.is_empty() && !is_read, "managedConfig", "it comes with the data model (`edge`)");
+    warn(
+        !managed.is_empty() && !is_read,
+        "managedConfig",
+        "controllers send configs with the data model only (`edge`)",
+    );
     let is_local = config.allows_managed(managed::LINK) && !managed::links_are_managed(config);
     warn(is_local, "managedConfig.allow", "the section `link` of this file counts");
     out

@@ -30,7 +30,8 @@ use crate::seam::{ApiSession, Grant, Refusal, TerminatorUpdate, Use};
 
 /// The interval at which a host is asked whether it knows its listener, until it answers.
 const INSPECT_INTERVAL: Duration = Duration::from_secs(10);
-/// A listener is removed after this many unanswered inspections, and after [`INSPECT_PATIENCE`].
+/// A listener is removed once it has left this many inspections unanswered, and
+/// [`INSPECT_PATIENCE`] has passed.
 const INSPECT_TRIES: u32 = 3;
 /// The time without an answer after which a listener may be removed.
 const INSPECT_PATIENCE: Duration = Duration::from_secs(600);
@@ -40,7 +41,7 @@ const SLOW_ESTABLISHMENT: Duration = Duration::from_secs(30);
 /// A bind among the listeners of the router.
 struct Entered {
     hosted: Arc<Hosted>,
-    /// The listener whose terminator it has taken over.
+    /// The listener whose terminator the bind has taken over.
     older: Option<Arc<Hosted>>,
     /// The outcome of the request for the terminator.
     made: BoxFuture<'static, Result<(), Refusal>>,
@@ -153,15 +154,16 @@ impl SdkConnection {
     /// Enters a bind among the listeners and asks for its terminator; `None` if a later bind of the listener
     /// has been entered.
     ///
-    /// All under one lock: of two binds of one listener, the terminator's last request is that of the bind
-    /// that stays. The request also comes before the answer to the SDK, whose next message may change the
-    /// terminator.
+    /// One lock is held from the choice of the terminator to the request for it: of two binds of
+    /// one listener, the bind that stays makes the last request. The request also comes before the
+    /// answer to the SDK, because the next message of the SDK may change the terminator.
     fn enter(&self, bind: Bind, session: Arc<ApiSession>, grant: Grant) -> Option<Entered> {
         let mut hosts = self.binding.hosts.lock();
         let (terminator, older) = match hosts.place(self.number, &bind, &session) {
             Placement::Stale => return None,
             Placement::New(terminator) => (terminator, None),
-            // The connection id of a duplicate is free already: its listener is about to end.
+            // The connection id of the duplicated listener is free already, because that listener
+            // is about to end.
             Placement::Takes(older) | Placement::Duplicate(older) => {
                 older.why.get_or_init(|| Why::Replaced);
                 older.over.cancel();
@@ -248,8 +250,9 @@ impl SdkConnection {
         }
     }
 
-    /// Removes the terminator of a listener whose host does not answer. A host that does know the
-    /// listener binds it again when it is told.
+    /// Removes a listener that its host does not know, or about which the host does not answer,
+    /// together with its terminator. The host is sent a close; a host that does know the listener
+    /// then binds it again.
     async fn give_up(&self, hosted: &Arc<Hosted>, why: &str) {
         tracing::info!(terminator = %hosted.terminator, why, "a terminator is removed");
         let known = self.ids.release_host(hosted);
@@ -299,8 +302,9 @@ impl EdgeBinding {
         if hosted.is_replaced() {
             return;
         }
-        // Held until the removal is queued: a newer listener may be taking the terminator over, is
-        // entered under this lock, and asks for the terminator under it.
+        // The lock is held until the removal is queued. A newer listener that takes the terminator
+        // over is entered and asks for the terminator under the same lock, so that its request
+        // never comes before the removal.
         let mut hosts = self.hosts.lock();
         if hosts.forget(hosted) {
             self.control.remove_terminators(vec![hosted.terminator.clone()]);

@@ -146,7 +146,8 @@ impl EdgeBinding {
         self.heard.load(Ordering::Acquire)
     }
 
-    /// A connection is of a session, or is not any more: tells how many its identity has.
+    /// Notes by `change` that a channel begins or ceases to belong to a session, and reports how
+    /// many channels the identity of the session then has.
     pub(super) fn count(
         &self,
         change: impl FnOnce(&mut OpenChannels<SdkConnection>) -> usize,

@@ -18,7 +18,7 @@ use crate::{
     seam::{ApiSession, CircuitRequest, Grant, MadeCircuit, PeerData, Refusal, Use},
 };
 
-/// Why a dial failed whose circuit was taken down before it was whole.
+/// The reason for the failure of a dial whose circuit was taken down before it was complete.
 const ENDED: &str = "the circuit ended while it was made";
 
 impl SdkConnection {
@@ -53,9 +53,9 @@ impl SdkConnection {
             let refusal = match (self.ids.release_reserved(conn_id, &cancel), cancel.is_cancelled())
             {
                 (_, false) => refusal,
-                // This router cancelled it: the SDK lost its right meanwhile.
+                // This router cancelled the dial: the SDK lost its right meanwhile.
                 (true, true) => access_lost(),
-                // The SDK cancelled it.
+                // The SDK cancelled the dial.
                 (false, true) => return,
             };
             spans::refused(&mut span, &refusal);

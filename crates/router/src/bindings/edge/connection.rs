@@ -66,7 +66,8 @@ pub(crate) struct SdkConnection {
     pub(super) number: u64,
     /// The budget of data that waits for circuits without room.
     pub(super) backlog: Budget,
-    /// The budget of what the ends of its identity hold, once the session is judged.
+    /// The budget for the data that the ends of circuits of the SDK's identity hold. Set once the
+    /// session is judged.
     memory: OnceLock<Budget>,
     pub(super) outlet: OnceLock<Arc<Outlet>>,
     pub(super) session: watch::Sender<Option<Arc<ApiSession>>>,
@@ -130,7 +131,8 @@ impl SdkConnection {
         });
     }
 
-    /// The session was found good.
+    /// Notes the session of the channel, which was found valid, and counts the channel for its
+    /// identity.
     fn is_of(&self, session: Arc<ApiSession>) {
         self.channel.judged();
         self.binding.forwarder.measures().edge.let_in.one();
@@ -157,7 +159,8 @@ impl SdkConnection {
         }
     }
 
-    /// Takes a channel that has closed out of the counts. Only the call that finds its session does so.
+    /// Takes a closed channel out of the counts of its identity. Of several calls only the first
+    /// has an effect: it takes the session out of the channel.
     pub(super) fn is_of_none(&self) {
         if let Some(session) = self.session.send_replace(None) {
             self.binding.forwarder.measures().edge.ended.one();
@@ -165,8 +168,9 @@ impl SdkConnection {
         }
     }
 
-    /// The budget of what the ends of the client hold. Clients without flow control of their own
-    /// dial and host only once their session is judged.
+    /// The budget for the data that the ends of the client's circuits hold. A client without flow
+    /// control of its own has the budget of its identity, because it dials and hosts only once its
+    /// session is judged.
     pub(super) fn memory(&self) -> Budget {
         self.memory.get().unwrap_or(&self.binding.budget).clone()
     }

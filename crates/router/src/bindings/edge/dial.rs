@@ -60,8 +60,8 @@ impl EdgeBinding {
         }
     }
 
-    /// Dials a host for which the router chooses the connection id: the end is ready before the
-    /// host hears of it.
+    /// Dials a host for which the router chooses the connection id: the end of the circuit is ready
+    /// before the host gets the dial.
     async fn dial_named(
         &self,
         hosted: &Arc<Hosted>,
@@ -154,7 +154,8 @@ impl EdgeBinding {
             if !hosted.is_revoked() {
                 return Ok(end);
             }
-            // The right was lost before the end was there to be closed.
+            // The host lost its right before the end of the circuit was entered, where the loss
+            // would have closed it.
             connection.ids.release(conn_id);
         }
         end.discard();
@@ -218,8 +219,9 @@ pub(super) async fn ask(
     Ok(verdict(answer)?)
 }
 
-/// The listener is over. Where another one has its terminator the controller must not take that
-/// for gone.
+/// The failure of a dial whose listener has ended. The controller removes a terminator after
+/// `InvalidTerminator`, so the code is another one if a newer listener has taken the terminator
+/// over.
 fn is_over(hosted: &Hosted) -> RouteError {
     let code = match hosted.is_replaced() {
         true => RouteErrorCode::Generic,

@@ -43,8 +43,8 @@ impl EdgeBinding {
         }
     }
 
-    /// Asks the controllers that `of` selects which service sessions in use have ended, for their
-    /// opaque sessions.
+    /// Asks each controller that `of` selects which service sessions have ended, of those that are
+    /// in use in the opaque sessions that it announced.
     fn ask_about_service_sessions(&self, of: impl Fn(&ControllerId) -> bool) {
         let mut used: BTreeMap<ControllerId, BTreeSet<String>> = BTreeMap::new();
         for connection in self.live() {
@@ -63,7 +63,7 @@ impl EdgeBinding {
         }
     }
 
-    /// Accepts nothing new, and ends all listeners.
+    /// Accepts no new dials and binds, and ends all listeners.
     pub(crate) fn drain(&self) {
         self.draining.store(true, Ordering::Release);
         self.live().iter().for_each(|connection| connection.drain());

@@ -30,7 +30,8 @@ pub(crate) struct Hosted {
     pub(super) grant: Grant,
     /// Cancelled when the listener ends; dials that wait for the host then fail.
     pub(super) over: CancellationToken,
-    /// The reason, set before the listener ends, unless the SDK ended it.
+    /// The reason why this router ended the listener, set before the listener ends; never set if
+    /// the SDK ended the listener.
     pub(super) why: OnceLock<Why>,
     /// True once the controller has confirmed the terminator.
     pub(super) established: AtomicBool,
@@ -97,7 +98,7 @@ impl Hosts {
         true
     }
 
-    /// Where a bind belongs (docs/protocol/sdk.md 8.3).
+    /// The relation of a bind to the listeners that are known (docs/protocol/sdk.md 8.3).
     pub(super) fn place(&self, channel: u64, bind: &Bind, session: &ApiSession) -> Placement {
         let new = || Placement::New(Uuid::new_v4().to_string());
         let Some(listener) = &bind.listener_id else { return new() };

@@ -39,8 +39,9 @@ impl<T> OpenChannels<T> {
         connection
     }
 
-    /// A connection is of this session from now on: how many its identity has, and the budget that they
-    /// share. `share` makes it for the first one.
+    /// Notes that a channel belongs to this session from now on. Returns the number of channels of
+    /// the session's identity, and the budget that these channels share; `share` makes the budget
+    /// for the first of them.
     pub(super) fn is_of(
         &mut self,
         number: u64,
@@ -54,7 +55,8 @@ impl<T> OpenChannels<T> {
         (numbers.len(), budget.clone())
     }
 
-    /// A connection is not of this session any more: how many its identity has.
+    /// Notes that a channel does not belong to this session any more. Returns the number of
+    /// channels that the session's identity has left.
     pub(super) fn was_of(&mut self, number: u64, session: &ApiSession) -> usize {
         if let Entry::Occupied(mut of_session) = self.by_session.entry(session.id.clone()) {
             of_session.get_mut().remove(&number);

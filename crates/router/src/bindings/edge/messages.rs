@@ -237,7 +237,7 @@ impl Behaviour for SdkConnection {
     }
 
     fn closed(&self, reason: &CloseReason) {
-        tracing::debug!(channel = %self.channel, %reason, "an SDK is gone");
+        tracing::debug!(channel = %self.channel, %reason, "the channel of an SDK has closed");
         let entries: Vec<Conn> = {
             let mut conns = self.ids.conns.lock();
             conns.closed = true;

@@ -15,7 +15,7 @@ pub(super) struct SdkOutbox {
 }
 
 impl SdkOutbox {
-    /// Serves `data`; `nudge` counts the messages written to an SDK that needs reminding.
+    /// Serves `data`; `nudge` counts the messages that are written to a native SDK.
     pub(super) fn new(data: DataOutbox, nudge: Option<Arc<Nudge>>) -> Self {
         Self { data, nudge }
     }

@@ -1,10 +1,11 @@
 //! The number of small messages that a native SDK is sent before it has handed on earlier ones.
 //!
 //! A native SDK reads up to 64 KiB at a time, holds 32 messages until it has handed them to the
-//! application, and leaves the rest in its buffer. Where more than 32 are left once the first 32 are
-//! done, it stops reading and sleeps until one of its timers ends, for 10 to 20 s
-//! (`ziti_channel_prepare` and `ztx_prep_deadlines` of `openziti/ziti-sdk-c` 1.18). Messages of more
-//! than 2 KiB are never that many.
+//! application, and leaves the rest in its buffer. Where more than 32 are left once the first 32
+//! are done, it stops reading and sleeps until one of its timers ends, for 10 to 20 s
+//! (`ziti_channel_prepare` and `ztx_prep_deadlines` of `openziti/ziti-sdk-c` 1.18). A read of 64
+//! KiB contains fewer than 32 messages of more than 2 KiB, so that only smaller messages are
+//! counted here.
 //!
 //! At most [`HELD`] small messages are therefore under way that the SDK may have read and not handed
 //! on. The SDK shows what it has handed on by answering a question that follows the messages. On a
@@ -110,7 +111,7 @@ impl Pace {
         }
     }
 
-    /// Notes that the SDK gives no answer: it is not waited for.
+    /// Notes that the SDK did not answer a question in time: its messages count as handed on.
     pub(super) fn unanswered(&mut self) {
         self.question = None;
         self.handed_on = self.sent;

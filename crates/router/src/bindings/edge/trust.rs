@@ -1,4 +1,4 @@
-//! How far SDKs are believed that they record a trace.
+//! Limits how often the claim of an SDK that it records a trace is believed.
 //!
 //! An SDK may name the trace that a dial belongs to, and say that it records that trace. This
 //! router, the controller and the host then record the trace too, as far as their samplers believe
@@ -11,9 +11,11 @@ use parking_lot::Mutex;
 use weft_limits::{BoundedTable, Caps, TokenBucket, WhenFull};
 use weft_wire::TraceContext;
 
-/// Dials per second, and at once, that all SDKs together may have recorded by their claims.
+/// Dials per second, and most dials at once, that are recorded because of the claims of all SDKs
+/// together.
 const ALL: u32 = 100;
-/// Dials per second, and at once, that one identity may have recorded by its claims.
+/// Dials per second, and most dials at once, that are recorded because of the claims of one
+/// identity.
 const ONE: u32 = 10;
 /// Most identities that are remembered; another one replaces the oldest.
 const IDENTITIES: usize = 4096;

@@ -186,12 +186,12 @@ pub(crate) async fn serve_datagrams(
                     TableFull::Source(_) => format!("{} from one source", limits.per_source),
                     TableFull::Total(_) => limits.conversations.to_string(),
                 };
-                ingress.complain(&peer, &format!("conversations at once: {most}, the most"));
+                ingress.complain(&peer, &format!("the limit of conversations is reached: {most}"));
                 continue;
             }
         };
         let Some(grant) = draw(&memory, &data) else {
-            ingress.complain(&peer, "too many bytes wait for circuits already");
+            ingress.complain(&peer, "the limit of bytes that wait for circuits is reached");
             continue;
         };
         let data = Waiting { data, grant };

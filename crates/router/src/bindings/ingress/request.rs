@@ -29,7 +29,7 @@ impl Request {
     }
 }
 
-/// A line of which more may come.
+/// A line that is not complete yet.
 #[derive(Debug, Default)]
 pub(super) struct Line(Vec<u8>);
 

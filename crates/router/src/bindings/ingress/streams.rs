@@ -33,7 +33,7 @@ pub(crate) struct StreamLimits {
     pub(crate) per_source: usize,
     /// How long a client may take for TLS and for its request.
     pub(crate) patience: Duration,
-    /// The source of a client without a circuit has one place less for this time.
+    /// After a client got no circuit, its source has one place less for this time.
     pub(crate) pause: Duration,
 }
 
@@ -68,13 +68,14 @@ pub(crate) async fn serve_streams(
             Ok((stream, remote)) => {
                 let Some(share) = shares.try_take(source_of(remote.ip())) else {
                     let most = limits.per_source;
-                    let why = format!("{most} connections of one source are open, the most");
+                    let why = format!("the limit of connections of one source is reached: {most}");
                     ingress.complain(remote, &why);
                     continue;
                 };
                 let Ok(permit) = Arc::clone(&room).try_acquire_owned() else {
                     let most = limits.connections;
-                    ingress.complain(remote, &format!("{most} connections are open, the most"));
+                    ingress
+                        .complain(remote, &format!("the limit of connections is reached: {most}"));
                     continue;
                 };
                 let (ingress, tls) = (Arc::clone(&ingress), tls.clone());
@@ -140,7 +141,7 @@ async fn serve(
         };
         Ok::<_, String>((stream, wanted))
     });
-    let begun = begun.await.map_err(|_| "it did not send its request in time".to_owned());
+    let begun = begun.await.map_err(|_| "the client did not send its request in time".to_owned());
     let (mut stream, wanted) = begun??;
     let opened = match wanted {
         Ok((client, service, rest)) => {
@@ -194,7 +195,9 @@ async fn ask(stream: &mut Stream) -> Result<(String, String, Bytes), String> {
         };
         let data = match count {
             Ok(0) => {
-                return Err("it closed the connection before its request was complete".to_owned());
+                return Err(
+                    "the client closed the connection before its request was complete".to_owned()
+                );
             }
             Ok(count) => buffer.get(..count).unwrap_or_default(),
             Err(error) => return Err(error.to_string()),

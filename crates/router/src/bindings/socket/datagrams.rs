@@ -108,7 +108,7 @@ async fn read_inbox(
                 Err(_) => return,
             },
         };
-        // The end draws for the data from here on.
+        // From here on the end draws the bytes of the data from its own budget.
         drop(grant);
         if end.write(data).is_err() {
             return;

@@ -212,7 +212,8 @@ async fn deliver_stream(
     }
 }
 
-/// Waits until the circuit has been closed for this long, and returns after twice that time at the latest.
+/// Waits until the circuit has been closed for the time `patience`; returns twice that time after
+/// the close at the latest.
 async fn closed_for(end: &LocalEnd, patience: Duration) {
     let mut was_closed = end.is_closed();
     loop {

@@ -155,7 +155,7 @@ impl Hosting {
     fn follow(&self, id: &str, service: &TunnelService, outcome: Outcome, passed: bool) {
         if let Some(terms) = outcome.terms {
             let (cost, precedence) = (terms.cost, terms.precedence);
-            tracing::info!(service = %service.name, terminator = %id, cost, ?precedence, "health");
+            tracing::info!(service = %service.name, terminator = %id, cost, ?precedence, "a health check has set the terms of a terminator");
             let update = TerminatorUpdate { cost: Some(cost), precedence: Some(precedence) };
             self.control.update_terminator(id, update);
         }

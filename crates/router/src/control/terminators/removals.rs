@@ -14,7 +14,7 @@ pub(super) struct Removals {
     waiting: Mutex<Waiting>,
     /// Notified when there is something to remove.
     more: Notify,
-    /// Notified when a batch was answered, or not in time.
+    /// Notified when a batch was answered, or the time for its answer is over.
     answered: Notify,
 }
 

@@ -16,7 +16,7 @@ pub(super) trait Exchanges {
     /// Takes the payloads and acks that are ready for the other end.
     fn take_parcel(&self) -> Parcel;
 
-    /// Takes what the other end sends.
+    /// Takes the payloads and the ack that the other end sends.
     fn deliver(&self, parcel: Parcel);
 
     /// Has the exchange continued by the clock, after the other tasks that wait for it.
@@ -31,7 +31,7 @@ pub(super) struct Parcel {
 }
 
 impl Parcel {
-    /// Takes what an end has ready.
+    /// Takes the payloads and the ack that an end has ready.
     pub(super) fn take(end: &mut End, now: Instant) -> Self {
         let mut parcel = Self { ack: end.poll_ack(), ..Self::default() };
         while parcel.payloads.len() < BATCH {
@@ -41,7 +41,7 @@ impl Parcel {
         parcel
     }
 
-    /// Gives an end what came, without the payloads that `is_lost` selects.
+    /// Gives the parcel to an end, without the payloads that `is_lost` selects.
     pub(super) fn deliver(self, end: &mut End, now: Instant, is_lost: impl Fn() -> bool) {
         if let Some(ack) = &self.ack {
             end.on_ack(ack, now);

@@ -1,4 +1,4 @@
-//! What an end delivers, as messages for an SDK without flow control of its own.
+//! The deliveries of an end, as messages for an SDK without flow control of its own.
 
 use bytes::Bytes;
 use weft_wire::{

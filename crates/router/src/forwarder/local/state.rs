@@ -1,5 +1,5 @@
-//! The state of an end on this router, under its lock: the end itself, and what an SDK without flow control
-//! of its own adds to it.
+//! The state of an end on this router, under its lock: the end itself, and the further state for an
+//! SDK without flow control of its own.
 
 use std::{collections::VecDeque, time::Instant};
 
@@ -21,7 +21,7 @@ use crate::forwarder::{
 /// Most messages of traced routes that wait for an SDK; more are dropped. A message has up to 1 KiB.
 const MAX_TRACES: usize = 4;
 
-/// An end, and what the SDK behind it is still to be told.
+/// An end, and the messages that wait for the SDK behind it or for room in the end.
 pub(super) struct State {
     pub(super) end: End,
     /// The measurement of how long a payload waits for the connection to a router, while there is
@@ -144,7 +144,7 @@ impl State {
         }
     }
 
-    /// Queues an answer for the SDK, if it waits for one to this request.
+    /// Queues an answer for the SDK, if the SDK waits for an answer to this request.
     pub(super) fn push_reply(&mut self, mut message: Message, request: u32) {
         if self.asked.answered(request).is_some() {
             message.headers.set_u32(REPLY_FOR, request);
