@@ -66,9 +66,9 @@ impl Network {
         }
     }
 
-    /// Handles that a router does not carry a circuit over it any more. A router between the ends
-    /// can be replaced: the circuit moves, or the routers report it again. True if the circuit has
-    /// ended.
+    /// Handles the loss of a circuit at a router on its path. A router between the ends can be
+    /// replaced: a whole circuit moves to another path, and a circuit known in part goes on without
+    /// the piece of that router. True if the circuit has ended.
     pub(crate) fn not_carried(&self, circuit: &Circuit, router: &Id) -> bool {
         let _one_by_one = self.0.pieces.taking_up.lock();
         let Some(circuit) = self.0.circuits.get(&circuit.id) else { return true };
@@ -204,9 +204,9 @@ impl Network {
         }
     }
 
-    /// Keeps an unknown idle circuit in part, on the word of a router that asks for its
-    /// confirmation and does not report its circuits. Refused if the router has confirmed too many.
-    /// False if the circuit has ended.
+    /// Keeps an unknown idle circuit as known in part, on the word of a router that asks for its
+    /// confirmation and does not report its circuits. Not kept if too many circuits are kept on the
+    /// word of that router already. False if the circuit has ended.
     pub(crate) fn adopt_confirmed(&self, router: &Arc<LiveRouter>, id: &str) -> bool {
         if !is_id(id) || self.is_over(id) || self.0.pieces.state.lock().told.contains(&router.id) {
             return false;

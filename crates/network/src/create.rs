@@ -361,7 +361,9 @@ impl Making<'_> {
         }
     }
 
-    /// Lets a router's failure count (docs/protocol/control-plane.md 12.4).
+    /// Counts a failure at the router of the terminator against the terminator. A terminator that
+    /// its router does not know is removed, or gets the precedence `failed` if its router did not
+    /// report it (docs/protocol/control-plane.md 12.4).
     fn learn(&self, chosen: &Chosen, router: &Id, error: &RouteError) {
         let terminator = &chosen.terminator;
         if *router != terminator.router_id {

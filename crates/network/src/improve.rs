@@ -1,6 +1,7 @@
-//! Moves the dearest of those circuits for which there is a much cheaper path, at intervals
-//! (`network.smart`; docs/protocol/control-plane.md 14). Only a few circuits move at a time, and none
-//! that moved recently, so that the effect on latencies is measured before the next moves.
+//! Moves circuits to much cheaper paths, at intervals: of the circuits for which there is such a
+//! path, those with the highest costs (`network.smart`; docs/protocol/control-plane.md 14). Only a
+//! few circuits move at a time, and no circuit that moved recently, so that the effect on latencies
+//! is measured before the next moves.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -25,8 +26,8 @@ const MANY: usize = 1_000;
 type Dearest = BTreeMap<(Reverse<u64>, String), Arc<Circuit>>;
 
 impl Network {
-    /// Starts the moves of the dearest circuits that gain enough, and returns their number. Looks
-    /// at all circuits, a part at a time.
+    /// Starts the moves of the circuits with the highest costs that gain enough, and returns their
+    /// number. Looks at all circuits, a part at a time.
     pub async fn improve(&self) -> usize {
         if self.waiting_moves() > MANY {
             return 0;
@@ -56,13 +57,14 @@ impl Network {
         moved
     }
 
-    /// Adds a circuit to the dearest ones, if it gains enough.
+    /// Adds a circuit to the circuits with the highest costs, if it gains enough and is one of
+    /// them.
     fn judge(&self, circuit: &Arc<Circuit>, dearest: &mut Dearest, ceiling: usize) {
         let delta = u64::from(self.0.options.smart_min_cost_delta);
         if !circuit.is_whole || circuit.path.links.is_empty() {
             return;
         }
-        // Circuits with a broken path are moved by other code.
+        // A circuit with a broken path is moved at once, when the path breaks (`network::moves`).
         let Some(cost) = self.cost_of(&circuit.path).filter(|cost| *cost >= delta) else { return };
         let key = (Reverse(cost), circuit.id.clone());
         let is_full = dearest.len() >= ceiling;

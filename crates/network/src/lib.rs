@@ -9,12 +9,13 @@
 //!
 //! - [`network`]: the handle of the network; [`routers`], [`circuits`]: the tables; [`routes`]: the
 //!   routes that routers are told; paths and costs are in `weft_paths`;
-//! - [`create`]: makes circuits, [`failure`]: why not; [`upkeep`]: confirms and ends them; `moves`: gives them other
-//!   paths, `improve`: cheaper ones; [`adoption`], [`adopt`]: take circuits of an earlier run over;
-//!   [`recount`]: ends circuits that a router lost;
+//! - [`create`]: makes circuits; [`failure`]: the reasons why a circuit was not made; [`upkeep`]:
+//!   confirms and ends circuits; `moves`: moves circuits to other paths; `improve`: moves circuits
+//!   to cheaper paths; [`adoption`], [`adopt`]: adopt circuits of an earlier run; [`recount`]: ends
+//!   circuits that a router lost;
 //! - [`terminators`]: terminators that routers report; [`validate`]: asks routers whether they
-//!   still host them; `unfounded`: terminators whose hosts may not host any
-//!   more, `withdrawn`: removes them;
+//!   still host their terminators; `unfounded`: terminators whose hosts have lost the right to
+//!   host; `withdrawn`: removes unfounded terminators;
 //! - [`ctrl_listeners`]: listeners on which routers take controllers;
 //! - `link_listeners`: listeners on which routers take links;
 //! - `link_reports`: reports of routers about links; `misreports`: refused reports;
@@ -22,8 +23,8 @@
 //! - [`inspect`]: inspections of programs; [`metrics`]: measured values; [`traffic`]: bytes and rates of
 //!   circuits.
 //!
-//! Input are messages of routers, which the control plane passes on. Output are routes, unroutes
-//! and faults on the channels of routers.
+//! The input is messages of routers, which the control plane passes on. The output is routes,
+//! unroutes and faults on the channels of routers.
 //!
 //! ```
 //! use std::time::Duration;

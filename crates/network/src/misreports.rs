@@ -1,8 +1,8 @@
 //! Counts reports of routers about things that are not theirs, and reports beyond limits. Such
 //! a report is refused where it arrives; this module counts it by router and logs it at intervals.
 //!
-//! Single ones are harmless: the router has not heard yet that a link is gone. A growing count
-//! means a router that lies, or a router with a state restored from elsewhere.
+//! A single misreport is harmless: the router has not heard yet that a link is gone. A growing
+//! count means a router that lies, or a router with a state restored from elsewhere.
 
 use std::time::{Duration, Instant};
 

@@ -1,8 +1,8 @@
-//! Moves circuits to other paths: because the path broke, because a router on it reports that it
-//! does not work, or because another one is cheaper (docs/protocol/control-plane.md 14).
+//! Moves circuits to other paths: because the path broke, because a router reports that a circuit
+//! does not work, or because another path is cheaper (docs/protocol/control-plane.md 14).
 //!
 //! - `list`: the circuits to be moved, in a queue; `mover`: takes circuits from the queue;
-//! - `journey`: moves one circuit; `known`: the routes that routers have to be told for that.
+//! - `journey`: moves one circuit; `known`: the routes that routers have to be told for a move.
 //!
 //! A link may break with a hundred thousand circuits on it, and dials must not suffer: the circuits
 //! enter the queue in parts, only a limited number moves at the same time, and fewer while dials

@@ -24,7 +24,8 @@ pub(crate) use values::Held;
 
 /// Most values of all routers: those of both ends of 200,000 links, some 280 MiB.
 const MAX_IN_ALL: usize = 4_500_000;
-/// Bytes per second that no link carries.
+/// Rates of links from this one on, in bytes per second, are not shown, because no link carries so
+/// much.
 const MAX_RATE: f64 = 1e12;
 /// A report is forgotten if none followed for this time, and for twice the time between the last
 /// two.
@@ -50,14 +51,15 @@ struct Inner {
     routers: HashMap<Id, FromRouter>,
     /// Number of kept values of all routers.
     values: usize,
-    /// Values since the start that were no router's metrics or found no room.
+    /// The number of values since the start that were refused: they were no metrics of a router, or
+    /// found no room.
     refused: u64,
 }
 
 #[derive(Debug)]
 struct FromRouter {
     at: Timestamp,
-    /// When the last complete report arrived.
+    /// The time at which the last complete report arrived.
     since: Instant,
     keep_for: Duration,
     values: Arc<Values>,

@@ -26,8 +26,8 @@ use crate::unroutes::Unroutes;
 /// certificates issued since.
 const CERTIFICATES: usize = 8;
 
-/// Bytes of reports that a router may send in a second, on average, and at once. A router with two
-/// hundred thousand circuits reports some 50 MB each minute.
+/// Bytes of reports that a router may send in a second, on average, and at once: more than the 50
+/// MB each minute that a router with two hundred thousand circuits reports.
 const REPORTS: f64 = 2.0 * 1024.0 * 1024.0;
 const REPORTS_AT_ONCE: u32 = 64 << 20;
 

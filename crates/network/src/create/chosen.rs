@@ -51,8 +51,9 @@ impl Network {
     /// Chooses the terminator for a dial, and the path to it. Among terminators of one precedence,
     /// those that this dial has not tried come first.
     ///
-    /// A terminator whose host has lost its right to host is not chosen. The chosen one alone is
-    /// looked at; all are if it is such a terminator, which is rare.
+    /// A terminator whose host has lost its right to host is not chosen. To save time, the right is
+    /// checked for the chosen terminator only. If its host has lost the right, which is rare, the
+    /// choice is made again with a check of every terminator.
     pub(super) fn choose(
         &self,
         snapshot: &Snapshot,

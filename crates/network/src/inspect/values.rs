@@ -78,7 +78,7 @@ impl Network {
         json!({"terminators": shown.collect::<Vec<_>>()})
     }
 
-    /// Refused reports of routers, by router.
+    /// The counts of refused reports, by router.
     fn refused_reports(&self) -> Value {
         let routers = self.0.misreports.all().into_iter().map(|(router, reports)| {
             let reports = reports.into_iter().map(|(name, times)| (name.to_owned(), times.into()));
@@ -147,7 +147,7 @@ fn threads() -> String {
         );
     }
     let Ok(tasks) = std::fs::read_dir("/proc/self/task") else {
-        text.push_str("this system does not name them\n");
+        text.push_str("this system does not list the threads of a process\n");
         return text;
     };
     let mut lines: Vec<String> =

@@ -32,13 +32,13 @@ const SLOW: Duration = Duration::from_millis(250);
 /// Why a circuit could not be moved.
 #[derive(Debug, thiserror::Error)]
 enum NotMoved {
-    #[error("its ends are not known")]
+    #[error("the ends of the circuit are not known")]
     NoEnds,
     #[error("there is no other path")]
     NoPath,
-    #[error("router {0} has to answer others first")]
+    #[error("router {0} has as many unanswered routes as it may have")]
     Full(Id),
-    #[error("router {0}, where it begins or ends, answers nothing")]
+    #[error("router {0}, at which the circuit begins or ends, answers nothing")]
     SilentEnd(Id),
     #[error("router {router}: {text}")]
     Router { router: Id, answer: Answer, text: String },

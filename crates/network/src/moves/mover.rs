@@ -142,7 +142,7 @@ impl Network {
         }
     }
 
-    /// Ends the rest of routers whose time is over.
+    /// Lets new paths lead over routers that were left alone, once the time for that is over.
     fn end_rests(&self) {
         let mut resting = self.0.moves.resting.lock();
         while resting.front().is_some_and(|(until, _)| *until <= clock::now())
