@@ -1,7 +1,7 @@
 //! Limits the logins that are worked on at once (docs/protocol/auth.md 9.6; docs/protocol/config.md
-//! 4.9). A login costs a hash or the building of chains before the caller is known, so that it
-//! takes a place first. One source has a quarter of the places, so that no single source refuses
-//! the logins of all others.
+//! 4.9). A login costs a hash of a password or the building of certificate chains before the caller
+//! is known. Each login therefore takes a place first. One source has a quarter of the places, so
+//! that no single source refuses the logins of all others.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -70,7 +70,7 @@ impl Sender {
         Self { source, is_known: false }
     }
 
-    /// The sender, who sent a right password for the same name before, or did not.
+    /// The sender, with the note whether its source sent a right password for the same name before.
     pub fn known(self, is_known: bool) -> Self {
         Self { is_known, ..self }
     }

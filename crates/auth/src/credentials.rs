@@ -8,7 +8,8 @@ use weft_model::entity::{AuthPolicy, CertCredential, Identity, UpdbRules};
 use super::password::Hashed;
 use crate::handle::Auth;
 
-/// Hashes a new password. Returns the hash, and the password for the rules of the policy.
+/// Hashes a new password. Returns the hash and the password, which the decision checks against the
+/// rules of the policy.
 pub async fn hash(auth: &Auth, password: &str) -> Result<(Hashed, String), Failure> {
     let hashed = auth.hasher().hash(password, auth.ids().bytes()).await?;
     Ok((hashed, password.to_owned()))

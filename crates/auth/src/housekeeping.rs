@@ -1,4 +1,5 @@
-//! Background work: ends sessions and grants, and forgets what is not needed any more.
+//! Background work: ends sessions and grants, and drops posture data, former keys, traces of
+//! identities and revocations whose time is over.
 
 use std::time::Duration;
 

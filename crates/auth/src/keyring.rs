@@ -196,7 +196,8 @@ impl Keyring {
                     now >= end && oldest.is_none_or(|oldest| oldest >= end)
                 }
                 Use::Enrollment => settled.is_some_and(|it| it >= until.plus(self.ticket_life)),
-                // What is believed of them is judged at each use; their number is limited.
+                // Certificates of a former signer are judged at each use, and their number is
+                // limited.
                 Use::Authority => false,
                 Use::Root => true,
             };

@@ -101,7 +101,7 @@ pub async fn enable(weak: WeakAuth) {
     }
 }
 
-/// Enables those of these identities whose time is over.
+/// Enables the identities among `ids` whose time of being disabled is over.
 async fn enable_lapsed(kernel: &Kernel, ids: Vec<Id>) -> Result<(), Failure> {
     kernel
         .decide(&Caller::own("end of disabling"), move |decision| {

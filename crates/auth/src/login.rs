@@ -76,8 +76,8 @@ fn authenticate(auth: Auth, caller: Caller, call: Call) -> Answer {
         };
         let token = auth.ids().token();
         let session = open(&auth, &caller, &body, &shown, (call.api, token.as_str()))?;
-        // The credential may have been changed before the session existed that would have ended
-        // with it.
+        // The credential may have changed after it was verified and before the session was in the
+        // table. The change did not find the session then, and did not end it.
         if !stands(&auth.snapshot(), &session, auth.now()) {
             auth.sessions().end(std::slice::from_ref(&session.base.id));
             return Err(refused());

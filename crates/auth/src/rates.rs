@@ -21,13 +21,13 @@ use weft_model::Id;
 
 use crate::sessions::PER_IDENTITY;
 
-/// Most of one kind at once.
+/// Most deeds of one kind (logins, or changes of certificates) of an identity at once.
 pub const AT_ONCE: u32 = 64;
-/// How many of one kind a second in the long run.
+/// Most deeds of one kind of an identity in a second, in the long run.
 pub const PER_SECOND: u32 = 2;
-/// Counts that are kept; above that the oldest one is forgotten.
+/// Most counts that are kept; above that the oldest count is forgotten.
 const KEPT: usize = 100_000;
-/// Counts that one identity may have.
+/// Most counts that one identity may have.
 const KEPT_OF_IDENTITY: usize = 256;
 /// After this time without use a count is as good as new.
 const FORGOTTEN: Duration = Duration::from_secs(AT_ONCE.div_ceil(PER_SECOND) as u64);
@@ -37,7 +37,7 @@ const _: () = assert!(
     "a rush of logins may end no session that a router reports every 60 s"
 );
 
-/// What an identity does.
+/// A deed of an identity that is counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Deed {
     /// A session gets its last factor.

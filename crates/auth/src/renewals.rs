@@ -11,7 +11,7 @@ use weft_kernel::Failure;
 use weft_limits::TokenBucket;
 use weft_model::Id;
 
-/// Renewals of a router at once; the further ones of a moment wait for them.
+/// Most renewals of a router at once. One of them is in work, and the others wait for their turn.
 const BURST: u32 = 10;
 /// In the long run a router has one renewal in this time. A router asks once in some months, and
 /// every five minutes while it gets no certificates.

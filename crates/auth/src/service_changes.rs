@@ -14,7 +14,7 @@ use weft_model::{Change, Entity, Id, Kind, Snapshot, Timestamp};
 /// Index of config overrides among the links of an identity.
 const CONFIG_OVERRIDE: usize = 3;
 
-/// The times.
+/// The times at which the services of identities last changed. Clones share them.
 #[derive(Debug, Clone, Default)]
 pub struct ServiceChanges(Arc<Mutex<Times>>);
 

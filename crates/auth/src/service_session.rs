@@ -16,8 +16,8 @@ use crate::handle::Auth;
 /// Longest life of a service token; it ends with the login in any case.
 const TOKEN_LIFE: Duration = Duration::from_secs(365 * 24 * 3600);
 
-/// The stored session. There is one for each login, type and service; a repeated request gets the
-/// same.
+/// The record of a service session. There is one for each API session, type and service; a repeated
+/// request gets the same record.
 pub fn record(
     controller: &Auth,
     login: &ApiSession,

@@ -9,7 +9,7 @@
 //! [`Sessions::subscribe`]: a router accepts an opaque token only if it was told of it.
 //!
 //! - `stands`: the credentials that a login depends on; `follow`: ends by changes of the model;
-//!   `ends`: ends by time; `room`: ends of those that are too many;
+//!   `ends`: ends by time; `room`: ends of sessions beyond the limits of an identity;
 //! - `tokens`: how tokens are stored; `activity`: times of use; `routers`: sessions as routers know
 //!   them; `notices`: what routers are told;
 //! - `services`, `touched`: service sessions.

@@ -9,9 +9,9 @@ use weft_kernel::view::View;
 use weft_model::Id;
 use weft_model::entity::{Config, ConfigType, Identity, Service};
 
-/// Config types in one request; more are ignored.
+/// Most config types of one request; further ones are ignored.
 const MAX_CONFIG_TYPES: usize = 256;
-/// Names in one request that are looked up, known or not.
+/// Most names of one request that are looked up, so that unknown names cost a bounded time.
 const MAX_CONFIG_WORDS: usize = 4096;
 
 /// The config types that a request or a session asks for.
@@ -22,8 +22,8 @@ pub struct WantedConfigs {
 }
 
 impl WantedConfigs {
-    /// Reads ids and names. Unknown ones are ignored; `all` means every type (docs/protocol/auth.md
-    /// 9.1). Repeated ones count once, so that repetition takes no memory.
+    /// Reads ids and names of config types. Unknown names are ignored; `all` means every type
+    /// (docs/protocol/auth.md 9.1). Repeated names count once, so that repetition takes no memory.
     pub fn of<'t>(view: View<'_>, texts: impl IntoIterator<Item = &'t str>) -> Self {
         let mut wanted = Self::default();
         let texts = texts.into_iter().flat_map(|text| text.split(',')).map(str::trim);

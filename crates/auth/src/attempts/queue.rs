@@ -21,14 +21,14 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 pub(super) const LEAST_WAIT: Duration = Duration::from_secs(1);
 /// Time after the last wrong code after which the pauses are forgotten.
 const REMEMBERED: Duration = Duration::from_secs(300);
-/// Waiting codes of an identity, at most one of each session.
+/// Most waiting codes of an identity, at most one of each session.
 const WAITING: usize = 4;
-/// Sessions and addresses whose wrong codes are counted.
+/// Most sessions and addresses whose wrong codes are counted for an identity.
 const PARTIES: usize = 64;
 /// Wrong codes that do not count against a session that has sent a right one before.
 const CREDIT: u32 = 3;
-/// Wrong codes after which a single right code is not accepted, and the time after which one of them
-/// is forgotten.
+/// Wrong codes after which a single right code is not accepted, and the time after which one wrong
+/// code is forgotten.
 const DOUBTED_AFTER: u32 = 30;
 const FORGIVEN_EVERY: Duration = Duration::from_secs(3600);
 /// Longest time between two right codes that confirm each other.

@@ -21,9 +21,10 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(8);
 const KEPT: usize = 100_000;
 /// Passwords of a name that may wait, in each lane, for others that are being checked.
 const IN_LINE: usize = 256;
-/// Passwords of a name that may wait when none are left, one of each address.
+/// Passwords of a name that may wait while the name has no wrong passwords left, one of each
+/// address.
 const LATE: usize = 8;
-/// Waiting passwords of all names: this many of strangers, and as many of known addresses.
+/// Most waiting passwords of all names: this many of strangers, and as many of known addresses.
 const ALL_WAITING: usize = 1024;
 /// Shortest wait that a refused sender is told.
 const LEAST_WAIT: Duration = Duration::from_secs(1);
@@ -250,7 +251,7 @@ impl GuessTable {
 
     /// Makes room in full tables. Entries that are like new are forgotten first. If that is not
     /// enough, names without waiting passwords go: those to which no known address belongs, then
-    /// all. Of addresses all go of which no password is being checked.
+    /// all. Addresses of which no password is being checked go, too.
     fn make_room(&mut self, now: Instant) {
         if self.names.len() >= KEPT {
             self.names.retain(|_, it| it.is_used() || !it.is_like_new(now));

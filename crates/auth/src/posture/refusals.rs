@@ -1,5 +1,5 @@
-//! Refusals for posture: the service, and what each failed check found and expected
-//! (docs/protocol/management-api.md 6, 7.1).
+//! Refusals for posture: the service, and for each failed check the value that it found and the
+//! value that it expected (docs/protocol/management-api.md 6, 7.1).
 
 use serde::Serialize;
 use serde_json::Value;
@@ -22,8 +22,8 @@ use crate::handle::Auth;
 use crate::posture::viewer::Viewer;
 
 impl Auth {
-    /// Remembers a refusal, and makes the failure that lists it: the failed checks of each policy
-    /// (docs/protocol/auth.md 17.7).
+    /// Remembers a refusal, and makes the failure of the request, which lists the failed checks of
+    /// each policy (docs/protocol/auth.md 17.7).
     pub fn refuse_for_posture(
         &self,
         snapshot: &Snapshot,

@@ -9,8 +9,8 @@ use weft_model::{Id, Snapshot, Timestamp};
 
 use crate::handle::Auth;
 
-/// The name of the C SDK, and its first version that can ask for codes
-/// (docs/protocol/management-api.md 7.6).
+/// The name of the C SDK, and its first version that can ask its user for a code of the second
+/// factor again (docs/protocol/management-api.md 7.6).
 const ASKING_SDK: (&str, [u64; 3]) = ("ziti-sdk-c", [0, 25, 0]);
 
 /// An identity whose access is judged, with its posture data.
@@ -21,14 +21,15 @@ pub struct Viewer {
     pub(super) data: PostureData,
     /// The time of the last change of its posture data.
     pub(super) changed_at: Option<Timestamp>,
-    /// Whether the client is too old to ask for codes.
+    /// Whether the client cannot ask its user for a code of the second factor again.
     pub(super) is_old: bool,
-    /// Whether posture checks are judged at all.
+    /// Whether this controller judges posture checks.
     pub(super) is_judged: bool,
 }
 
 impl Viewer {
-    /// An identity in one of its sessions. Without a session it has given no code.
+    /// An identity in one of its API sessions. Without a session it has given no code of a second
+    /// factor.
     pub fn new(auth: &Auth, identity: &Id, session: Option<&ApiSession>) -> Self {
         let is_judged = auth.settings().posture_checks;
         let has_checks = !auth.snapshot().table(weft_model::Kind::PostureCheck).is_empty();
@@ -67,7 +68,8 @@ impl Viewer {
         &self.data
     }
 
-    /// A check, adapted to this client.
+    /// A posture check as it holds for this client: a check of the second factor may have no
+    /// timeout for clients that cannot ask for a code again.
     pub(super) fn check<'c>(&self, check: &'c PostureCheck) -> Check<'c> {
         let mut ready = check.check();
         if let Check::Mfa { timeout, .. } = &mut ready
@@ -96,7 +98,7 @@ impl Viewer {
     }
 }
 
-/// Whether a client can ask for codes when they time out.
+/// Whether a client can ask its user for a code again when the last code has timed out.
 fn can_ask(sdk: &SdkInfo) -> bool {
     let (name, least) = ASKING_SDK;
     if sdk.kind != name {
@@ -142,7 +144,8 @@ impl Auth {
         Viewer::new(self, &session.identity_id, Some(session))
     }
 
-    /// Whether a login may go on using a service. Schedules the time at which that ends by itself.
+    /// Whether an API session may go on using the service of a service session. Schedules the time
+    /// at which the grant ends by itself.
     fn is_still_granted(
         &self,
         snapshot: &Snapshot,
@@ -163,8 +166,9 @@ impl Auth {
         }
     }
 
-    /// Ends those of these service sessions that are no longer granted. Routers leave sessions of
-    /// opaque logins to the controller (docs/protocol/edge-control-plane.md 12.1).
+    /// Ends the service sessions in `picked` that are no longer granted. The controller has to do
+    /// so, because routers do not judge the service sessions of opaque API sessions
+    /// (docs/protocol/edge-control-plane.md 12.1).
     pub fn end_ungranted(&self, snapshot: &Snapshot, picked: &[Arc<ServiceSession>]) {
         let now = self.now();
         let ungranted = picked.iter().filter(|session| {
