@@ -15,11 +15,13 @@ pub(crate) struct Waiting {
     pub(crate) remote: SocketAddr,
 }
 
-/// The connections that wait because all places are taken, and those whose source has taken all of
-/// its places. When the line is full, the oldest connection of the source with most in it is
-/// closed, and the new one takes its position.
+/// The connections that wait: some because all places are taken, others because their source has
+/// taken all of its places. When the line is full, the oldest connection of the source with the
+/// most waiting connections is closed, and the new connection takes its position.
 pub(crate) struct Line {
+    /// Connections that wait because all places are taken.
     strangers: BoundedTable<u64, Waiting, IpAddr>,
+    /// Connections that wait because their source has taken all of its places.
     behind_their_own: BoundedTable<u64, Waiting, IpAddr>,
     per_source: usize,
     /// Most connections that wait behind others of their source.
@@ -38,7 +40,8 @@ impl Line {
                 when_full: WhenFull::EvictOldest,
             })
         };
-        // Only few sources can have all of their places at once.
+        // A quarter of the places is enough, because only few sources can have all of their places
+        // at once.
         let behind = per_source.max(limits.pending / 4);
         Self {
             strangers: of(limits.pending),

@@ -1,5 +1,5 @@
-//! Wakers of tasks, and their atomics. `tests/threads` compiles `wake` with others in their place,
-//! which try every order of threads.
+//! The atomics and the notification that `wake` uses. `tests/threads` compiles `wake` with other
+//! types in their place, which try every order of threads.
 
 pub(crate) use std::sync::atomic;
 
