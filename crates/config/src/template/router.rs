@@ -62,14 +62,14 @@ impl RouterTemplate<'_> {
             r#"# Configuration of an edge router. Paths are relative to the working directory of the process.
 v: 3
 
-# Who this router is. Enrollment makes the key and writes the certificates.
+# The key and the certificates of this router. Enrollment makes the key and writes the certificates.
 identity:
   cert: {cert}
   server_cert: {server_cert}
   key: {key}
   ca: {ca}
 
-# Where the controller is. Once connected, the router learns of others by itself.
+# The address of a controller. The router learns the addresses of other controllers from it.
 ctrl:
   endpoint: {ctrl}
 
@@ -79,7 +79,7 @@ listeners:
   - binding: edge
     address: {edge_bind}
     options:
-      # What they are told; the server certificate must name this host.
+      # The address that applications are told; the server certificate must name this host.
       advertise: {edge_advertise}
 {tunneler}
 # How applications without an SDK are dialed.
@@ -87,7 +87,7 @@ dialers:
   - binding: transport
 
 edge:
-  # What enrollment asks for in certificates.
+  # The names and addresses that enrollment asks for in the certificates.
   csr:
     sans:
       dns: {dns}
@@ -167,10 +167,11 @@ edge:
         };
         let (about_names, about_lan, more) = if self.with_defaults {
             (
-                "      # Names of services are answered here; point the machine's resolver at it.\n",
+                "      # Names of services are answered at this address; point the machine's \
+                 resolver at it.\n",
                 "      # The interface of machines that use this one as their gateway.\n",
                 "      # Addresses that names of services get.\n      #dnsSvcIpRange: \
-                 100.64.0.1/10\n      # Whom names that are not of services are asked of.\n      \
+                 100.64.0.1/10\n      # The DNS server that is asked for all other names.\n      \
                  #dnsUpstream: udp://192.0.2.53:53\n",
             )
         } else {
@@ -197,26 +198,27 @@ link:
 const DEFAULTS: &str = "\
   # Where the data model is kept, so that clients are served while no controller is reached.
   #db: router.proto.gzip
-  # How often it is written, in seconds, at least 30.
+  # The interval at which the data model is written, in seconds, at least 30.
   #dbSaveIntervalSeconds: 30
 
-# What stands below is optional and shows the defaults.
+# The sections below are optional, and show the defaults.
 
 # Circuits: times in milliseconds, queues and workers in numbers.
 #forwarder:
-  # How often broken circuits are reported; 0 is never.
+  # The interval of reports of broken circuits; with 0 they are never reported.
   #faultTxInterval: 15000
-  # After so long without traffic a circuit is idle, and how often idle ones are reported.
+  # The time without traffic after which a circuit is idle, and the interval of reports of idle
+  # circuits.
   #idleCircuitTimeout: 60000
   #idleTxInterval: 60000
-  # Dials of applications that wait, and that are under way at once.
+  # Most dials of applications that wait, and that are under way at once.
   #xgressDialQueueLength: 1000
   #xgressDialWorkerCount: 128
-  # The same of other routers.
+  # Most dials of other routers that wait, and that are under way at once.
   #linkDialQueueLength: 1000
   #linkDialWorkerCount: 32
 
-# What is looked at for /health-checks.
+# The checks that /health-checks shows: answers of controllers, and the number of links.
 #healthChecks:
   #ctrlPingCheck:
     #interval: 30s
@@ -225,16 +227,16 @@ const DEFAULTS: &str = "\
   #linkCheck:
     #interval: 5s
     #initialDelay: 1s
-    # Fewer links are a failure; with 0 they are only listed.
+    # The check fails with fewer links; with 0 it never fails and only lists the links.
     #minLinks: 0
 
-# What is measured goes to the controller.
+# The reports of measurements to controllers.
 #metrics:
   #reportInterval: 1m
   #messageQueueSize: 10
   #intervalAgeThreshold: 80s
 
-# An HTTP server: who may know whether this router is well.
+# An HTTP server. Every client that reaches its port sees whether this router is healthy.
 #web:
   #- name: health
     #bindPoints:
