@@ -71,7 +71,7 @@ impl Controller {
     }
 
     /// The metrics of this controller and its routers in the text format of Prometheus;
-    /// `with_times` adds when each was measured.
+    /// `with_times` adds the time at which each was measured.
     pub async fn prometheus(&self, with_times: bool) -> bytes::Bytes {
         match self.network() {
             Some(network) => network.prometheus(with_times).await,

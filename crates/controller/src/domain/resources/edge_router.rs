@@ -27,7 +27,7 @@ use crate::domain::fields::{Fields as _, fields};
 use crate::domain::resource::{Readable, Resource, Shown, require};
 use crate::domain::resources::known_routers::common;
 
-/// The resource.
+/// The resource of edge routers in the management API.
 pub(crate) struct EdgeRouters;
 
 /// Whether a router is connected. Filters know it under the name of the detail, and under the names
@@ -166,7 +166,7 @@ impl Resource for EdgeRouters {
     }
 }
 
-/// The unused enrollment of a router.
+/// The enrollment of a router that is not used yet; `None` if the router has none.
 pub(crate) fn outstanding<'v>(view: View<'v>, router: &Id) -> Option<&'v Arc<Enrollment>> {
     view.referring::<Enrollment>(1, router.as_str()).into_iter().next()
 }
