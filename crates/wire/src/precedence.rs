@@ -13,13 +13,13 @@ impl TerminatorPrecedence {
         }
     }
 
-    /// The value of a number; unknown ones are the default.
+    /// The precedence of a number on the wire of SDKs; an unknown number is the default precedence.
     #[must_use]
     pub fn from_number(number: u8) -> Self {
         Self::try_from(i32::from(number)).unwrap_or_default()
     }
 
-    /// The word for it.
+    /// The word for the precedence in configs and APIs.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
