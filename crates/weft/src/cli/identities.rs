@@ -62,16 +62,18 @@ pub(crate) enum JwtOf {
 
 /// Arguments of `weft password`.
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  weft password                    one's own\n  \
-                  weft password --identity alice   that of another, who gets one if there is none")]
+#[command(
+    after_help = "Examples:\n  weft password                    changes the password of the login\n  \
+                  weft password --identity alice   sets the password of alice, the first one or another"
+)]
 pub(crate) struct PasswordArgs {
-    /// Name or id of the identity whose password is set [default: one's own]
+    /// Name or id of the identity whose password is set [default: the identity of the login]
     #[arg(long, short = 'i', value_name = "NAME", add = complete::names("identities", ""))]
     pub(crate) identity: Option<String>,
-    /// User name that the password belongs to [default: the present one, or the name of the identity]
+    /// User name of the password [default: the current user name, or else the name of the identity]
     #[arg(long, short = 'u', value_name = "NAME", requires = "identity")]
     pub(crate) username: Option<String>,
-    /// One's own current password; asked for when absent
+    /// The current password of the login; asked for when absent
     #[arg(long, value_name = "PASSWORD", env = "WEFT_PASSWORD", hide_env_values = true)]
     pub(crate) current_password: Option<String>,
     /// The new password; asked for when absent

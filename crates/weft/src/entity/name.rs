@@ -34,7 +34,7 @@ pub(crate) async fn resolve(
     match ids.as_slice() {
         [id] => Ok((*id).to_owned()),
         [] => Err(missing(client, kind, name).await),
-        // An id that is also another entity's name: the id wins.
+        // The text is the id of one entity and the name of another: the id has priority.
         several if several.contains(&name) => Ok(name.to_owned()),
         several => Err(ambiguous(kind, name, several)),
     }
@@ -64,7 +64,7 @@ async fn missing(client: &ManagementClient, kind: &'static Kind, name: &str) -> 
         Failure::not_found(format!("there is no {} with the {called} `{name}`", kind.name));
     let near = near(client, kind, name).await.unwrap_or_default();
     match near.is_empty() {
-        true => failure.and(format!("`weft list {}` shows what there is", kind.plural)),
+        true => failure.and(format!("`weft list {}` lists all of them", kind.plural)),
         false => failure.and(format!("did you mean {}?", near.join(", "))),
     }
 }

@@ -10,14 +10,15 @@ use crate::{
     output::{self, table},
 };
 
-/// Asks, and prints the answer.
+/// Asks the controller, and prints the login, the release of the controller, and the numbers of
+/// entities.
 pub(crate) async fn status(args: StatusArgs) -> Result<(), Failure> {
     let (name, login) = args.session.saved()?;
     let client = args.session.client().await?;
     let version = client.version().await?;
     let me = client.current_identity().await?;
     let summary = row(Api::Management, "listSummary")?;
-    // Without the counts, for instance because the login may not read them, the rest is shown.
+    // A login that may not read the counts is shown everything else.
     let counts: Value = client.call(summary, &[], &[], None).await.unwrap_or_default();
     let mut shown = Map::new();
     shown.insert("login".to_owned(), json!(name));

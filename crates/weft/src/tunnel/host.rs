@@ -71,7 +71,7 @@ async fn begin(
 fn address(text: &str) -> Result<(Protocol, String, u16), Failure> {
     let wrong = || {
         Failure::usage(format!(
-            "`{text}` is no address of an application: write <port>, <host>:<port> or \
+            "`{text}` is not the address of an application: write <port>, <host>:<port> or \
              udp:<host>:<port>"
         ))
     };
