@@ -17,8 +17,8 @@ fn invalid(detail: &dyn std::fmt::Display, session: &ApiSession) -> Refusal {
     Refusal::new(ErrorCode::INVALID_SESSION, RetryHint::START_OVER, INVALID_SESSION)
 }
 
-/// Judges the service token of a connect or a bind. Signed tokens are judged here; for an opaque
-/// token the controller has decided when it made the service session.
+/// Judges the service token of a connect or a bind. In an API session with a signed token the data
+/// model decides here. In an opaque API session the decision is the controller's.
 pub(crate) fn judge(
     inner: &Inner,
     session: &ApiSession,
