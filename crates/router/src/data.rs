@@ -217,7 +217,8 @@ impl DataHalf {
         });
     }
 
-    /// How many links are being dialed, and how many may be at the same time.
+    /// The number of links that are being dialed, and the most links that may be dialed at the same
+    /// time.
     fn link_dials(&self) -> (usize, usize) {
         self.links.get().map_or((0, 0), |links| links.dials())
     }
@@ -348,7 +349,8 @@ impl seam::Data for DataHalf {
             return;
         }
         self.forwarder.trim(circuit);
-        // Fails while the router shuts down: then its circuits go at once.
+        // The send fails only while the router shuts down, and then all circuits are taken down
+        // anyway.
         let _ = self.leaving.send(circuit.into());
     }
 
@@ -422,7 +424,8 @@ impl seam::Data for DataHalf {
     }
 }
 
-/// Brings rates up to date at every interval, and measures the queues of links and the ends.
+/// Brings rates up to date at every interval, and measures the queues of links and the ends of
+/// circuits.
 async fn measure(data: Weak<DataHalf>, stop: CancellationToken) {
     let mut ticks = tokio::time::interval(weft_metrics::TICK);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);

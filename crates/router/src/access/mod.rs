@@ -64,7 +64,7 @@ use crate::{
     seam::{Access, AccessEvent, ApiSession, Grant, Refusal, TunnelService, Use},
 };
 
-/// Most events that a reader may be behind.
+/// Most events that may wait for a reader; a reader that falls further behind has to begin again.
 const EVENTS: usize = 4096;
 /// The access half. Clones share it.
 #[derive(Clone)]
@@ -196,8 +196,8 @@ impl AccessHalf {
         self.0.first_party.rcu(|known| known.learn(identity.ca(), chain, now));
     }
 
-    /// Checks that the chain of an SDK may complete a TLS handshake
-    /// (docs/protocol/edge-control-plane.md 11.1).
+    /// Checks whether the chain of an SDK may complete a TLS handshake: it leads to an authority of
+    /// the data model (docs/protocol/edge-control-plane.md 11.1).
     pub(crate) fn admits_chain(&self, chain: &[CertificateDer<'_>]) -> weft_identity::Result<()> {
         let identity = self.0.identity.current();
         let intermediates: Vec<_> = identity.ca().intermediates().cloned().collect();
@@ -225,7 +225,8 @@ impl AccessHalf {
         self.0.timeline.subscribe()
     }
 
-    /// Whether the router is online: a controller is connected and the model is there.
+    /// Whether the router is online: it is connected to a controller and has the data model, if it
+    /// needs one.
     pub(crate) fn online(&self) -> watch::Receiver<bool> {
         self.0.online.subscribe()
     }
@@ -291,7 +292,7 @@ impl Access for AccessHalf {
     fn stands(&self, session: &ApiSession) -> bool {
         let identity_stands = match self.0.model.read().identities.get(&session.identity) {
             Some(identity) => !identity.disabled,
-            // An identity that was never known cannot have gone.
+            // An identity that the model never had cannot have been deleted.
             None => session.identity_name.is_none(),
         };
         identity_stands && self.0.live.lock().contains(&session.id)

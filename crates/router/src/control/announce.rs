@@ -1,5 +1,5 @@
-//! The announcements of this router to controllers: its hello, its listeners, and that it is about
-//! to stop.
+//! The announcements of this router to controllers: its hello, its listeners, and the notice that
+//! it is about to stop.
 
 use weft_channel::Lane;
 use weft_wire::{
@@ -41,8 +41,8 @@ fn listeners(listeners: &[LinkListener]) -> Listeners {
     Listeners { listeners: listeners.iter().map(listener).collect() }
 }
 
-/// Asks a controller to lead no new circuit over this router. Only weft's controllers know this message. A
-/// controller that was not sent the message gets a failure for each route of a new circuit.
+/// Asks a controller to lead no new circuit over this router. Only weft's controllers know this
+/// message. Any other controller gets a failure for each route of a new circuit.
 pub(super) fn of_the_end(controller: &Controller) {
     if !controller.capabilities.has(controller_capability::ADOPTS_CIRCUITS) {
         return;

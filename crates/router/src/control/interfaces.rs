@@ -33,7 +33,8 @@ pub(crate) async fn run(core: Arc<Core>, reports: InterfaceReports) {
         if is_due && tell(&core, &found).await {
             told = Some((found, Instant::now()));
         }
-        // Until there is a controller, the next one is told as soon as it connects.
+        // Until a first report was sent, each controller that connects ends the wait, so that it is
+        // sent the report at once.
         let wait = tokio::time::sleep(reports.check.max(Duration::from_secs(1)));
         tokio::select! {
             () = wait => {}

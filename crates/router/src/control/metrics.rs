@@ -177,7 +177,7 @@ fn bucket(bytes: usage::Bytes, tags: &usage::Tags) -> usage_counter::Bucket {
     }
 }
 
-/// A report of latencies alone, for the path over a new link.
+/// A report with latencies only, from which controllers choose paths over a new link.
 pub(super) fn of_latencies(router: &str, latencies: Vec<LinkLatency>) -> MetricsMessage {
     let mut alone = Waiting::default();
     alone.add(Measured { latencies, ..Measured::default() });

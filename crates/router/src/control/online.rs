@@ -28,7 +28,7 @@ struct State {
 }
 
 impl Presence {
-    /// Without connections. `most` is the largest number of changes in a report.
+    /// A table without connections. `most` is the largest number of changes in a report.
     pub(crate) fn new(most: usize) -> Self {
         Self { state: Mutex::default(), most }
     }

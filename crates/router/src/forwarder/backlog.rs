@@ -91,7 +91,7 @@ impl Backlog {
         self.bytes = 0;
     }
 
-    /// Gives the end as much as it has room for.
+    /// Gives the end as many waiting messages as it has room for.
     pub(super) fn drain(&mut self, end: &mut End, now: Instant) {
         if end.closed().is_some() {
             return self.clear();

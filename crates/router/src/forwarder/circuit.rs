@@ -135,8 +135,9 @@ impl<F: HopFlow> Circuit<F> {
         note(&self.active, coarse_now());
     }
 
-    /// Notes that a message was forwarded now that is a sign of the other end of the circuit: the message came from
-    /// it, or goes to an end on this router. What an end here sends is no such sign: its data may lead nowhere.
+    /// Notes that a message was forwarded now that shows that the other end of the circuit is
+    /// there: the message came from the other end, or goes to an end on this router. A message that
+    /// an end here sends does not show this, because its data may lead nowhere.
     pub(crate) fn hear(&self) {
         let now = coarse_now();
         note(&self.active, now);
@@ -179,7 +180,8 @@ impl<F: HopFlow> Circuit<F> {
         hops.iter().find(|(id, _)| &**id == link).map(|(_, hop)| Arc::clone(hop))
     }
 
-    /// The queue for a link, or the queue that led to this link before a reroute gave it another one.
+    /// The queue for a link, or the queue that led to this link before a reroute moved it to
+    /// another one.
     pub(super) fn hop_once_of(&self, link: &str) -> Option<Arc<Hop<F>>> {
         let routes = self.routes.read();
         let now = routes.hops.iter().find(|(id, _)| &**id == link).map(|(_, hop)| Arc::clone(hop));
@@ -223,8 +225,8 @@ impl<F: HopFlow> Circuit<F> {
         routes.under_way == 0 && routes.ways.is_empty()
     }
 
-    /// Adds ways. A way from an address that has one replaces it, and the queued messages of the former
-    /// way move to it. `outlet` finds the outlet of a link. Returns the ways of before, for
+    /// Adds ways. A way from an address that has one replaces it, and the queued messages of the
+    /// former way move to it. `outlet` finds the outlet of a link. Returns the former ways, for
     /// [`Self::restore_ways`]; `None` if a newer attempt was begun.
     pub(super) fn set_ways(
         &self,
@@ -255,8 +257,8 @@ impl<F: HopFlow> Circuit<F> {
         Some(before)
     }
 
-    /// Forgets ways that reroutes have left some time ago: the routers behind them may not send for the circuit
-    /// any more.
+    /// Forgets ways that reroutes left longer ago than [`LEFT_FOR`]. The routers behind these ways
+    /// may not send messages of the circuit any more.
     pub(super) fn forget_old_ways(&self, now: u64) {
         let is_old = |(_, at): &(Arc<str>, u64)| now.saturating_sub(*at) >= LEFT_FOR;
         if !self.routes.read().left.iter().any(is_old) {
@@ -392,8 +394,8 @@ impl<F: HopFlow> Routes<F> {
 
 /// Sets a time to the second of `now`.
 fn note(time: &AtomicU64, now: u64) {
-    // Most calls fall into the same second: reading the cell is cheaper than a write that other
-    // processors see.
+    // Most calls fall into the same second. They only read the cell, which is cheaper than a write
+    // that other processors see.
     if now - time.load(Ordering::Relaxed).min(now) >= 1000 {
         time.store(now, Ordering::Relaxed);
     }

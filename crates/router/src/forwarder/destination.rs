@@ -25,7 +25,7 @@ impl Destination {
         }
     }
 
-    /// The route was taken down: an end is told.
+    /// Tells an end that its route was taken down.
     pub(super) fn unrouted(&self) {
         match self {
             Self::Local(end) => end.unrouted(),

@@ -92,8 +92,9 @@ pub(crate) struct Forwarder {
     tombstones: Mutex<Tombstones>,
     /// Circuits with payloads that have no next place, and their owners.
     faults: Mutex<HashMap<Arc<str>, ControllerId>>,
-    /// Unknown circuits that came over links since the last report. They are apart, so that a router that invents
-    /// ids keeps no circuit of this router from being reported.
+    /// Unknown circuits that came over links since the last report. They are kept apart from
+    /// `faults`, so that a router that invents ids cannot fill that table and hide circuits of this
+    /// router.
     unknown: Mutex<HashSet<Arc<str>>>,
     control: Arc<dyn Control>,
     timers: Timers,
@@ -202,12 +203,14 @@ impl Forwarder {
         for destination in self.take_destinations(&circuit, &circuit.addresses()) {
             destination.unrouted();
         }
-        // Connections may remember the circuit for long, and the table is without it when the interval ends.
+        // The bytes are written into the book now: connections may hold the circuit for long, and
+        // the table no longer has it when the interval ends.
         circuit.carried.settle(&circuit.id);
     }
 
-    /// Takes a circuit down once nothing of the other end has come for this long: true if it was taken down.
-    /// An end here that goes on sending does not keep it, and is told of the end by that.
+    /// Takes a circuit down if no sign of its other end came in the time `quiet`, or if it has no
+    /// end on this router. True if the circuit is down. An end here that goes on sending does not
+    /// keep the circuit: it is told that the circuit is over.
     pub(crate) fn unroute_if_quiet(&self, id: &str, quiet: Duration) -> bool {
         let Some(circuit) = self.circuit(id) else { return true };
         let is_end = |address: &Arc<str>| {
@@ -221,9 +224,10 @@ impl Forwarder {
         true
     }
 
-    /// Takes a circuit down if its ends on this router are gone and nothing waits for a neighbour: then no
-    /// message of the circuit is of use here. True if the circuit is down. A router that only passes
-    /// messages on cannot know, and waits for [`Self::unroute_if_quiet`].
+    /// Takes a circuit down if its ends on this router are gone and nothing waits for a neighbour:
+    /// then no message of the circuit is of use here. True if the circuit is down. A router that
+    /// only passes messages on cannot know whether messages are still on their way, and waits for
+    /// [`Self::unroute_if_quiet`].
     pub(crate) fn unroute_if_done(&self, id: &str) -> bool {
         let Some(circuit) = self.circuit(id) else { return true };
         let ends = circuit.ends();
@@ -235,7 +239,7 @@ impl Forwarder {
         true
     }
 
-    /// Frees the memory that the queues of a circuit keep and will hardly use.
+    /// Frees the memory of the circuit's queues that no message waits in.
     pub(crate) fn trim(&self, id: &str) {
         if let Some(circuit) = self.circuit(id) {
             self.trim_circuit(&circuit);
@@ -305,8 +309,8 @@ impl Forwarder {
         }
     }
 
-    /// How many circuits end on this router or at its SDKs, or did so before their end. A circuit counts until
-    /// its controller has it forgotten.
+    /// The number of circuits whose routes lead to an end on this router or at one of its SDKs. A
+    /// circuit counts until its controller unroutes it, even if the end itself is gone.
     pub(crate) fn ending_here(&self) -> usize {
         let ends_here = |circuit: &&Arc<Circuit>| !circuit.ends().is_empty();
         self.circuits.iter().map(|shard| shard.read().values().filter(ends_here).count()).sum()

@@ -4,8 +4,8 @@
 pub(crate) trait ConnOwner: Send + Sync + std::fmt::Debug {
     /// Tells the SDK that the circuit of this connection id is over.
     fn conn_closed(&self, conn_id: u32);
-    /// The backlog of a connection id has become too large (`true`), or small enough again
-    /// (`false`).
+    /// Notes that the backlog of a connection id has become too large (`true`), or small enough
+    /// again (`false`).
     fn backlog(&self, over: bool);
     /// True if the SDK answers requests for hops of a traced route.
     fn answers_traces(&self) -> bool;

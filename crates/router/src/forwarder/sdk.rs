@@ -144,7 +144,7 @@ impl SdkCircuit {
         }
     }
 
-    /// The route was taken down: the SDK is sent the end after the queued messages.
+    /// Handles the end of the route: the SDK is sent the end after the queued messages.
     pub(crate) fn unrouted(&self) {
         self.queue.unrouted();
     }
@@ -160,7 +160,8 @@ impl SdkCircuit {
         self.queue.silence();
     }
 
-    /// The SDK ended the circuit, or its connection is gone: the SDK is sent nothing more.
+    /// Handles the end of the circuit at the SDK, or of the SDK's connection: the SDK is sent
+    /// nothing more.
     pub(crate) fn ended_by_sdk(&self) {
         self.queue.silence();
         self.end_here();

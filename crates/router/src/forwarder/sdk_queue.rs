@@ -162,8 +162,8 @@ impl<F: SdkFlow> SdkQueue<F> {
         self.queue.lock().asked.note(request, Form::Connection);
     }
 
-    /// The reply to a request of the SDK that this answer makes; `None` if the SDK does not wait for
-    /// it.
+    /// The reply to the SDK's request for a hop, made of an answer; `None` if the SDK does not wait
+    /// for this answer.
     fn reply(&self, answer: Message) -> Option<Message> {
         let request = answer.headers.get_u32(payload::header::USER_VALUE)?;
         let form = self.queue.lock().asked.answered(request)?;

@@ -1,4 +1,5 @@
-//! Circuits that ended lately. Their payloads may be on the way still, and are no fault.
+//! Circuits that ended lately. Payloads of these circuits may still be on their way; they are not
+//! reported as faults.
 
 use std::{
     collections::{HashMap, VecDeque},

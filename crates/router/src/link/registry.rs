@@ -29,10 +29,10 @@ pub(crate) use self::{
 const STEADY: Duration = Duration::from_secs(30);
 /// The wait after the second of several links that closed sooner; each further wait is twice as long.
 const FIRST_WAIT: Duration = Duration::from_millis(50);
-/// Longest such wait: circuits wait 5 s for a link that comes back.
+/// Longest of these waits: circuits wait 5 s for a link that comes back.
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
-/// The time after the end of a link in which failed dials are repeated after such waits, because its circuits
-/// wait.
+/// The time after the end of a link in which failed dials are repeated after these short waits,
+/// because the circuits of the link wait for it.
 const AWAITED: Duration = Duration::from_secs(5);
 /// How long a router without a connection and without a link is remembered.
 const FORGET: Duration = Duration::from_secs(48 * 3600);
@@ -40,10 +40,10 @@ const FORGET: Duration = Duration::from_secs(48 * 3600);
 const MAX_LISTENERS: usize = 16;
 /// Most routers that are remembered.
 const MAX_PEERS: usize = 100_000;
-/// Why a link is closed whose target was removed during the dial.
+/// The reason for closing a link whose target was removed during the dial.
 const REMOVED: &str =
     "the router, or its listener or dialer for this link, was removed during the dial";
-/// Why a link is closed whose address is none of the peer's any more.
+/// The reason for closing a link whose address the peer gave up during the dial.
 const GIVEN_UP: &str = "the peer gave up the dialed address during the dial";
 
 #[derive(Debug)]
@@ -270,8 +270,8 @@ impl Registry {
         }
     }
 
-    /// Lets the dials that are due beyond `most` wait as if they had failed. `chance` gives numbers
-    /// between 0 and 1.
+    /// Keeps at most `most` dials due. The others wait as if they had failed. `chance` gives
+    /// numbers between 0 and 1.
     pub(crate) fn bound_queue(&mut self, most: usize, now: Instant, chance: impl Fn() -> f64) {
         let due = self.due.keys().take_while(|(at, _)| *at <= now);
         let beyond: Vec<String> = due.skip(most).map(|(_, key)| key.clone()).collect();
@@ -281,7 +281,7 @@ impl Registry {
             let Some(dialer) = self.dialers.get(target.place().dialer) else { continue };
             target.delay = dialer.wait_after(target.delay, healthy, chance());
             let at = now + target.delay;
-            tracing::debug!(link = %target.link, "too many links are to be dialed, this one later");
+            tracing::debug!(link = %target.link, "too many links wait to be dialed; this link is dialed later");
             self.dial_at(&key, at);
         }
     }
@@ -296,7 +296,8 @@ impl Registry {
         }
         target.status = Status::DialFailed;
         if target.place().listener.address != dial.address {
-            // The peer gave up the address meanwhile. Nothing is known yet of the one that took its place.
+            // The peer gave up the address meanwhile. The address that took its place was not tried
+            // yet.
             target.delay = Duration::ZERO;
             return self.dial_at(&dial.key, now);
         }
@@ -353,8 +354,8 @@ impl Registry {
         verdict
     }
 
-    /// The reason why this router does not want a link that it dialed at this address, if there is one:
-    /// things change while a dial is under way.
+    /// The reason why this router does not want a link that it dialed at this address, if there is
+    /// a reason: peers and dialers may change while a dial is under way.
     pub(crate) fn unwanted(&self, key: &str, id: &str, address: &str) -> Option<&'static str> {
         match self.targets.get(key) {
             Some(target) if target.link != id => Some(REMOVED),

@@ -65,8 +65,8 @@ impl HelloGate for EdgeGate {
 }
 
 /// Headers of the answer to a hello (docs/protocol/sdk.md 2.2; the form of the version:
-/// docs/protocol/channel.md 9.3, Go SDKs complain about any other). Capabilities are named only
-/// where the feature is whole; posture checks are not among them, so SDKs report posture to
+/// docs/protocol/channel.md 9.3, Go SDKs complain about any other). A capability is named only if
+/// the feature is complete. Posture checks are not among them, so that SDKs report their posture to
 /// controllers.
 fn hello_headers(version: &VersionInfo) -> Headers {
     let mut headers = Headers::new();

@@ -31,10 +31,10 @@ use super::pace::{FIRST_QUESTIONS, Pace, TURN};
 
 /// The beginning of the name of native SDKs.
 const NATIVE: &str = "ziti-sdk-c[";
-/// This many messages close together are a burst: half of what the SDK can hold. Large messages
-/// count too, because an application that reads slowly leaves them with the SDK.
+/// This many messages close together are a burst: half of the 32 messages that the SDK can hold.
+/// Large messages count too, because an application that reads slowly leaves them with the SDK.
 const BURST: u32 = 16;
-/// Messages further apart than this are not close together.
+/// Messages that are at most this far apart are close together.
 const CLOSE: Duration = Duration::from_secs(1);
 /// One nudge is sent for this many messages of a burst, although the SDK handles up to 32 messages after
 /// each nudge.

@@ -31,7 +31,7 @@ impl SdkConnection {
             None => Some("the connection is not known here".to_owned()),
         };
         let answer = TraceRouteAnswer { error, ..asked.answered_by(hop_type::EDGE) };
-        // Without room for the answer, the SDK waits for its time limit.
+        // If there is no room for the answer, the SDK waits until its own time limit.
         let _ = self.channel.try_send(answer.to_message().in_reply_to(message));
     }
 

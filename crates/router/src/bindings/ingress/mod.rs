@@ -48,11 +48,11 @@ pub(crate) use streams::{StreamLimits, serve_streams};
 
 /// Most circuits of one listener that are being made at the same time.
 const MAX_MAKING: usize = 256;
-/// Most of these circuits for one source.
+/// Most circuits for one source that are being made at the same time.
 const MAX_MAKING_OF_SOURCE: usize = 64;
 /// The time after which a listener logs a reason again that it has logged.
 const COMPLAIN_EVERY: Duration = Duration::from_secs(10);
-/// The time after which a listener logs another reason than the last.
+/// The time after which a listener logs a reason that differs from the last one.
 const COMPLAIN_ANEW: Duration = Duration::from_secs(1);
 
 /// The options of a listener.
@@ -188,9 +188,11 @@ impl Ingress {
         Ok(Opened { id: made.id, end, crypto })
     }
 
-    /// Puts an end at the address that the controller gave. None if the circuit is down again.
+    /// Puts an end at the address that the controller gave; `None` if the circuit was taken down
+    /// meanwhile.
     fn attach(&self, made: &MadeCircuit, datagrams: bool) -> Option<Arc<LocalEnd>> {
-        // Its route stood before the controller answered.
+        // The circuit had its route before the controller answered. It may have been taken down
+        // since.
         let circuit = self.forwarder.circuit(&made.id)?;
         let options = Options { datagrams, ..self.options.end.clone() };
         let hop_type = match &self.options.service {

@@ -65,7 +65,8 @@ pub(super) fn directions(crypto: Option<Crypto>) -> (Sealing, Opening) {
 }
 
 impl Sealing {
-    /// Sends the header of the encrypted stream if it was not sent. False if the direction is over.
+    /// Sends the header of the encrypted stream, unless it was sent before. False if the direction
+    /// is over.
     pub(super) async fn begin(&mut self, end: &LocalEnd) -> bool {
         let Self::Begin(crypto) = self else { return true };
         let (sealer, header) = Sealer::new(&crypto.session.tx, &mut rand::rng());

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use super::table::Entry;
 use crate::{control::shared::Core, controllers::Controller, seam::Host};
 
-/// First and longest wait after a controller was busy or away.
+/// The first and the longest wait before the next attempt, after a controller was busy or away.
 pub(super) const WAITS: (Duration, Duration) =
     (Duration::from_millis(500), Duration::from_secs(30));
 
