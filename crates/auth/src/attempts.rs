@@ -31,7 +31,7 @@ const PATIENCE: Duration = Duration::from_secs(8);
 /// Most waiting codes of all identities. Each of them holds a place among the requests of the web
 /// server.
 const ALL_WAITING: usize = 128;
-/// Queues that are kept; above that, unused ones are forgotten.
+/// Most queues that are kept; above that, unused queues are forgotten.
 const QUEUES: usize = 100_000;
 
 /// The kind of a code, judged by its form. Wrong codes of one kind do not delay codes of the other.
@@ -54,11 +54,11 @@ impl CodeKind {
 /// The sender of a code.
 #[derive(Debug, Clone)]
 pub struct Guesser {
-    /// The identity whose code it should be.
+    /// The identity whose second factor the code is for.
     pub identity: Id,
-    /// The session in which it is sent.
+    /// The session in which the code is sent.
     pub session: Id,
-    /// The address from which it is sent.
+    /// The address from which the code is sent.
     pub source: Option<IpAddr>,
     /// Whether the session has sent a right code before.
     pub(crate) is_proven: bool,
@@ -125,7 +125,7 @@ impl Queues {
     }
 }
 
-/// A place in a queue; dropping it gives it up.
+/// A place in a queue. Dropping it gives the place up.
 #[derive(Debug)]
 struct Place {
     attempts: Attempts,

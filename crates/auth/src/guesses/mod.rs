@@ -78,7 +78,7 @@ pub struct Turn {
     name: Arc<str>,
     source: Option<Source>,
     ticket: u64,
-    /// The lane whose tokens it draws on; none before its turn.
+    /// The lane whose tokens the password draws on; none before its turn.
     from: Option<Lane>,
     verdict: Verdict,
 }
