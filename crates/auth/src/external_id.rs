@@ -8,11 +8,12 @@ use weft_model::entity::{ClaimLocation, ClaimMatcher, ClaimParser, ExternalIdCla
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ClaimError {
     /// The certificate has no value at the location, or none that matches.
-    #[error("the certificate has no value that the external id claim of its CA means")]
+    #[error("the certificate has no value that the external id claim of its CA accepts")]
     Nothing,
     /// There are fewer values than the index asks for.
     #[error(
-        "the certificate has {0} values that the external id claim means, too few for its index"
+        "the certificate has {0} values that the external id claim of its CA accepts, too few for \
+         the index of the claim"
     )]
     Index(usize),
 }

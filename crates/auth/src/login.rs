@@ -278,7 +278,7 @@ async fn remember_chain(auth: &Auth, shown: &Shown) {
         Ok(())
     });
     if let Err(error) = done.await {
-        tracing::warn!(authenticator = %shown.authenticator, %error, "whether the certificate came with its chain was not stored; the next login tries again");
+        tracing::warn!(authenticator = %shown.authenticator, %error, "the note whether the certificate came with its chain was not stored; the next login tries again");
     }
 }
 
