@@ -128,7 +128,7 @@ enum NotServed {
     Io(#[from] io::Error),
     #[error("TLS handshake not done in time")]
     Timeout,
-    #[error("it was not admitted in time, and other peers wait for its place")]
+    #[error("the peer was not admitted in time, and other peers wait for its place")]
     TakenBack,
     #[error("too many connections")]
     TooMany,

@@ -66,7 +66,7 @@ pub(crate) trait ChannelHandler: Send + Sync + 'static {
     fn handle(&self, connection: Arrival<Secured>) -> BoxFuture<'static, ()>;
 }
 
-/// What handles the connections of a protocol.
+/// The handler of the connections of a protocol, or of its channels.
 #[derive(Clone)]
 pub struct ProtocolHandler(pub(super) Handles);
 

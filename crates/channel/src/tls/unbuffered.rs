@@ -17,7 +17,7 @@ pub(super) enum Unbuffered {
     Server(Box<UnbufferedServerConnection>),
 }
 
-/// What is to be done next.
+/// The next step of the caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Step {
     /// Call [`Unbuffered::step`] once more.
@@ -78,7 +78,7 @@ impl Unbuffered {
         sealed
     }
 
-    /// What both sides have in common.
+    /// The state that clients and servers of TLS have in common.
     pub(super) fn common(&self) -> &CommonState {
         match self {
             Self::Client(tls) => tls,
@@ -86,7 +86,7 @@ impl Unbuffered {
         }
     }
 
-    /// The keys of the finished handshake, and what replaces them later.
+    /// The keys of the finished handshake, and the source of the keys that replace them later.
     pub(super) fn into_keys(self) -> Result<(ExtractedSecrets, Successor), Error> {
         Ok(match self {
             Self::Client(tls) => {

@@ -96,7 +96,9 @@ async fn read_head<T: TryParse>(stream: &mut TlsStream<TcpStream>) -> io::Result
     let mut seen = 0;
     loop {
         if buffer.len() >= MAX_HEAD {
-            return Err(invalid(format!("its head is longer than {MAX_HEAD} bytes")));
+            return Err(invalid(format!(
+                "the head of the HTTP message is longer than {MAX_HEAD} bytes"
+            )));
         }
         let room = (MAX_HEAD - buffer.len()).min(2048);
         if (&mut *stream).take(room as u64).read_buf(&mut buffer).await? == 0 {
