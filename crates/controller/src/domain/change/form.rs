@@ -429,7 +429,8 @@ fn is_called(field: &Field, key: &str) -> bool {
     field.name == key || document_name(field.name, field.names.is_some()) == key
 }
 
-/// What is said of an unknown member: the member that was probably meant, or else all that there are.
+/// The text about an unknown member, with the member that was probably meant, or else with all
+/// members.
 fn unknown(what: &str, fields: &[Field], key: &str) -> String {
     let names = || fields.iter().map(|field| document_name(field.name, field.names.is_some()));
     let lower = key.to_lowercase();

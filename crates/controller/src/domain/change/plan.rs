@@ -82,10 +82,10 @@ pub(super) struct Ready {
 
 /// Where prepared entries come from.
 pub(super) enum Source<'a> {
-    /// Each is prepared when it is needed, until the caller's deadline.
+    /// Each entry is prepared when it is needed, until the caller's deadline.
     Fresh { controller: &'a Controller, made: Prepared, until: Instant },
-    /// They were prepared for an earlier plan, and are used only where the entry still asks for the
-    /// same.
+    /// The entries were prepared for an earlier plan. They are used only where the entry of the
+    /// document still asks for the same.
     Known(&'a Prepared),
 }
 

@@ -29,9 +29,9 @@ impl Wrong {
 
 /// Why an entry cannot be decided.
 pub(super) enum Refusal {
-    /// Its resource refuses it.
+    /// The resource of the entry refuses it.
     Failure(Failure),
-    /// It cannot be read.
+    /// The entry cannot be read.
     Wrong(Vec<Wrong>),
 }
 

@@ -310,7 +310,11 @@ fn one_certificate(
     });
     match issuer {
         Some(ca) => Ok((certificate.clone(), Some(ca.base.id.clone()))),
-        None => Err(Failure::field("certPem", format!("no known CA issued it: {error}"), "")),
+        None => Err(Failure::field(
+            "certPem",
+            format!("no known CA issued the certificate: {error}"),
+            "",
+        )),
     }
 }
 

@@ -44,8 +44,9 @@ fn explain_path(controller: Controller, caller: Caller, call: Call) -> Answer {
         for subject in NAMED {
             if !caller.may(subject, Action::Read) {
                 let read = Action::Read;
-                let reason =
-                    format!("the explanation names what needs the permission {subject}.{read}");
+                let reason = format!(
+                    "the explanation names entities that need the permission {subject}.{read}"
+                );
                 return Err(Failure::unauthorized(reason));
             }
         }
