@@ -68,8 +68,8 @@ pub enum Error {
     /// A sealed message shorter than its overhead.
     #[error("a sealed message has at least {OVERHEAD} bytes, the peer sent {0}")]
     TooShort(usize),
-    /// A message came behind the sealed end.
-    #[error("a message came behind the last one")]
+    /// A message came after the sealed end of the stream.
+    #[error("a message came after the sealed end of the stream")]
     BehindEnd,
     /// The authenticator does not match: another key, another order, or changed on the way.
     #[error("a sealed message failed authentication")]
