@@ -58,13 +58,13 @@ pub fn write_private(path: &Path, contents: &[u8]) -> Result<()> {
     Beside::write(path, contents, Access::Private)?.put()
 }
 
-/// Who may read a file that replaces another one.
+/// The users that may read a file that replaces another one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Access {
-    /// Its owner, who is the user of this process.
+    /// The owner of the file only, who is the user of this process.
     Private,
-    /// Whoever could read the former file: owner and group stay as far as the system permits, and the
-    /// mode stays.
+    /// The users that could read the former file: owner and group stay as far as the system
+    /// permits, and the mode stays.
     AsBefore,
 }
 
