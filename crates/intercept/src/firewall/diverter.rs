@@ -237,7 +237,10 @@ pub fn trusted_program(program: &Path) -> Result<PathBuf, String> {
         }
         let renamed_by_owners = place > 0 && known.mode() & STICKY != 0;
         if known.mode() & OTHERS_WRITE != 0 && !renamed_by_owners {
-            return Err(format!("others than its owner may write to {}: chmod go-w", shown(part)));
+            return Err(format!(
+                "users other than the owner may write to {}: chmod go-w",
+                shown(part)
+            ));
         }
     }
     Ok(path)

@@ -146,7 +146,7 @@ impl Keeper {
             Ok(()) => self.applied = revision,
             Err(error) => {
                 tracing::error!(%error, "the firewall cannot be set up; tried again in {LOOK:?}");
-                // It may have all that it had before.
+                // The firewall may still have all former rules.
                 self.look_for_rules().await;
             }
         }
