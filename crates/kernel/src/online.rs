@@ -203,7 +203,7 @@ impl Online {
         routers.filter(|router| tables.routers.contains_key(*router)).cloned().collect()
     }
 
-    /// Those of these routers that are connected and drain.
+    /// The routers among `routers` that are connected and drain.
     pub fn draining<'i>(&self, routers: impl Iterator<Item = &'i Id>) -> HashSet<Id> {
         let tables = self.tables.read();
         let drains = |router: &&Id| tables.routers.get(*router).is_some_and(|it| it.facts.drains);
