@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use hashbrown::HashMap;
 
-/// What happens to a new entry when the table, or the share of its source, is full.
+/// The rule for a new entry when the table, or the share of its source, is full.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WhenFull {
     /// The new entry is refused.
@@ -33,7 +33,7 @@ pub struct Caps {
     pub per_source: usize,
     /// Age at which an entry is gone. `None`: entries stay until they are removed.
     pub max_age: Option<Duration>,
-    /// What happens to a new entry when there is no room.
+    /// The rule for a new entry when there is no room.
     pub when_full: WhenFull,
 }
 
@@ -41,10 +41,10 @@ pub struct Caps {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum TableFull {
     /// The source has this many entries, which is its limit.
-    #[error("this source already holds {0} entries, the most it may")]
+    #[error("this source already holds {0} entries, which is its limit")]
     Source(usize),
     /// The table has this many entries, which is its limit.
-    #[error("the table already holds {0} entries, the most it may")]
+    #[error("the table already holds {0} entries, which is its limit")]
     Total(usize),
 }
 
