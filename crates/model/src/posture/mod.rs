@@ -152,7 +152,7 @@ pub enum CheckFailure {
     #[error("the version of the operating system is not allowed")]
     OsVersion,
     /// A required process does not run, or is another file.
-    #[error("a required process does not run as it must")]
+    #[error("a required process is not running, or is another file")]
     Process,
     /// No code was given.
     #[error("no second factor was given")]
