@@ -126,7 +126,7 @@ impl Misreports {
                 tracing::debug!(%router, report, what, more, in_all, "bytes of a circuit count for no service: the circuit is of another controller, or ended while this one was away");
                 return;
             }
-            tracing::warn!(%router, report, what, more, in_all, "a report of a router is refused: it is about something that is not its own, or beyond a limit");
+            tracing::warn!(%router, report, what, more, in_all, "a report of a router is refused: it concerns something that is not the router's, or is beyond a limit");
         }
     }
 

@@ -162,9 +162,9 @@ pub struct Answers<'a> {
 /// The use of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Delivered {
-    /// It went to the task that waits for it.
+    /// The answer went to the task that waits for it.
     Yes,
-    /// It belongs to another attempt, or to a router that was not asked.
+    /// The answer belongs to another attempt, or to a router that was not asked.
     Ignored,
     /// The circuit is not in the making.
     Nobody,
