@@ -24,7 +24,7 @@ const LINK_REFUSAL: u32 = 1;
 /// The result of a route.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Answer {
-    /// It is set up.
+    /// The route is set up.
     Done,
     /// The router refused the route.
     Refused,
