@@ -104,7 +104,7 @@ impl Drop for Unfinished {
     }
 }
 
-/// Who asked for a terminator, until its first answer.
+/// The sender of the first answer to the binding that asked for a terminator.
 type Asker = oneshot::Sender<Result<(), Refusal>>;
 
 async fn keep(core: Arc<Core>, entry: Arc<Entry>, asker: Asker) {
