@@ -73,7 +73,7 @@ pub enum Error {
     /// The call took too long.
     #[error("{action} took longer than {} s{}", limit.as_secs_f32(), because(last))]
     Timeout {
-        /// What took too long, such as ``dialing `web` ``.
+        /// The call that took too long, such as ``dialing `web` ``.
         action: String,
         /// The time limit.
         limit: Duration,

@@ -27,7 +27,7 @@ pub(crate) enum Unwritten {
     Sealing(Error),
 }
 
-/// What was written and is no payload yet, and what makes payloads.
+/// The written bytes that are not in a payload yet, with the pen that makes payloads of them.
 #[derive(Debug)]
 pub(super) struct Writing {
     /// `None` while the application's task has it.
