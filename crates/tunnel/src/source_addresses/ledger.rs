@@ -269,7 +269,7 @@ fn ip(arguments: &[&str]) -> Result<Output, String> {
     made.map_err(|error| format!("ip: {error}"))
 }
 
-/// What a command printed, or its error.
+/// The text that a command printed, or its error.
 fn succeeded(output: &Output) -> Result<String, String> {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
     if output.status.success() { Ok(text(&output.stdout)) } else { Err(text(&output.stderr)) }
