@@ -1,10 +1,10 @@
 //! The trace that a message belongs to: the `traceparent` of W3C Trace Context, in a header of
 //! weft's own.
 //!
-//! It is sent with the messages that make a circuit: connect (SDK), requests for circuits (router),
-//! route (controller), dial (router). No other program uses the number of the header. Peers read the
-//! headers that they know and pass no others on, so that the context goes from one program of weft to
-//! the next and never further.
+//! The header is sent with the messages that make a circuit: connect (SDK), requests for circuits
+//! (router), route (controller), dial (router). No other program uses the number of the header.
+//! Peers read the headers that they know and pass no others on, so that the context goes from one
+//! program of weft to the next and never further.
 
 use crate::headers::Headers;
 use std::fmt;
