@@ -1,4 +1,4 @@
-//! What the application writes to an end.
+//! The data that the application writes to an end.
 
 use bytes::Bytes;
 use weft_wire::payload::{Flags, PayloadHeaders};
