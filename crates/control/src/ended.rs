@@ -156,8 +156,9 @@ pub async fn put_back(auth: &Auth, removed: &[Arc<Terminator>]) -> Result<(), Fa
     done.await.map(drop)
 }
 
-/// Whether a terminator has a session, or needs none that this controller knows: an SDK may have
-/// bound through another controller, or the host is no SDK.
+/// Whether a terminator may stay: its service session exists, or this controller cannot know the
+/// session, because the SDK may have bound through another controller, or because the host is no
+/// SDK.
 pub(super) fn is_founded(auth: &Auth, terminator: &Terminator) -> bool {
     let is_bound_here = terminator.base.is_system
         && *terminator.binding == *EDGE

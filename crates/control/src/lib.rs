@@ -12,9 +12,9 @@
 //! - [`data_model`]: the data model of routers; [`legacy`]: opaque sessions; [`ended`]: ends
 //!   circuits and terminators of ended sessions;
 //! - [`dial`]: circuits for SDKs and tunnelers; [`terminators`]: terminators on routers;
-//! - [`peers`]: what routers are told of each other and of this controller, and `news`: when;
-//!   [`reports`]: reports of routers; [`renewal`]: renews their certificates; [`edge_errors`]:
-//!   refusals in the forms of routers.
+//! - [`peers`]: collects news for routers about each other and about this controller; `news`: sends
+//!   the news; [`reports`]: reports of routers; [`renewal`]: renews their certificates;
+//!   [`edge_errors`]: refusals in the forms of routers.
 //!
 //! A message acts for the router whose certificate opened the channel, never for an id in the
 //! message.

@@ -38,7 +38,7 @@ const SUBSCRIPTIONS: usize = 8;
 /// Most answers about service sessions that wait.
 const ANSWERS: usize = 64;
 
-/// How long a router may take to answer the greeting before it is sent again.
+/// How long a router may take to answer the greeting before the greeting is sent again.
 const GREETING: Duration = Duration::from_secs(10);
 
 /// The interval at which the router's own identity is reported as connected, and a report of listeners that came too

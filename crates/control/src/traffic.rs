@@ -28,7 +28,7 @@ impl Tap for Traffic {
     }
 }
 
-/// The metrics of one router's channel, which exist as long as this.
+/// The metrics of one router's channel, which exist as long as this value.
 #[derive(Debug)]
 pub struct Measured {
     latency: Arc<Histogram>,

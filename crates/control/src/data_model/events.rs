@@ -2,7 +2,7 @@
 //!
 //! The model gives the changes and their order; this module encodes them. A change that routers
 //! cannot see gives no event: services of the fabric alone, and configs for routers, which each
-//! router is sent beside the chain.
+//! router is sent outside of the sequence of change sets.
 
 use std::sync::Arc;
 
@@ -71,8 +71,8 @@ pub(crate) fn of_keys(keys: Vec<PublicKey>) -> impl Iterator<Item = Event> {
     })
 }
 
-/// Events with the configs of a router. They are outside of the chain, like keys, because the chain
-/// is the same for all routers.
+/// Events with the configs of a router. They are outside of the sequence of change sets, like keys,
+/// because that sequence is the same for all routers.
 pub(crate) fn of_managed(configs: &[ConfigForm]) -> impl Iterator<Item = Event> {
     configs
         .iter()

@@ -28,7 +28,7 @@ impl Proved {
     }
 }
 
-/// The proof in a chain for a router; the error is the reason why it is none.
+/// The proof that a chain is the router's; the error is the reason why the chain proves nothing.
 pub(super) fn prove(router: &Router, chain: &[CertificateDer<'static>]) -> Result<Proved, String> {
     let shown = chain.first().cloned().ok_or("no certificate was shown")?;
     let shown = Certificate::from_der(shown).map_err(|error| error.to_string())?;

@@ -376,7 +376,8 @@ impl State {
         touched.into_iter().for_each(|connection| self.router_changed(connection));
     }
 
-    /// The sessions end by themselves; the next identity with this ordinal must not get them.
+    /// Forgets the sessions and the ordinal of a deleted identity, because the next identity with
+    /// this ordinal must not get the sessions.
     fn identity_deleted(&mut self, id: &Id) {
         let Some(ordinal) = self.snapshot.ordinal_of::<Identity>(id) else { return };
         let sessions = self.identities.get(id).map(|own| own.sessions.clone());

@@ -71,8 +71,8 @@ pub(super) struct Batch {
 }
 
 impl Pending {
-    /// No notices yet, for a router to which all sessions with numbers below `reported_below` are
-    /// reported.
+    /// An empty queue of notices for a router to which all sessions with numbers below
+    /// `reported_below` are reported.
     pub(super) fn new(reported_below: u64) -> Self {
         let waiting = Waiting {
             reported_below: Some(reported_below),
