@@ -65,7 +65,9 @@ pub(crate) struct Shared {
     /// The tap, which sees every message.
     pub(crate) tap: OnceLock<Arc<dyn Tap>>,
     is_judged: AtomicBool,
-    is_closed: AtomicBool,
+    /// Why the channel is closed. Set before anything else shows that it is, so that whoever meets a closed
+    /// channel learns the reason.
+    reason: OnceLock<CloseReason>,
     closed: watch::Sender<Option<CloseReason>>,
     changes: watch::Sender<u32>,
 }
@@ -119,7 +121,7 @@ impl Shared {
             state: Mutex::default(),
             tap: OnceLock::new(),
             is_judged: AtomicBool::new(options.unjudged.is_none()),
-            is_closed: AtomicBool::new(false),
+            reason: OnceLock::new(),
             closed: watch::Sender::new(None),
             changes: watch::Sender::new(0),
             options,
@@ -261,7 +263,7 @@ impl Shared {
 
     /// Closes the channel; only the first reason counts.
     pub(crate) fn close(&self, reason: CloseReason) {
-        if self.is_closed.swap(true, Ordering::AcqRel) {
+        if self.reason.set(reason.clone()).is_err() {
             return;
         }
         tracing::debug!(channel = %self.options.label, %reason, "channel closed");
@@ -305,11 +307,11 @@ impl Shared {
     }
 
     pub(crate) fn is_closed(&self) -> bool {
-        self.is_closed.load(Ordering::Acquire)
+        self.reason.get().is_some()
     }
 
     pub(crate) fn close_reason(&self) -> CloseReason {
-        self.closed.borrow().clone().unwrap_or_else(|| CloseReason::local("closed"))
+        self.reason.get().cloned().unwrap_or_else(|| CloseReason::local("closed"))
     }
 
     /// The reason of the close, once the channel is closed.
@@ -389,5 +391,37 @@ impl Shared {
 impl fmt::Debug for Shared {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Shared").field("label", &self.options.label).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sender_that_meets_a_closed_channel_learns_why() {
+        let anywhere = ([127, 0, 0, 1], 1).into();
+        for _ in 0..2000 {
+            let peer = PeerInfo {
+                certificates: Vec::new(),
+                remote: anywhere,
+                local: anywhere,
+                id: None,
+                headers: weft_wire::Headers::new(),
+                dialed: true,
+            };
+            let channel = Arc::new(Shared::new(ChannelOptions::edge("test"), peer, None));
+            let closing = Arc::clone(&channel);
+            let closes = std::thread::spawn(move || closing.close(CloseReason::Peer));
+            let refused = loop {
+                let entry = Entry::new(Message::new(1, ""));
+                match channel.try_queue(Lane::Default, entry) {
+                    Err(SendError::Closed(reason)) => break reason,
+                    Ok(()) | Err(_) => drop(channel.lane(Lane::Default).pop()),
+                }
+            };
+            assert!(matches!(refused, CloseReason::Peer), "{refused:?}");
+            closes.join().unwrap();
+        }
     }
 }

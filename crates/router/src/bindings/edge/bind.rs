@@ -71,10 +71,10 @@ impl SdkConnection {
         let grant = match judged {
             Ok(grant) => grant,
             Err(refusal) => {
-                if let Ok(reserved) = &taken {
-                    self.ids.release_reserved(conn_id, reserved);
-                }
-                return self.refuse_bind(message, conn_id, &refusal).await;
+                return match &taken {
+                    Ok(reserved) => self.unmade(message, conn_id, reserved, &refusal).await,
+                    Err(_) => self.refuse_bind(message, conn_id, &refusal).await,
+                };
             }
         };
         match taken {
@@ -91,6 +91,20 @@ impl SdkConnection {
 
     async fn refuse_bind(&self, message: &Message, conn_id: u32, refusal: &Refusal) {
         self.send_hosting(closed_message(conn_id, refusal).in_reply_to(message)).await;
+    }
+
+    /// Ends a bind that was not made. The SDK is told unless the SDK has taken the bind back: its connection
+    /// id may be that of a later bind by then.
+    async fn unmade(
+        &self,
+        message: &Message,
+        conn_id: u32,
+        reserved: &CancellationToken,
+        why: &Refusal,
+    ) {
+        if self.ids.release_reserved(conn_id, reserved) {
+            self.refuse_bind(message, conn_id, why).await;
+        }
     }
 
     async fn confirm_again(&self, message: &Message, hosted: &Hosted) {
@@ -110,21 +124,18 @@ impl SdkConnection {
         reserved: &CancellationToken,
     ) {
         let conn_id = bind.conn_id;
-        let Some(Entered { hosted, older, made }) = self.enter(bind, session, grant.clone()) else {
-            self.ids.release_reserved(conn_id, reserved);
-            let why = Refusal::plain("a newer bind of this listener came first");
-            return self.refuse_bind(message, conn_id, &why).await;
+        let entered = self.enter(bind, session, grant.clone(), reserved);
+        let Entered { hosted, older, made } = match entered {
+            Ok(entered) => entered,
+            Err(why) => return self.unmade(message, conn_id, reserved, &why).await,
         };
         if let Some(older) = older {
             self.binding.tell_replaced(&older);
         }
         if !self.ids.fill(conn_id, reserved, Conn::Host(Arc::clone(&hosted)), grant) {
             self.binding.withdraw(&hosted);
-            // Either the SDK cancelled the bind, or its right was lost meanwhile.
-            if self.ids.release_reserved(conn_id, reserved) {
-                self.refuse_bind(message, conn_id, &access_lost()).await;
-            }
-            return;
+            // Either the SDK took the bind back, or its right was lost meanwhile.
+            return self.unmade(message, conn_id, reserved, &access_lost()).await;
         }
         if !self.send_hosting(bound(&hosted.bind).in_reply_to(message)).await {
             // The SDK did not get the answer, and would be dialed for a listener that it does not
@@ -151,16 +162,27 @@ impl SdkConnection {
         }
     }
 
-    /// Enters a bind among the listeners and asks for its terminator; `None` if a later bind of the listener
-    /// has been entered.
+    /// Enters a bind among the listeners and asks for its terminator. The error says why not: a later bind of
+    /// the listener has been entered, the SDK has taken the bind back, or its right was lost.
     ///
-    /// One lock is held from the choice of the terminator to the request for it: of two binds of
-    /// one listener, the bind that stays makes the last request. The request also comes before the
-    /// answer to the SDK, because the next message of the SDK may change the terminator.
-    fn enter(&self, bind: Bind, session: Arc<ApiSession>, grant: Grant) -> Option<Entered> {
+    /// All under one lock: of two binds of one listener, the terminator's last request is that of the bind
+    /// that stays, and a bind that was taken back before a later one came does not take the place of that.
+    /// The request also comes before the answer to the SDK, whose next message may change the terminator.
+    fn enter(
+        &self,
+        bind: Bind,
+        session: Arc<ApiSession>,
+        grant: Grant,
+        reserved: &CancellationToken,
+    ) -> Result<Entered, Refusal> {
         let mut hosts = self.binding.hosts.lock();
+        if reserved.is_cancelled() {
+            return Err(access_lost());
+        }
         let (terminator, older) = match hosts.place(self.number, &bind, &session) {
-            Placement::Stale => return None,
+            Placement::Stale => {
+                return Err(Refusal::plain("a newer bind of this listener came first"));
+            }
             Placement::New(terminator) => (terminator, None),
             // The connection id of the duplicated listener is free already, because that listener
             // is about to end.
@@ -184,7 +206,7 @@ impl SdkConnection {
         });
         hosts.enter(&hosted);
         let made = self.binding.control.create_terminator(hosted.terminator_request());
-        Some(Entered { hosted, older, made })
+        Ok(Entered { hosted, older, made })
     }
 
     /// Reports the outcome of the terminator to the SDK. A terminator that is no longer wanted is

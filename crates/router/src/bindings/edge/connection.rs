@@ -274,6 +274,12 @@ impl SdkConnection {
         Some([one, bytes])
     }
 
+    /// The number of requests in work.
+    #[cfg(test)]
+    pub(super) fn requests_in_work(&self) -> usize {
+        MAX_REQUESTS - self.requests.available_permits()
+    }
+
     /// Sends a message at intervals while the SDK is not read.
     fn keep_alive_while_paused(&self) {
         let Some(this) = self.this.upgrade() else { return };

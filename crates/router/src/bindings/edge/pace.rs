@@ -10,9 +10,13 @@
 //! At most [`HELD`] small messages are therefore under way that the SDK may have read and not handed
 //! on. The SDK shows what it has handed on by answering a question that follows the messages. On a
 //! path with a long delay more messages may be under way, as many each millisecond, because those
-//! that travel are not in the SDK's buffer. A delay counts only beyond the time that a busy machine
-//! adds to every answer ([`BUSY`]), and the SDK is asked some times before it is busy
-//! ([`FIRST_QUESTIONS`]).
+//! that travel are not in the SDK's buffer.
+//!
+//! Answers come late after a long path and from a busy machine alike. The answers of a path agree, and
+//! those of a busy machine do not: a delay counts while [`AGREEING`] answers in a row took equally long,
+//! and only beyond the time that a busy machine may add to each of them ([`BUSY`]). The SDK is asked that
+//! often when it has just connected and has little else to do. An answer that comes later than the others
+//! is one of an SDK that does not keep up, and ends that.
 
 use std::time::{Duration, Instant};
 
@@ -31,8 +35,12 @@ const MOST: u64 = 4096;
 const MEMORY: Duration = Duration::from_secs(300);
 /// The part of a round trip that may be the SDK's own time.
 const BUSY: Duration = Duration::from_millis(10);
+/// The number of answers in a row that show the delay of the path by taking equally long.
+const AGREEING: u32 = 8;
+/// Answers agree with the shortest one if they take longer by at most this, or by an eighth.
+const SLACK: Duration = Duration::from_millis(1);
 /// How many times the SDK is asked when it has just connected.
-pub(super) const FIRST_QUESTIONS: usize = 3;
+pub(super) const FIRST_QUESTIONS: u32 = AGREEING;
 
 /// The small messages that an SDK was sent, and those that it has handed on.
 #[derive(Debug, Default)]
@@ -65,6 +73,8 @@ struct Path {
     since: Option<Instant>,
     now: Option<Duration>,
     before: Option<Duration>,
+    /// The number of last round trips in a row that agree with the shortest one.
+    agreeing: u32,
 }
 
 impl Pace {
@@ -136,11 +146,19 @@ impl Path {
             self.since = Some(now);
             self.before = self.now.take();
         }
+        let shortest = self.shortest().unwrap_or(round_trip);
+        let agrees = round_trip.abs_diff(shortest) <= SLACK.max(shortest / 8);
+        self.agreeing = if agrees { self.agreeing.saturating_add(1) } else { 0 };
         self.now = Some(self.now.map_or(round_trip, |least| least.min(round_trip)));
     }
 
+    fn shortest(&self) -> Option<Duration> {
+        self.now.into_iter().chain(self.before).min()
+    }
+
+    /// The delay of the path, as far as the answers show one.
     fn delay(&self) -> Duration {
-        self.now.into_iter().chain(self.before).min().unwrap_or_default()
+        self.shortest().filter(|_| self.agreeing >= AGREEING).unwrap_or_default()
     }
 }
 
@@ -188,10 +206,25 @@ mod tests {
         assert_eq!(pace.room(now + 2 * QUICK), HELD);
     }
 
+    /// Asks the SDK, which answers after a round trip.
+    fn ask(pace: &mut Pace, now: &mut Instant, round_trip: Duration) {
+        pace.ask(*now);
+        *now += round_trip;
+        pace.answered(*now);
+    }
+
+    /// A pace after the first questions over a path with such a round trip.
+    fn connected(round_trip: Duration, now: &mut Instant) -> Pace {
+        let mut pace = Pace::default();
+        (0..FIRST_QUESTIONS).for_each(|_| ask(&mut pace, now, round_trip));
+        pace
+    }
+
     /// Small messages in one second over a path with such a round trip.
     fn in_a_second(round_trip: Duration) -> u64 {
-        let (mut pace, start) = (Pace::default(), Instant::now());
-        let (mut now, mut answer, mut sent) = (start, None, 0);
+        let mut now = Instant::now();
+        let mut pace = connected(round_trip, &mut now);
+        let (start, mut answer, mut sent) = (now, None, 0);
         while now < start + Duration::from_secs(1) {
             if answer.is_some_and(|at| at <= now) {
                 pace.answered(now);
@@ -220,25 +253,54 @@ mod tests {
 
     #[test]
     fn a_busy_sdk_is_not_taken_for_a_long_path() {
-        let (mut pace, now) = (Pace::default(), Instant::now());
-        pace.ask(now);
-        pace.answered(now + BUSY);
+        let mut now = Instant::now();
+        let mut pace = connected(BUSY, &mut now);
         assert_eq!(pace.room(now), HELD);
         // Once it was quicker, it is the SDK that is slow.
-        pace.ask(now);
-        pace.answered(now + 10 * BUSY);
+        (0..2 * AGREEING).for_each(|_| ask(&mut pace, &mut now, 10 * BUSY));
         assert_eq!(pace.room(now), HELD);
+    }
+
+    #[test]
+    fn a_machine_that_is_busy_from_the_beginning_is_not_taken_for_a_long_path() {
+        let (mut pace, mut now) = (Pace::default(), Instant::now());
+        for millis in [31, 24, 47, 25, 90, 33, 28, 60].repeat(20) {
+            ask(&mut pace, &mut now, Duration::from_millis(millis));
+            assert_eq!(send(&mut pace, now), HELD);
+            assert_eq!(send(&mut pace, now + TURN), 0, "after an answer in {millis} ms");
+        }
+    }
+
+    #[test]
+    fn an_sdk_at_the_end_of_a_long_path_that_does_not_keep_up_is_sent_less() {
+        let (mut now, path) = (Instant::now(), Duration::from_millis(100));
+        let mut pace = connected(path, &mut now);
+        let under_way = |pace: &mut Pace, now: &mut Instant| {
+            let mut sent = 0;
+            for _ in 0..20 {
+                sent += send(pace, *now);
+                *now += TURN;
+            }
+            sent
+        };
+        assert_eq!(under_way(&mut pace, &mut now), 20 * HELD);
+        ask(&mut pace, &mut now, path + BUSY);
+        assert_eq!(under_way(&mut pace, &mut now), 20 * HELD, "no two answers take the same time");
+        ask(&mut pace, &mut now, 2 * path);
+        assert_eq!(under_way(&mut pace, &mut now), HELD);
     }
 
     #[test]
     fn a_delay_that_is_gone_is_forgotten() {
         let (mut path, now) = (Path::default(), Instant::now());
-        path.measured(Duration::from_millis(80), now);
-        path.measured(Duration::from_millis(50), now + QUICK);
-        assert_eq!(path.delay(), Duration::from_millis(50));
-        path.measured(Duration::from_millis(70), now + MEMORY);
-        assert_eq!(path.delay(), Duration::from_millis(50), "remembered for a while");
-        path.measured(Duration::from_millis(70), now + 2 * MEMORY);
-        assert_eq!(path.delay(), Duration::from_millis(70));
+        let mut after = |millis, at| {
+            (0..AGREEING).for_each(|_| path.measured(Duration::from_millis(millis), at));
+            path.delay().as_millis()
+        };
+        assert_eq!(after(80, now), 80);
+        assert_eq!(after(50, now + QUICK), 0, "one answer has disagreed");
+        assert_eq!(after(50, now + QUICK), 50);
+        assert_eq!(after(70, now + MEMORY), 0, "remembered for a while");
+        assert_eq!(after(70, now + 2 * MEMORY), 70);
     }
 }

@@ -511,8 +511,7 @@ async fn a_bind_that_is_taken_back_before_it_is_made_is_not_made() {
     let (bound, ()) = tokio::join!(second, judge);
     assert_eq!(StateConnected::from_message(&bound.unwrap()).unwrap().conn_id, 1);
     assert_eq!(host.next().await.content_type, content_type::BIND_SUCCESS);
-    let hosted: Vec<String> = router.table.terminators.lock().keys().cloned().collect();
-    assert_eq!(hosted, ["second"]);
+    assert_eq!(*router.table.asked_for.lock(), ["second"]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -17,6 +17,8 @@ fn run(hook: &Hook) {
 pub(super) struct Table {
     pub(super) data: OnceLock<Weak<DataHalf>>,
     pub(super) terminators: Mutex<HashMap<String, TerminatorRequest>>,
+    /// The services of all terminators that were asked for, in order.
+    pub(super) asked_for: Mutex<Vec<String>>,
     /// Services that are an address.
     pub(super) addresses: Mutex<HashMap<String, String>>,
     pub(super) ended: Mutex<Vec<(String, Role)>>,
@@ -119,6 +121,7 @@ impl Control for FakeControl {
     ) -> BoxFuture<'static, Result<(), Refusal>> {
         let crate::seam::Host::Sdk { grant, .. } = &request.host else { panic!("an SDK hosts") };
         run(&self.0.before_making);
+        self.0.asked_for.lock().push(grant.service.clone());
         self.0.terminators.lock().insert(grant.service.clone(), request);
         async { Ok(()) }.boxed()
     }

@@ -189,6 +189,33 @@ async fn of_two_binds_of_a_listener_at_once_the_later_has_the_terminator() {
     assert_eq!(router.hosted().bind.cost, 2);
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_bind_that_was_taken_back_does_not_take_the_place_of_a_later_one() {
+    let router = router().await;
+    let mut host = router.sdk("host").await;
+    let bind = || Bind { listener_id: Some("L".into()), ..Bind::default() };
+    let first = Bind { conn_id: 1, token: "echo".into(), ..bind() };
+    // The judgement of the first bind ends when the later one is made.
+    let (begins, begun) = std::sync::mpsc::channel();
+    let (made, is_made) = std::sync::mpsc::channel::<()>();
+    let until_made = move || {
+        begins.send(()).unwrap();
+        let _ = tokio::task::block_in_place(|| is_made.recv());
+    };
+    *router.while_judging.lock() = Some(Box::new(until_made));
+    host.channel.send(first.to_message()).await.unwrap();
+    tokio::task::spawn_blocking(move || begun.recv().unwrap()).await.unwrap();
+    host.channel.request(unbind(), PATIENCE).await.unwrap();
+    host.bind(bind()).await;
+    let later = router.hosted();
+    let connection = router.data.edge().connection(later.channel).unwrap();
+    drop(made);
+    router.until("the end of the first bind", || connection.requests_in_work() == 0).await;
+    assert!(!later.over.is_cancelled(), "the later listener has ended: {:?}", later.why.get());
+    assert_eq!(*router.table.asked_for.lock(), ["echo"]);
+    assert_eq!(*router.table.removed.lock(), [""; 0]);
+}
+
 #[tokio::test]
 async fn a_listener_is_taken_down_although_too_many_requests_wait() {
     let router = router().await;
