@@ -340,6 +340,14 @@ impl seam::Data for DataHalf {
         .boxed()
     }
 
+    fn route_without_dial(&self, command: &RouteCommand) -> Result<(), RouteError> {
+        self.begin(command)?.route(&command.forwards)
+    }
+
+    fn has_destination(&self, address: &str) -> bool {
+        self.forwarder.destination(address).is_some()
+    }
+
     fn unroute(&self, circuit: &str, now: bool) {
         if now {
             return self.forwarder.unroute(circuit);

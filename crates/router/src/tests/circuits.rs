@@ -6,7 +6,8 @@ use weft_wire::{
     Message, ProtoBody, TRACE_PARENT, TraceContext, controller_capability,
     ctrl::{
         self, CarriedCircuits, CircuitConfirmation, DestType, Fault, FaultSubject, InspectRequest,
-        InspectResponse, Route, RouteErrorCode, RouteResult, RouterLinks, Unroute, route,
+        InspectResponse, REROUTE_ATTEMPT, Route, RouteErrorCode, RouteResult, RouterLinks, Unroute,
+        route,
     },
     edge_ctrl::{
         CircuitForm, CreateCircuitV2, CreateTunnelCircuitV2Request, CreateTunnelCircuitV2Response,
@@ -15,7 +16,7 @@ use weft_wire::{
 };
 use weft_xgress::Role;
 
-use super::support::{Network, capable, until};
+use super::support::{Network, TestRouter, capable, until};
 use crate::seam::{
     ApiSession, CircuitRequest, Control, ControllerId, Grant, RetryHint, TunnelCircuitRequest, Use,
 };
@@ -180,6 +181,57 @@ async fn routes_are_carried_out_and_answered() {
     control.idle_circuits(&owner, vec![("c4".into(), Duration::from_secs(60))]);
     let idle: CircuitConfirmation = network.peer.get().await;
     assert_eq!(idle.idle_times["c4"], 60_000_000_000);
+    network.router.control.shutdown().await;
+}
+
+/// Moves a circuit to a link.
+fn move_to(circuit: &str, link: &str) -> Message {
+    let mut route = Route {
+        circuit_id: circuit.into(),
+        attempt: REROUTE_ATTEMPT,
+        forwards: vec![route::Forward {
+            src_address: "I".into(),
+            dst_address: link.into(),
+            dst_type: DestType::Link.into(),
+        }],
+        ..Route::default()
+    };
+    route.set_time_left(5_000_000_000);
+    route.to_message()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_host_that_does_not_answer_delays_only_dials_to_it() {
+    let mut network = Network::new().await;
+    let more = "forwarder: {xgressDialWorkerCount: 2}\n";
+    network.router.control.shutdown().await;
+    let (pki, home, at) = (&network.pki, network.home.path(), network.controller.addr());
+    network.router = TestRouter::start_with(pki, home, at, more);
+    network.peer = network.controller.router().await;
+    network.peer.is_known().await;
+    for circuit in ["slow1", "slow2"] {
+        network.peer.send(route_to(circuit, 0)).await;
+    }
+    // Moves are carried out beside the open dials, also those that name an end which is there.
+    let mut with_end = Route::from_message(&move_to("moves2", "l1")).unwrap();
+    let egress = Route::from_message(&route_to("", 0)).unwrap().egress.unwrap();
+    with_end.egress = Some(route::Egress { address: "there".into(), ..egress });
+    // So is a dial to another terminator.
+    let mut other = Route::from_message(&route_to("other", 0)).unwrap();
+    other.egress.as_mut().unwrap().destination = "tcp:localhost:81".into();
+    for route in [move_to("moves1", "l1"), with_end.to_message(), other.to_message()] {
+        network.peer.send(route).await;
+        let result = network.peer.expect(ctrl::content_type::ROUTE_RESULT).await;
+        assert!(RouteResult::from_message(&result).unwrap().result.is_ok());
+    }
+    let begun = || -> Vec<String> {
+        let routes = network.router.data.routes.lock();
+        routes.iter().map(|route| route.circuit.clone()).collect()
+    };
+    let begun_first = begun();
+    assert!(begun_first.contains(&"slow1".into()) && !begun_first.contains(&"slow2".into()));
+    network.peer.send(Unroute { circuit_id: "slow1".into(), now: true }.to_message()).await;
+    until(|| begun().contains(&"slow2".into())).await;
     network.router.control.shutdown().await;
 }
 
