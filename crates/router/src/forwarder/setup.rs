@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use super::{
     Forwarder,
-    circuit::{Way, Ways},
+    circuit::{Way, Ways, coarse_now},
     flow::Circuit,
     shard,
 };
@@ -100,7 +100,9 @@ impl SetUp {
         let outlet =
             |address: &str| self.forwarder.link(address).map(|link| Arc::clone(&link.outlet));
         let links_before = self.circuit.links();
-        let before = self.circuit.set_ways(self.attempt, &ways, outlet).ok_or_else(superseded)?;
+        let now = coarse_now();
+        let before = self.circuit.set_ways(self.attempt, &ways, outlet, now);
+        let before = before.ok_or_else(superseded)?;
         self.forwarder.goes_over(&self.circuit, &links_before);
         self.follow_links();
         if self.circuit.has_ended() {
