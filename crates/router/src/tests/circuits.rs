@@ -235,6 +235,27 @@ async fn a_host_that_does_not_answer_delays_only_dials_to_it() {
     network.router.control.shutdown().await;
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn the_last_of_many_moves_counts() {
+    let mut network = Network::new().await;
+    let links: Vec<String> = (0..200).map(|number| format!("l{number}")).collect();
+    for link in &links {
+        network.peer.send(move_to("c1", link)).await;
+    }
+    for _ in &links {
+        network.peer.expect(ctrl::content_type::ROUTE_RESULT).await;
+    }
+    let carried_out: Vec<String> = {
+        let routes = network.router.data.routes.lock();
+        routes.iter().map(|route| route.forwards[0].destination.clone()).collect()
+    };
+    assert_eq!(carried_out, links);
+    network.restart_controller(capable().with(controller_capability::ADOPTS_CIRCUITS)).await;
+    let carried: CarriedCircuits = network.peer.get().await;
+    assert_eq!(carried.routes[0].forwards.last().unwrap().dst_address, links[199]);
+    network.router.control.shutdown().await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn an_unroute_does_not_overtake_its_route() {
     let mut network = Network::new().await;
