@@ -377,9 +377,9 @@ impl seam::Data for DataHalf {
         self.edge.open_session_tokens()
     }
 
-    fn peers(&self, news: Vec<seam::Peer>) {
+    fn peers(&self, from: &seam::ControllerId, news: Vec<seam::Peer>) {
         if let Some(links) = self.links.get() {
-            links.peers(&news);
+            links.peers(from, &news);
         }
     }
 

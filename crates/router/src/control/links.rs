@@ -28,7 +28,7 @@ pub(super) fn on_peers(core: &Core, from: &Controller, message: &Message) {
     match PeerStateChanges::from_message(message) {
         Ok(news) => {
             if let Some(data) = core.data.get() {
-                data.peers(news.changes.into_iter().filter_map(peer).collect());
+                data.peers(&from.id, news.changes.into_iter().filter_map(peer).collect());
             }
         }
         Err(problem) => from.not_understood(message, &problem),

@@ -110,8 +110,8 @@ pub trait Data: Send + Sync + 'static {
     /// The tokens of opaque API sessions with an open connection, for heartbeats.
     fn open_session_tokens(&self) -> Vec<String>;
 
-    /// Takes reports about other routers.
-    fn peers(&self, news: Vec<Peer>);
+    /// Takes the reports of a controller about other routers.
+    fn peers(&self, from: &ControllerId, news: Vec<Peer>);
 
     /// A controller reports that a link broke; iteration 0 means any.
     fn link_faulted(&self, link: &str, iteration: u32);
