@@ -268,6 +268,7 @@ pub(crate) fn on_connected(core: &Arc<Core>, controller: &Arc<Controller>) {
         let routes = core.routes.of(&controller.id);
         report.extend(parts(routes).iter().map(CarriedCircuits::to_message));
     }
+    core.routes.faults.tells_all_links(&controller.id);
     report.push_back(links::all(core));
     // As far as there is room, these messages are sent before all that this router says later. The task
     // waits for room for the others.

@@ -18,7 +18,8 @@ use weft_xgress::Role;
 
 use super::support::{Network, TestRouter, capable, until};
 use crate::seam::{
-    ApiSession, CircuitRequest, Control, ControllerId, Grant, RetryHint, TunnelCircuitRequest, Use,
+    ApiSession, CircuitRequest, Control, ControllerId, Grant, LinkControl, LinkReport, RetryHint,
+    TunnelCircuitRequest, Use,
 };
 
 fn request(legacy: bool, timeout: Duration) -> CircuitRequest {
@@ -334,6 +335,34 @@ async fn what_ended_while_a_controller_was_away_is_told_later() {
     network.peer = network.controller.router().await;
     let fault: Fault = network.peer.get().await;
     assert_eq!((fault.subject(), fault.id.as_str()), (FaultSubject::Ingress, "c1"));
+    network.router.control.shutdown().await;
+}
+
+/// A link came up and broke again while the connection to the controller was lost.
+#[tokio::test]
+async fn a_controller_that_comes_back_hears_of_no_link_that_is_gone() {
+    let mut network = Network::new().await;
+    let link = LinkReport {
+        id: "l1".into(),
+        peer: "r2".into(),
+        protocol: "tls".into(),
+        address: "tls:r2:6004".into(),
+        iteration: 3,
+        state: 1,
+        connections: Vec::new(),
+    };
+    // The router has not noticed yet that the channel is closed.
+    let controller = network.router.controllers().all().remove(0);
+    controller.channel.close("broken");
+    network.router.control.link_up(link);
+    network.router.control.link_fault("l2", 0);
+    network.router.control.circuit_ended(&controller.id, "c1", Role::Initiator);
+    network.peer = network.controller.router().await;
+    let all: RouterLinks = network.peer.get().await;
+    assert!(all.full_refresh && all.links.is_empty());
+    let fault: Fault = network.peer.get().await;
+    assert_eq!((fault.subject(), fault.id.as_str()), (FaultSubject::Ingress, "c1"));
+    assert!(!network.peer.has(ctrl::content_type::ROUTER_LINKS), "an older report of a link");
     network.router.control.shutdown().await;
 }
 

@@ -15,7 +15,7 @@ use weft_wire::{
 
 use super::places::Places;
 use crate::{
-    control::faults::Faults,
+    control::faults::{Faults, Holds},
     seam::{self, ControllerId},
 };
 
@@ -140,8 +140,13 @@ impl Routes {
     }
 
     /// Queues a report of a link for a controller, in order with its other reports.
-    pub(in crate::control) fn push_link(&self, controller: &ControllerId, news: Message) {
-        self.faults.push_urgent(controller, news);
+    pub(in crate::control) fn push_link(
+        &self,
+        controller: &ControllerId,
+        news: Message,
+        holds: Holds,
+    ) {
+        self.faults.push_link(controller, news, holds);
     }
 
     /// Drops the reports for controllers that are not connected and that `stays` does not name.
