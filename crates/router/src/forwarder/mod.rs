@@ -25,6 +25,7 @@ mod arrivals;
 mod asked;
 mod backlog;
 mod circuit;
+mod closed_links;
 mod destination;
 mod drops;
 mod ends;
@@ -57,7 +58,8 @@ use tokio::time::Instant;
 use weft_limits::Budget;
 
 use self::{
-    destination::Destination, drops::Drops, flow::Next, over::Over, tombstones::Tombstones,
+    closed_links::ClosedLinks, destination::Destination, drops::Drops, flow::Next, over::Over,
+    tombstones::Tombstones,
 };
 use crate::{
     measures::{Measures, Outstanding},
@@ -90,6 +92,8 @@ pub(crate) struct Forwarder {
     over: Mutex<Over>,
     /// Circuits that ended lately.
     tombstones: Mutex<Tombstones>,
+    /// Links that closed lately.
+    closed_links: Mutex<ClosedLinks>,
     /// Circuits with payloads that have no next place, and their owners.
     faults: Mutex<HashMap<Arc<str>, ControllerId>>,
     /// Unknown circuits that came over links since the last report. They are apart, so that a router that invents
@@ -113,6 +117,7 @@ impl Forwarder {
             destinations: Shards::default(),
             over: Mutex::default(),
             tombstones: Mutex::default(),
+            closed_links: Mutex::default(),
             faults: Mutex::default(),
             unknown: Mutex::default(),
             control,
