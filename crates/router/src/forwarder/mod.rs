@@ -187,12 +187,13 @@ impl Forwarder {
         }
     }
 
-    /// Brings the index up to date after a change of a circuit's links, which were `before`.
-    fn goes_over(&self, circuit: &Arc<Circuit>, before: &[Arc<str>]) {
+    /// Brings the index up to date after a change of a circuit's links, which were `before`. The new ones are
+    /// among `links`: one of them may have closed, and the circuit waits for its return.
+    fn goes_over(&self, circuit: &Arc<Circuit>, before: &[Arc<str>], links: &[Arc<Link>]) {
         if *circuit.links() == *before {
             return;
         }
-        self.over.lock().follow(circuit, before, |id| self.link(id));
+        self.over.lock().follow(circuit, before, links);
     }
 
     /// Takes a circuit down: its ends are told, and the tables forget it.
@@ -203,7 +204,7 @@ impl Forwarder {
         self.tombstones.lock().bury(&circuit.id, Instant::now());
         let links = circuit.links();
         circuit.close_hops();
-        self.goes_over(&circuit, &links);
+        self.goes_over(&circuit, &links, &[]);
         for destination in self.take_destinations(&circuit, &circuit.addresses()) {
             destination.unrouted();
         }

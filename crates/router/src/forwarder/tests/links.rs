@@ -1,6 +1,6 @@
 //! Links that close while circuits are led over them.
 
-use super::{done::ways, *};
+use super::{super::circuit::Way, done::ways, *};
 
 fn link(id: &str, iteration: u32) -> Arc<Link> {
     let outlet = Outlet::new(Budget::unlimited());
@@ -27,4 +27,22 @@ fn a_route_over_a_link_that_has_closed_is_refused_with_the_dial_that_closed() {
     refused("known");
     let faults = control.1.lock();
     assert_eq!(*faults, [("unknown".into(), 0), ("known".into(), 4), ("known".into(), 5)]);
+}
+
+#[test]
+fn a_link_that_closes_while_a_route_is_set_takes_the_circuit_when_it_is_back() {
+    let (forwarder, _) = heard();
+    let first = link("link", 1);
+    forwarder.register_link(&first).unwrap();
+    let set_up = attempt(&forwarder, 0).unwrap();
+    let circuit = set_up.circuit();
+    // The steps of a route, between which the link closes.
+    let way = Way { source: "in".into(), destination: "link".into() };
+    circuit.set_ways(Some(0), &[way], |_| Some(Arc::clone(&first.outlet)), 0).unwrap();
+    forwarder.unregister_link(&first);
+    forwarder.goes_over(circuit, &[], std::slice::from_ref(&first));
+    assert_eq!(forwarder.circuits_over("link"), 1);
+    let again = link("link", 2);
+    forwarder.register_link(&again).unwrap();
+    assert!(Arc::ptr_eq(&circuit.hop("link").unwrap().outlet(), &again.outlet));
 }
