@@ -219,6 +219,7 @@ async fn create_for_tunneler(
 
 async fn put(session: &RouterSession, reported: ReportedTerminator) -> Result<(), EdgeError> {
     let id = reported.id.clone();
+    session.plane.network.terminator_reported(&session.router.id, &id);
     let done = Terminators::of(&session.plane.auth).put(reported).await;
     done.map_err(|refused| of_refused(&noted(session, &id, refused)))
 }

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use weft_kernel::{Notice, Published};
+use weft_kernel::{Caller, Notice, Published};
 use weft_model::entity::Terminator;
 use weft_model::{Change, Entity, Id, Kind};
 use weft_wire::ProtoBody as _;
@@ -29,6 +29,16 @@ impl Network {
         self.0.validations.wake.notify_one();
     }
 
+    /// A router is about to report a terminator again, which may change nothing: what the router has answered
+    /// before that does not remove the terminator, and the router is asked once more. New terminators are
+    /// asked about in any case.
+    pub fn terminator_reported(&self, router: &Id, id: &Id) {
+        let snapshot = self.0.kernel.snapshot();
+        if snapshot.get::<Terminator>(id).is_some_and(|known| known.router_id == *router) {
+            self.0.validations.add(router, std::iter::once(id.clone()));
+        }
+    }
+
     /// Handles a router's answer.
     pub fn on_validated(&self, router: &Arc<LiveRouter>, answer: &ValidateTerminatorsV2Response) {
         let gone = self.0.validations.answered(&router.id, answer);
@@ -39,7 +49,12 @@ impl Network {
         let (network, router) = (self.clone(), router.id.clone());
         self.spawn(async move {
             for batch in gone.chunks(BATCH) {
-                let done = Terminators::of(&network.0.kernel).remove(&router, batch).await;
+                let caller = Caller::router(&router, "remove terminators");
+                let (asking, of) = (network.clone(), router.clone());
+                // The router has reported a terminator again about which there is a newer question.
+                let is_gone = move |one: &Terminator| !asking.0.validations.asks(&of, &one.base.id);
+                let terminators = Terminators::of(&network.0.kernel);
+                let done = terminators.remove_if(caller, &router, batch, is_gone).await;
                 if let Err(problem) = done {
                     tracing::warn!(%router, %problem, "terminators were not removed; their router is asked again");
                     network.0.validations.add(&router, batch.iter().cloned());

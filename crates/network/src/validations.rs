@@ -47,6 +47,12 @@ impl Validations {
         }
     }
 
+    /// True if a router has not answered the latest question about a terminator.
+    pub(crate) fn asks(&self, router: &Id, terminator: &Id) -> bool {
+        let state = self.state.lock();
+        state.routers.get(router).is_some_and(|check| check.pending.contains_key(terminator))
+    }
+
     /// Forgets a router that disconnected; it is asked about all its terminators when it connects
     /// again.
     pub(crate) fn forget(&self, router: &Id) {

@@ -28,6 +28,8 @@ pub enum Answer {
     Done,
     /// The router refused the route.
     Refused,
+    /// The router refused the route for want of room.
+    Busy,
     /// The router does not know a link of the route.
     NoLink,
     /// The router did not answer in time.
@@ -92,7 +94,7 @@ impl Window {
                 state.refused = 0;
                 state.limit = (state.limit + 1).min(MOST);
             }
-            Answer::Refused => state.refused += REFUSAL,
+            Answer::Refused | Answer::Busy => state.refused += REFUSAL,
             Answer::NoLink => state.refused += LINK_REFUSAL,
             Answer::Silence => state.refused = REFUSED,
             Answer::Gone => {}

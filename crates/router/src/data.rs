@@ -341,6 +341,14 @@ impl seam::Data for DataHalf {
         .boxed()
     }
 
+    fn route_without_dial(&self, command: &RouteCommand) -> Result<(), RouteError> {
+        self.begin(command)?.route(&command.forwards)
+    }
+
+    fn has_destination(&self, address: &str) -> bool {
+        self.forwarder.destination(address).is_some()
+    }
+
     fn unroute(&self, circuit: &str, now: bool) {
         if now {
             return self.forwarder.unroute(circuit);
@@ -371,9 +379,9 @@ impl seam::Data for DataHalf {
         self.edge.open_session_tokens()
     }
 
-    fn peers(&self, news: Vec<seam::Peer>) {
+    fn peers(&self, from: &seam::ControllerId, news: Vec<seam::Peer>) {
         if let Some(links) = self.links.get() {
-            links.peers(&news);
+            links.peers(from, &news);
         }
     }
 

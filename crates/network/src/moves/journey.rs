@@ -92,7 +92,7 @@ impl Journey {
     /// Notes the router at which a try failed: the next try avoids it. If an end does not know its
     /// link, the next try avoids the router behind that link.
     fn learn(&mut self, router: &Id, answer: Answer) {
-        self.was_refused = answer == Answer::Refused;
+        self.was_refused = matches!(answer, Answer::Refused | Answer::Busy);
         let nodes = &self.tried.nodes;
         let between = nodes.get(1..nodes.len().saturating_sub(1)).unwrap_or_default();
         let avoided = match answer {
@@ -216,7 +216,8 @@ impl Network {
             NotMoved::NoPath if journey.avoided.is_empty() => queue.strand(id, wish, now, version),
             NotMoved::NoPath => queue.fail(id, wish, now, version),
             NotMoved::Router {
-                answer: Answer::NoLink | Answer::Gone | Answer::Silence, ..
+                answer: Answer::NoLink | Answer::Busy | Answer::Gone | Answer::Silence,
+                ..
             } => {
                 queue.fail(id, wish, now, version);
             }
@@ -427,6 +428,9 @@ impl Network {
                 Ok(Err(error)) if error.code == RouteErrorCode::InvalidLinkDestination => {
                     (Answer::NoLink, error.text)
                 }
+                Ok(Err(error)) if error.code == RouteErrorCode::ResourcesNotAvailable => {
+                    (Answer::Busy, error.text)
+                }
                 Ok(Err(error)) => (Answer::Refused, error.text),
                 Err(problem) => (Answer::Refused, problem.to_string()),
             },
@@ -452,6 +456,7 @@ impl Network {
         let answer = match refusal {
             None => Answer::Done,
             Some(RouteErrorCode::InvalidLinkDestination) => Answer::NoLink,
+            Some(RouteErrorCode::ResourcesNotAvailable) => Answer::Busy,
             Some(_) => Answer::Refused,
         };
         self.note_dial(path, router, answer);

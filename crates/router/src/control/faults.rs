@@ -10,6 +10,9 @@
 //! the report of carried circuits, so that a controller never adopts a circuit after the report that
 //! it has ended.
 //!
+//! A controller that connects is sent all links at once. A report of a link from before that is dropped if it
+//! does not hold any more ([`Holds`]): it would follow, and undo what the controller was just told.
+//!
 //! The first report of an end leaves at once. Reports of the ends within the next [`GATHER`] leave
 //! together: at thousands of circuits per second, a write for each would cost router and controller
 //! more than the reports themselves. A report of a link never waits.
@@ -39,30 +42,69 @@ pub(super) struct Faults {
     queues: Mutex<HashMap<ControllerId, Arc<Queue>>>,
 }
 
+/// How long a report of a link is true.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Holds {
+    /// It names the dial that it is about, and takes nothing from a later one.
+    Always,
+    /// Until all links are reported.
+    UntilAllAreTold,
+}
+
 #[derive(Debug, Default)]
 struct Queue {
-    waiting: Mutex<VecDeque<Message>>,
+    waiting: Mutex<Waiting>,
     /// There are reports that may wait for others.
     more: Notify,
     /// There is a report that must not wait.
     urgent: Notify,
 }
 
+/// The reports for one controller.
+#[derive(Debug, Default)]
+struct Waiting {
+    reports: VecDeque<Report>,
+    /// How often all links were reported.
+    tellings: u64,
+}
+
+/// A report that waits.
+#[derive(Debug)]
+struct Report {
+    news: Message,
+    /// For a report that holds until all links are reported: how often they were, when it was queued.
+    before: Option<u64>,
+}
+
+impl Waiting {
+    fn holds(&self, report: &Report) -> bool {
+        report.before.is_none_or(|tellings| tellings == self.tellings)
+    }
+}
+
 impl Faults {
     /// Queues the report of an end for a controller.
     pub(super) fn push(&self, owner: &ControllerId, news: Message) {
         let queue = self.queue(owner);
-        if queue.put(owner, news) {
+        if queue.put(owner, news, Holds::Always) {
             queue.more.notify_one();
         }
     }
 
-    /// Queues a report that leaves at once, with all reports before it.
-    pub(super) fn push_urgent(&self, owner: &ControllerId, news: Message) {
+    /// Queues the report of a link, which leaves at once, with all reports before it.
+    pub(super) fn push_link(&self, owner: &ControllerId, news: Message, holds: Holds) {
         let queue = self.queue(owner);
-        if queue.put(owner, news) {
+        if queue.put(owner, news, holds) {
             queue.urgent.notify_one();
         }
+    }
+
+    /// A controller is about to be sent all links: drops the reports that hold only until then.
+    pub(super) fn tells_all_links(&self, owner: &ControllerId) {
+        let queue = self.queue(owner);
+        let mut waiting = queue.waiting.lock();
+        waiting.tellings += 1;
+        waiting.reports.retain(|report| report.before.is_none());
     }
 
     /// Sends `report` to a controller, in order, and then the queue as it fills, until the channel closes.
@@ -99,14 +141,24 @@ impl Faults {
 
 impl Queue {
     /// Queues a report if there is room; false if it is not kept.
-    fn put(&self, owner: &ControllerId, news: Message) -> bool {
+    fn put(&self, owner: &ControllerId, news: Message, holds: Holds) -> bool {
         let mut waiting = self.waiting.lock();
-        if waiting.len() >= MAX_FAULTS {
+        if waiting.reports.len() >= MAX_FAULTS {
             tracing::debug!(controller = %owner, "fault not kept: too many");
             return false;
         }
-        waiting.push_back(news);
+        let before = (holds == Holds::UntilAllAreTold).then_some(waiting.tellings);
+        waiting.reports.push_back(Report { news, before });
         true
+    }
+
+    /// Puts a report back that was not sent, unless all links were reported meanwhile and it does not hold
+    /// any more.
+    fn put_back(&self, report: Report) {
+        let mut waiting = self.waiting.lock();
+        if waiting.holds(&report) {
+            waiting.reports.push_front(report);
+        }
     }
 
     /// Waits until the next batch is to leave: at once for an urgent report, else once there is a
@@ -125,10 +177,10 @@ impl Queue {
     /// Sends the reports that wait; false if the channel has closed.
     async fn send_all(&self, channel: &ChannelHandle) -> bool {
         loop {
-            let next = self.waiting.lock().pop_front();
-            let Some(news) = next else { return true };
-            if !send(channel, news.clone()).await {
-                self.waiting.lock().push_front(news);
+            let next = self.waiting.lock().reports.pop_front();
+            let Some(report) = next else { return true };
+            if !send(channel, report.news.clone()).await {
+                self.put_back(report);
                 // The task of the next connection may have checked the queue already.
                 self.urgent.notify_one();
                 return false;
@@ -197,7 +249,7 @@ mod tests {
     async fn a_link_takes_the_ends_before_it_along_at_once() {
         let both = |faults: &Faults| {
             end(faults);
-            faults.push_urgent(&"one".into(), Message::new(1004, "link"));
+            faults.push_link(&"one".into(), Message::new(1004, "link"), Holds::Always);
         };
         assert_eq!(waits(Duration::ZERO, both).await, Duration::ZERO);
     }
@@ -206,7 +258,28 @@ mod tests {
     fn a_controller_that_stays_away_fills_no_memory() {
         let faults = Faults::default();
         (0..MAX_FAULTS + 10).for_each(|_| end(&faults));
-        assert_eq!(faults.queue(&"one".into()).waiting.lock().len(), MAX_FAULTS);
+        assert_eq!(faults.queue(&"one".into()).waiting.lock().reports.len(), MAX_FAULTS);
+    }
+
+    #[test]
+    fn what_was_said_of_links_before_all_are_told_is_dropped_unless_it_still_holds() {
+        let faults = Faults::default();
+        let link = |text: &str, holds| {
+            faults.push_link(&"one".into(), Message::new(1004, text.to_owned()), holds);
+        };
+        link("sent when the channel broke", Holds::UntilAllAreTold);
+        let queue = faults.queue(&"one".into());
+        let unsent = queue.waiting.lock().reports.pop_front().unwrap();
+        link("before", Holds::UntilAllAreTold);
+        link("dial 3 broke", Holds::Always);
+        end(&faults);
+        faults.tells_all_links(&"one".into());
+        link("after", Holds::UntilAllAreTold);
+        // The task of the broken channel may notice late.
+        queue.put_back(unsent);
+        let waiting = queue.waiting.lock();
+        let left: Vec<String> = waiting.reports.iter().map(|report| report.news.text()).collect();
+        assert_eq!(left, ["dial 3 broke", "end", "after"]);
     }
 
     #[test]

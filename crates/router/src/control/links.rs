@@ -1,8 +1,9 @@
 //! Messages about links between controllers and this router (docs/protocol/control-plane.md 8, 9).
 //!
 //! Reports go through the queues of [`Faults`](super::faults::Faults): in order, and also to a
-//! controller that is away for a while. A controller that connects is sent all links at once. Older
-//! reports that follow change nothing, because each report names the iteration of its link.
+//! controller that is away for a while. A controller that connects is sent all links at once. Of older
+//! reports only those follow that name the dial of the link that broke or changed: they change nothing in a
+//! later dial.
 
 use std::{sync::Arc, time::Duration};
 
@@ -14,7 +15,7 @@ use weft_wire::{
     },
 };
 
-use super::{metrics, shared::Core};
+use super::{faults::Holds, metrics, shared::Core};
 use crate::{
     controllers::Controller,
     seam::{self, LinkLatency, LinkListener, LinkReport, Peer, Unverified},
@@ -28,7 +29,7 @@ pub(super) fn on_peers(core: &Core, from: &Controller, message: &Message) {
     match PeerStateChanges::from_message(message) {
         Ok(news) => {
             if let Some(data) = core.data.get() {
-                data.peers(news.changes.into_iter().filter_map(peer).collect());
+                data.peers(&from.id, news.changes.into_iter().filter_map(peer).collect());
             }
         }
         Err(problem) => from.not_understood(message, &problem),
@@ -103,7 +104,7 @@ fn link(report: LinkReport) -> RouterLink {
 /// Reports a link that this router dialed.
 pub(super) fn up(core: &Core, report: LinkReport) {
     let message = RouterLinks { links: vec![link(report)], full_refresh: false }.to_message();
-    tell(core, &message);
+    tell(core, &message, Holds::UntilAllAreTold);
 }
 
 /// Reports the connections of a link.
@@ -113,19 +114,20 @@ pub(super) fn connections(core: &Core, report: &LinkReport) {
         link_iteration: report.iteration,
         conn_state: Some(state(report)),
     };
-    tell(core, &update.to_message());
+    tell(core, &update.to_message(), Holds::Always);
 }
 
 /// Reports a link that broke or does not exist.
 pub(super) fn fault(core: &Core, fault: &Fault) {
-    tell(core, &fault.to_message());
+    let holds = if fault.iteration == 0 { Holds::UntilAllAreTold } else { Holds::Always };
+    tell(core, &fault.to_message(), holds);
 }
 
 /// Sends a message to every connected controller. A controller that connects later is sent all
 /// links.
-fn tell(core: &Core, message: &Message) {
+fn tell(core: &Core, message: &Message, holds: Holds) {
     for controller in core.controllers.all() {
-        core.routes.push_link(&controller.id, message.clone());
+        core.routes.push_link(&controller.id, message.clone(), holds);
     }
 }
 

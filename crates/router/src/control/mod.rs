@@ -187,9 +187,9 @@ impl ControlHalf {
         };
         measures.also(|scope| {
             let pool = |what: &str| format!("pool.route.handler.{what}");
-            scope.gauge(pool("queue_size"), gauge(|core| core.routes.load().waiting));
-            scope.gauge(pool("busy_workers"), gauge(|core| core.routes.load().busy));
-            scope.gauge(pool("worker_count"), gauge(|core| core.routes.load().workers));
+            scope.gauge(pool("queue_size"), gauge(|core| core.routes.places.load().waiting));
+            scope.gauge(pool("busy_workers"), gauge(|core| core.routes.places.load().busy));
+            scope.gauge(pool("worker_count"), gauge(|core| core.routes.places.load().workers));
             let times = self.0.routes.times();
             scope.timer(pool("work_timer"), move |all| times.add_to(all));
             let limiter = |what: &str| format!("ctrl_limiter.{what}");

@@ -13,11 +13,15 @@
 //! not answer an idle circuit that it does not know with an unroute before the last part has come.
 //! Other controllers are sent no report, because they would take the circuits down.
 
+mod places;
 pub(super) mod table;
 
-use std::{collections::VecDeque, sync::Arc, time::Duration};
+use std::{
+    collections::VecDeque,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
-use tokio::sync::OwnedSemaphorePermit;
 use tokio_util::sync::CancellationToken;
 use weft_channel::Lane;
 use weft_spans::{Kind, Span, attribute};
@@ -29,12 +33,12 @@ use weft_wire::{
 };
 use weft_xgress::Role;
 
-use table::Routes;
+use places::Place;
 
 use super::{links, shared::Core};
 use crate::{
     controllers::Controller,
-    seam::{self, ControllerId, Egress, Forward, ForwardKind, PeerData, RouteCommand},
+    seam::{self, ControllerId, Data, Egress, Forward, ForwardKind, PeerData, RouteCommand},
 };
 
 /// Shortest time for a dial. The route of an attempt that was delayed may arrive with no time left.
@@ -43,85 +47,129 @@ const MIN_TIME: Duration = Duration::from_secs(1);
 const MAX_TIME: Duration = Duration::from_secs(300);
 /// Most routes in one report.
 const REPORT_PART: usize = 500;
-/// Handles a controller's command for a route.
+
+/// Handles a controller's command for a route. A route that dials nothing is carried out here, on the task that
+/// reads the connection: it waits for nothing, and of several moves of a circuit the last one counts. A route
+/// that dials takes a place (`places`).
 pub(crate) fn on_route(core: &Arc<Core>, from: &Arc<Controller>, message: Message) {
     let route = match Route::from_message(&message) {
         Ok(route) => route,
         Err(problem) => return from.not_understood(&message, &problem),
     };
-    let mut span = begin(core, &route, &message);
-    let Ok(queued) = core.routes.queue.clone().try_acquire_owned() else {
-        let failure = RouteError {
-            code: RouteErrorCode::ResourcesNotAvailable,
-            text: "too many routes wait to be set up on this router".to_owned(),
-        };
-        span.fail(&failure);
-        let reply = result(&route, Err(failure)).in_reply_to(&message);
-        let _ = from.channel.try_send_on(Lane::High, reply);
-        return;
-    };
-    let (core, from) = (core.clone(), from.clone());
-    let taken_down = core.routes.begin_wait(&route.circuit_id);
-    core.clone().spawn(async move {
-        let wait = Wait { routes: &core.routes, circuit: &route.circuit_id, taken_down };
-        let Ok(worker) = core.routes.workers.clone().acquire_owned().await else { return };
-        drop(queued);
-        span.event("a worker is free");
-        set_up(&core, &from, message, &route, wait, worker, span).await;
-    });
-}
-
-/// A route that is not complete yet.
-struct Wait<'a> {
-    routes: &'a Routes,
-    circuit: &'a str,
-    taken_down: CancellationToken,
-}
-
-impl Drop for Wait<'_> {
-    fn drop(&mut self) {
-        self.routes.end_wait(self.circuit, &self.taken_down);
-    }
-}
-
-async fn set_up(
-    core: &Arc<Core>,
-    from: &Arc<Controller>,
-    message: Message,
-    route: &Route,
-    wait: Wait<'_>,
-    worker: OwnedSemaphorePermit,
-    mut span: Span,
-) {
     let Some(data) = core.data.get() else { return };
-    let (taken_down, begun) = (&wait.taken_down, std::time::Instant::now());
-    let mut done = if taken_down.is_cancelled() {
-        Err(seam::taken_down())
-    } else {
-        data.route(command(&from.id, route, taken_down, span.context())).await
+    let span = begin(core, &route, &message);
+    let place = match dials(&**data, &route).map(|terminator| core.routes.places.take(terminator)) {
+        Some(None) => return refuse(from, &message, route, span),
+        place => place.flatten(),
     };
-    drop(worker);
-    core.routes.times.took(begun.elapsed());
-    if done.is_ok() && !core.routes.keep(&from.id, route.clone(), taken_down) {
-        done = Err(seam::taken_down());
+    let taken_down = core.routes.begin_wait(&route.circuit_id);
+    let (core, from) = (Arc::clone(core), Arc::clone(from));
+    let commanded = Commanded { core: Arc::clone(&core), from, message, route, taken_down, span };
+    match place {
+        None => {
+            let begun = Instant::now();
+            let done = data.route_without_dial(&commanded.command()).map(|()| PeerData::new());
+            core.spawn(commanded.settle(done, begun).tell());
+        }
+        Some(place) => core.spawn(async move { dial(commanded, place).await.tell().await }),
     }
-    drop(wait);
-    let applied = done.is_ok();
-    if let Err(failure) = &done {
-        tracing::debug!(circuit = %route.circuit_id, %failure, "route not set up");
-        span.set(attribute::ERROR_TYPE, class(failure.code));
-        span.fail(failure);
+}
+
+/// Answers a route for whose dial there is no room.
+fn refuse(from: &Controller, message: &Message, route: Route, mut span: Span) {
+    let failure = RouteError {
+        code: RouteErrorCode::ResourcesNotAvailable,
+        text: "too many routes wait to be set up on this router".to_owned(),
+    };
+    span.fail(&failure);
+    let (circuit_id, attempt) = (route.circuit_id, route.attempt);
+    let result = RouteResult { circuit_id, attempt, result: Err(failure) };
+    let _ = from.channel.try_send_on(Lane::High, result.to_message().in_reply_to(message));
+}
+
+/// The terminator that a route has this router dial. A route that moves a circuit may name an end that is
+/// there already. A further attempt to make a circuit removes the end of an earlier one, and dials.
+fn dials<'a>(data: &dyn Data, route: &'a Route) -> Option<&'a str> {
+    let egress = route.egress.as_ref()?;
+    let is_there = route.is_reroute() && data.has_destination(&egress.address);
+    (!is_there).then_some(&egress.destination)
+}
+
+/// Carries out a route that dials, once a worker is free.
+async fn dial(mut commanded: Commanded, mut place: Place) -> Answer {
+    let is_begun = place.begin(&commanded.taken_down).await;
+    let begun = Instant::now();
+    let done = match commanded.core.data.get() {
+        Some(data) if is_begun && !commanded.taken_down.is_cancelled() => {
+            commanded.span.event("a worker is free");
+            data.route(commanded.command()).await
+        }
+        _ => Err(seam::taken_down()),
+    };
+    drop(place);
+    commanded.settle(done, begun)
+}
+
+/// A route that was commanded and is not complete yet.
+struct Commanded {
+    core: Arc<Core>,
+    from: Arc<Controller>,
+    message: Message,
+    route: Route,
+    taken_down: CancellationToken,
+    span: Span,
+}
+
+impl Commanded {
+    fn command(&self) -> RouteCommand {
+        command(&self.from.id, &self.route, &self.taken_down, self.span.context())
     }
-    let reply = result(route, done).in_reply_to(&message);
-    let sent = from.channel.send_written(Lane::High, reply, core.options.request_timeout).await;
-    if let Err(problem) = sent
-        && applied
-        && !route.is_reroute()
-    {
-        // The controller will take the attempt for failed when its time is over.
-        tracing::debug!(circuit = %route.circuit_id, %problem, "route result not sent");
-        core.routes.forget(&route.circuit_id);
-        data.unroute(&route.circuit_id, true);
+
+    /// Keeps a route that was set up, and makes the answer.
+    fn settle(self, mut done: Result<PeerData, RouteError>, begun: Instant) -> Answer {
+        let Self { core, from, message, route, taken_down, mut span } = self;
+        let (circuit, attempt, is_reroute) =
+            (route.circuit_id.clone(), route.attempt, route.is_reroute());
+        core.routes.times.took(begun.elapsed());
+        if done.is_ok() && !core.routes.keep(&from.id, route, &taken_down) {
+            done = Err(seam::taken_down());
+        }
+        core.routes.end_wait(&circuit, &taken_down);
+        if let Err(failure) = &done {
+            tracing::debug!(%circuit, %failure, "route not set up");
+            span.set(attribute::ERROR_TYPE, class(failure.code));
+            span.fail(failure);
+        }
+        let is_new = done.is_ok() && !is_reroute;
+        let result = RouteResult { circuit_id: circuit, attempt, result: done };
+        let reply = result.to_message().in_reply_to(&message);
+        Answer { core, from, reply, new: is_new.then_some(result.circuit_id), _span: span }
+    }
+}
+
+/// The answer to a command for a route.
+struct Answer {
+    core: Arc<Core>,
+    from: Arc<Controller>,
+    reply: Message,
+    /// The circuit, if the route is part of an attempt to make it and was set up.
+    new: Option<String>,
+    /// Ends once the answer is sent.
+    _span: Span,
+}
+
+impl Answer {
+    async fn tell(self) {
+        let Self { core, from, reply, new, _span } = self;
+        let sent = from.channel.send_written(Lane::High, reply, core.options.request_timeout).await;
+        if let (Err(problem), Some(circuit)) = (sent, new) {
+            // The controller will take the attempt for failed when its time is over.
+            tracing::debug!(%circuit, %problem, "route result not sent");
+            core.routes.forget(&circuit);
+            if let Some(data) = core.data.get() {
+                data.unroute(&circuit, true);
+            }
+        }
     }
 }
 
@@ -209,11 +257,6 @@ fn command(
     }
 }
 
-fn result(route: &Route, done: Result<PeerData, RouteError>) -> Message {
-    RouteResult { circuit_id: route.circuit_id.clone(), attempt: route.attempt, result: done }
-        .to_message()
-}
-
 /// A controller has connected: reports the circuits that it owns, then all links, and then the circuits
 /// that have ended.
 pub(crate) fn on_connected(core: &Arc<Core>, controller: &Arc<Controller>) {
@@ -225,6 +268,7 @@ pub(crate) fn on_connected(core: &Arc<Core>, controller: &Arc<Controller>) {
         let routes = core.routes.of(&controller.id);
         report.extend(parts(routes).iter().map(CarriedCircuits::to_message));
     }
+    core.routes.faults.tells_all_links(&controller.id);
     report.push_back(links::all(core));
     // Messages for which there is room are queued here, and so go before everything that this
     // router sends later. The task below waits for room for the others.

@@ -13,8 +13,8 @@ use crate::{
 };
 
 impl DataHalf {
-    /// Sets a route up, dialing first if it names an egress; nothing is left behind on failure.
-    pub(super) async fn set_up(&self, command: RouteCommand) -> Result<PeerData, RouteError> {
+    /// Begins to set up a route. A `SetUp` that is dropped before it has a route leaves nothing behind.
+    pub(super) fn begin(&self, command: &RouteCommand) -> Result<SetUp, RouteError> {
         if self.draining.is_cancelled() && self.forwarder.circuit(&command.circuit).is_none() {
             return Err(RouteError {
                 code: RouteErrorCode::ResourcesNotAvailable,
@@ -29,6 +29,12 @@ impl DataHalf {
         if command.taken_down.is_cancelled() {
             return Err(seam::taken_down());
         }
+        Ok(set_up)
+    }
+
+    /// Sets a route up, dialing first if it names an egress; nothing is left behind on failure.
+    pub(super) async fn set_up(&self, command: RouteCommand) -> Result<PeerData, RouteError> {
+        let set_up = self.begin(&command)?;
         let mut peer_data = PeerData::new();
         let mut dialed = None;
         if let Some(egress) = &command.egress

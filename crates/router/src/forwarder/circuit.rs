@@ -24,6 +24,9 @@ const LEFT: usize = 8;
 /// Time in which payloads arrive over a way that the circuit has left, in milliseconds. Controllers have the
 /// routers behind it forget the circuit after 2 s.
 const LEFT_FOR: u64 = 10_000;
+/// Time for which a way is kept to whose source nothing leads yet, in milliseconds. Controllers name such a way
+/// in the first step of a move; the second step follows once all routers have answered the first one.
+const AHEAD_FOR: u64 = 60_000;
 
 /// A circuit. `F` is the flow that the outlets of its links serve.
 #[derive(Debug)]
@@ -72,7 +75,7 @@ struct Routes<F> {
     ways: Ways,
     /// The queues towards neighbouring routers, by link.
     hops: Hops<F>,
-    /// Sources of ways that reroutes have left, with the time.
+    /// Sources of ways to which nothing leads, the oldest first, and the time until which these ways are kept.
     left: Vec<(Arc<str>, u64)>,
     /// The latest links that hops led to before reroutes.
     once: Vec<(Arc<str>, Weak<Hop<F>>)>,
@@ -225,21 +228,21 @@ impl<F: HopFlow> Circuit<F> {
         routes.under_way == 0 && routes.ways.is_empty()
     }
 
-    /// Adds ways. A way from an address that has one replaces it, and the queued messages of the
-    /// former way move to it. `outlet` finds the outlet of a link. Returns the former ways, for
-    /// [`Self::restore_ways`]; `None` if a newer attempt was begun.
+    /// Adds ways. A way from an address that has one replaces it, and the queued messages of the former
+    /// way move to it. `outlet` finds the outlet of a link. Returns the ways of before, for
+    /// [`Self::restore_ways`]; `None` if a newer attempt was begun. `now` is the time of [`coarse_now`].
     pub(super) fn set_ways(
         &self,
         attempt: Option<u32>,
         new: &[Way],
         outlet: impl Fn(&str) -> Option<Arc<Outlet<F>>>,
+        now: u64,
     ) -> Option<Ways> {
         let mut routes = self.routes.write();
         if routes.is_superseded(attempt) {
             return None;
         }
         let before = routes.ways.clone();
-        let left_before = routes.left_ways();
         for way in new {
             if let Some(outlet) = outlet(&way.destination) {
                 routes.lead_to(way, new, &outlet);
@@ -249,29 +252,24 @@ impl<F: HopFlow> Circuit<F> {
                 None => routes.ways.push(way.clone()),
             }
         }
-        let newly_left = routes.left_ways().into_iter().filter(|way| !left_before.contains(way));
-        let newly_left: Vec<_> = newly_left.map(|source| (source, coarse_now())).collect();
-        routes.left.extend(newly_left);
-        routes.forget_left_ways();
+        routes.note_left_ways(new, now);
         self.changed();
         Some(before)
     }
 
-    /// Forgets ways that reroutes left longer ago than [`LEFT_FOR`]. The routers behind these ways
-    /// may not send messages of the circuit any more.
+    /// Forgets ways to which nothing has led for some time: the routers behind them may not send for the circuit
+    /// any more.
     pub(super) fn forget_old_ways(&self, now: u64) {
-        let is_old = |(_, at): &(Arc<str>, u64)| now.saturating_sub(*at) >= LEFT_FOR;
+        let is_old = |(_, until): &(Arc<str>, u64)| now >= *until;
         if !self.routes.read().left.iter().any(is_old) {
             return;
         }
         let mut routes = self.routes.write();
-        let old: Vec<Arc<str>> = routes.left_ways();
-        let old: Vec<_> = old
-            .into_iter()
-            .filter(|way| routes.left.iter().any(|left| left.0 == *way && is_old(left)))
-            .collect();
-        routes.ways.retain(|way| !old.contains(&way.source));
-        routes.left.retain(|left| !is_old(left));
+        let (left, is_left) = (std::mem::take(&mut routes.left), routes.left_ways());
+        let (old, young): (Vec<_>, Vec<_>) = left.into_iter().partition(is_old);
+        routes.left = young;
+        let is_old = |way: &Arc<str>| old.iter().any(|(source, _)| source == way);
+        routes.ways.retain(|way| !(is_old(&way.source) && is_left.contains(&way.source)));
         self.changed();
     }
 
@@ -345,14 +343,23 @@ impl<F: HopFlow> Routes<F> {
         attempt.is_some() && attempt < self.newest
     }
 
-    /// Keeps the latest [`LEFT`] ways from neighbours that are sent no messages any more, and
-    /// forgets the older ones, whose payloads have arrived by then.
-    fn forget_left_ways(&mut self) {
+    /// Notes to which ways nothing leads since `new` was set. The latest [`LEFT`] of them are kept, and the older
+    /// ones forgotten, whose payloads have arrived by then.
+    fn note_left_ways(&mut self, new: &[Way], now: u64) {
         let left = self.left_ways();
-        let over = left.len().saturating_sub(LEFT);
-        self.ways.retain(|way| !left.iter().take(over).any(|source| *source == way.source));
-        let left = &mut self.left;
-        left.drain(..left.len().saturating_sub(LEFT));
+        let is_named = |source: &Arc<str>| new.iter().any(|way| way.source == *source);
+        self.left.retain(|(source, _)| left.contains(source) && !is_named(source));
+        for source in left {
+            if self.left.iter().all(|(known, _)| *known != source) {
+                let kept = if is_named(&source) { AHEAD_FOR } else { LEFT_FOR };
+                self.left.push((source, now + kept));
+            }
+        }
+        let over = self.left.len().saturating_sub(LEFT);
+        let Self { left, ways, .. } = self;
+        for (source, _) in left.drain(..over) {
+            ways.retain(|way| way.source != source);
+        }
     }
 
     /// The sources of ways from neighbours that are sent no messages.
@@ -428,9 +435,9 @@ mod tests {
     fn ways_are_replaced_by_source_and_can_be_put_back() {
         let (circuit, link) = (Circuit::new("c", "ctrl".into()), outlet());
         let to_link = |id: &str| (id == "link").then(|| Arc::clone(&link));
-        let before = circuit.set_ways(Some(0), &[way("a", "b"), way("b", "a")], to_link);
+        let before = circuit.set_ways(Some(0), &[way("a", "b"), way("b", "a")], to_link, 0);
         assert!(before.unwrap().is_empty());
-        let before = circuit.set_ways(None, &[way("a", "link")], to_link).unwrap();
+        let before = circuit.set_ways(None, &[way("a", "link")], to_link, 0).unwrap();
         assert_eq!(circuit.next("a").as_deref(), Some("link"));
         assert_eq!(circuit.next("b").as_deref(), Some("a"));
         assert!(Arc::ptr_eq(&circuit.hop("link").unwrap().outlet(), &link));
@@ -448,9 +455,9 @@ mod tests {
             "other" => Some(Arc::clone(&other)),
             _ => None,
         };
-        circuit.set_ways(Some(0), &[way("end", "one"), way("one", "end")], links).unwrap();
+        circuit.set_ways(Some(0), &[way("end", "one"), way("one", "end")], links, 0).unwrap();
         let hop = circuit.hop("one").unwrap();
-        circuit.set_ways(None, &[way("end", "other"), way("other", "end")], links).unwrap();
+        circuit.set_ways(None, &[way("end", "other"), way("other", "end")], links, 0).unwrap();
         assert!(circuit.hop("one").is_none());
         assert!(Arc::ptr_eq(&circuit.hop("other").unwrap(), &hop));
         assert!(Arc::ptr_eq(&hop.outlet(), &other));
@@ -463,23 +470,74 @@ mod tests {
     fn a_way_that_was_left_is_forgotten_after_a_while() {
         let (circuit, link) = (Circuit::new("c", "ctrl".into()), outlet());
         let links = |id: &str| (id != "end").then(|| Arc::clone(&link));
-        circuit.set_ways(Some(0), &[way("end", "one"), way("one", "end")], links).unwrap();
-        circuit.set_ways(None, &[way("end", "other"), way("other", "end")], links).unwrap();
-        circuit.forget_old_ways(coarse_now());
+        circuit.set_ways(Some(0), &[way("end", "one"), way("one", "end")], links, 0).unwrap();
+        circuit.set_ways(None, &[way("end", "other"), way("other", "end")], links, 0).unwrap();
+        circuit.forget_old_ways(LEFT_FOR - 1);
         assert_eq!(circuit.next("one").as_deref(), Some("end"), "payloads still arrive");
         let generation = circuit.generation();
-        circuit.forget_old_ways(coarse_now() + LEFT_FOR);
+        circuit.forget_old_ways(LEFT_FOR);
         assert_eq!(circuit.next("one"), None);
         assert_ne!(circuit.generation(), generation, "looked-up places are looked up again");
         assert_eq!(circuit.next("end").as_deref(), Some("other"));
         assert_eq!(circuit.next("other").as_deref(), Some("end"));
         // A way that is used again is not forgotten.
-        circuit.set_ways(None, &[way("end", "one"), way("one", "end")], links).unwrap();
-        circuit.set_ways(None, &[way("end", "other"), way("other", "end")], links).unwrap();
-        circuit.set_ways(None, &[way("end", "one"), way("one", "end")], links).unwrap();
-        circuit.forget_old_ways(coarse_now() + LEFT_FOR);
+        circuit.set_ways(None, &[way("end", "one"), way("one", "end")], links, 0).unwrap();
+        circuit.set_ways(None, &[way("end", "other"), way("other", "end")], links, 0).unwrap();
+        circuit.set_ways(None, &[way("end", "one"), way("one", "end")], links, 0).unwrap();
+        circuit.forget_old_ways(LEFT_FOR);
         assert_eq!(circuit.next("one").as_deref(), Some("end"));
         assert_eq!(circuit.next("other"), None);
+    }
+
+    #[test]
+    fn a_circuit_moves_back_to_a_link_in_two_steps() {
+        let (circuit, link) = (Circuit::new("c", "ctrl".into()), outlet());
+        let links = |id: &str| (id != "end").then(|| Arc::clone(&link));
+        circuit.set_ways(Some(0), &[way("end", "one"), way("one", "end")], links, 0).unwrap();
+        circuit.set_ways(None, &[way("other", "end")], links, 0).unwrap();
+        circuit.set_ways(None, &[way("end", "other")], links, 0).unwrap();
+        // It moves back before the way was forgotten, and ways are forgotten between the two steps.
+        let back = LEFT_FOR * 3 / 2;
+        circuit.set_ways(None, &[way("one", "end")], links, back).unwrap();
+        circuit.forget_old_ways(back + LEFT_FOR);
+        circuit.set_ways(None, &[way("end", "one")], links, back + LEFT_FOR).unwrap();
+        assert_eq!(circuit.next("one").as_deref(), Some("end"));
+        // What was sent over the link that it has left arrives for as long as after any other move.
+        circuit.forget_old_ways(back + LEFT_FOR * 2 - 1);
+        assert_eq!(circuit.next("other").as_deref(), Some("end"));
+        circuit.forget_old_ways(back + LEFT_FOR * 2);
+        assert_eq!(circuit.next("other"), None);
+        assert_eq!(circuit.next("one").as_deref(), Some("end"));
+    }
+
+    #[test]
+    fn a_move_that_stops_after_its_first_step_leaves_no_way_for_ever() {
+        let (circuit, link) = (Circuit::new("c", "ctrl".into()), outlet());
+        let links = |id: &str| (id != "end").then(|| Arc::clone(&link));
+        circuit.set_ways(Some(0), &[way("end", "one"), way("one", "end")], links, 0).unwrap();
+        circuit.set_ways(None, &[way("other", "end")], links, 0).unwrap();
+        circuit.forget_old_ways(AHEAD_FOR);
+        assert_eq!(circuit.next("other"), None);
+        assert_eq!(circuit.next("one").as_deref(), Some("end"));
+    }
+
+    #[test]
+    fn of_many_left_ways_the_one_that_was_just_named_stays() {
+        let (circuit, link) = (Circuit::new("c", "ctrl".into()), outlet());
+        let links = |id: &str| (id != "end").then(|| Arc::clone(&link));
+        circuit.set_ways(Some(0), &[way("end", "l0"), way("l0", "end")], links, 0).unwrap();
+        for number in 1..=LEFT {
+            let to = format!("l{number}");
+            circuit.set_ways(None, &[way(&to, "end")], links, 0).unwrap();
+            circuit.set_ways(None, &[way("end", &to)], links, 0).unwrap();
+        }
+        // The oldest of the ways that were left is named again, and then another one beside it.
+        for to in ["l0", "new"] {
+            circuit.set_ways(None, &[way(to, "end")], links, 0).unwrap();
+        }
+        let next = |link: &str| circuit.next(link);
+        assert_eq!((next("l0").as_deref(), next("new").as_deref()), (Some("end"), Some("end")));
+        assert_eq!((next("l1"), next("l2")), (None, Some("end".into())));
     }
 
     #[test]
@@ -491,10 +549,10 @@ mod tests {
             "c" => Some(Arc::clone(&c)),
             _ => None,
         };
-        circuit.set_ways(Some(0), &[way("a", "b"), way("b", "a")], links).unwrap();
+        circuit.set_ways(Some(0), &[way("a", "b"), way("b", "a")], links, 0).unwrap();
         let (to_a, to_b) = (circuit.hop("a").unwrap(), circuit.hop("b").unwrap());
         // The path comes in over another link now, and leaves over the same link as before.
-        circuit.set_ways(None, &[way("c", "b"), way("b", "c")], links).unwrap();
+        circuit.set_ways(None, &[way("c", "b"), way("b", "c")], links, 0).unwrap();
         assert!(Arc::ptr_eq(&circuit.hop("b").unwrap(), &to_b));
         assert!(Arc::ptr_eq(&circuit.hop("c").unwrap(), &to_a));
         assert!(Arc::ptr_eq(&to_a.outlet(), &c));

@@ -60,6 +60,8 @@ pub(crate) struct Link {
     pub(crate) id: Arc<str>,
     /// The router at the other end.
     pub(crate) peer: Arc<str>,
+    /// The number of the dial that opened it.
+    pub(crate) iteration: u32,
     /// The connections of the link.
     pub(crate) outlet: Arc<Outlet>,
 }

@@ -5,6 +5,7 @@
 
 use std::sync::{Arc, Weak};
 
+use tokio::time::Instant;
 use weft_circuit::Unsent;
 use weft_wire::{Message, payload::View};
 
@@ -49,6 +50,8 @@ impl Forwarder {
 
     /// Removes a link, unless another link of this id took its place.
     pub(crate) fn unregister_link(&self, link: &Arc<Link>) {
+        // Before it is missing, so that a route over it that is refused names its dial.
+        self.closed_links.lock().closed(&link.id, link.iteration, Instant::now());
         {
             let mut shard = shard(&self.destinations, &link.id).write();
             let is_this = |known: &Destination| matches!(known, Destination::Link(known) if Arc::ptr_eq(known, link));
@@ -73,10 +76,12 @@ impl Forwarder {
         }
     }
 
-    /// Tells the controllers that a route names a link that this router does not have.
+    /// Tells the controllers that a route names a link that this router does not have. The report names the
+    /// last dial that closed here, so that it takes nothing from a later one which a controller knows already.
     pub(super) fn unknown_link(&self, id: &str) {
         self.measures.link_faults.one();
-        self.control.link_fault(id, 0);
+        let dial = self.closed_links.lock().dial_of(id, Instant::now());
+        self.control.link_fault(id, dial);
     }
 }
 

@@ -25,6 +25,7 @@ mod arrivals;
 mod asked;
 mod backlog;
 mod circuit;
+mod closed_links;
 mod destination;
 mod drops;
 mod ends;
@@ -57,7 +58,8 @@ use tokio::time::Instant;
 use weft_limits::Budget;
 
 use self::{
-    destination::Destination, drops::Drops, flow::Next, over::Over, tombstones::Tombstones,
+    closed_links::ClosedLinks, destination::Destination, drops::Drops, flow::Next, over::Over,
+    tombstones::Tombstones,
 };
 use crate::{
     measures::{Measures, Outstanding},
@@ -90,6 +92,8 @@ pub(crate) struct Forwarder {
     over: Mutex<Over>,
     /// Circuits that ended lately.
     tombstones: Mutex<Tombstones>,
+    /// Links that closed lately.
+    closed_links: Mutex<ClosedLinks>,
     /// Circuits with payloads that have no next place, and their owners.
     faults: Mutex<HashMap<Arc<str>, ControllerId>>,
     /// Unknown circuits that came over links since the last report. They are kept apart from
@@ -114,6 +118,7 @@ impl Forwarder {
             destinations: Shards::default(),
             over: Mutex::default(),
             tombstones: Mutex::default(),
+            closed_links: Mutex::default(),
             faults: Mutex::default(),
             unknown: Mutex::default(),
             control,
@@ -183,12 +188,13 @@ impl Forwarder {
         }
     }
 
-    /// Brings the index up to date after a change of a circuit's links, which were `before`.
-    fn goes_over(&self, circuit: &Arc<Circuit>, before: &[Arc<str>]) {
+    /// Brings the index up to date after a change of a circuit's links, which were `before`. The new ones are
+    /// among `links`: one of them may have closed, and the circuit waits for its return.
+    fn goes_over(&self, circuit: &Arc<Circuit>, before: &[Arc<str>], links: &[Arc<Link>]) {
         if *circuit.links() == *before {
             return;
         }
-        self.over.lock().follow(circuit, before, |id| self.link(id));
+        self.over.lock().follow(circuit, before, links);
     }
 
     /// Takes a circuit down: its ends are told, and the tables forget it.
@@ -199,7 +205,7 @@ impl Forwarder {
         self.tombstones.lock().bury(&circuit.id, Instant::now());
         let links = circuit.links();
         circuit.close_hops();
-        self.goes_over(&circuit, &links);
+        self.goes_over(&circuit, &links, &[]);
         for destination in self.take_destinations(&circuit, &circuit.addresses()) {
             destination.unrouted();
         }

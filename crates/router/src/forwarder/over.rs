@@ -39,12 +39,12 @@ impl Over {
         self.0.get(link).map_or(0, |over| over.circuits.len())
     }
 
-    /// Follows a change of a circuit's links, which were `before`. `find` finds a link.
+    /// Follows a change of a circuit's links, which were `before`; the new ones are among `links`.
     pub(super) fn follow(
         &mut self,
         circuit: &Arc<Circuit>,
         before: &[Arc<str>],
-        find: impl Fn(&str) -> Option<Arc<Link>>,
+        links: &[Arc<Link>],
     ) {
         // The links are read under the lock of the index: the last caller has seen the last change.
         let now = circuit.links();
@@ -61,7 +61,7 @@ impl Over {
             }
         }
         for link in now.iter().filter(|link| !before.contains(link)) {
-            let Some(there) = find(link) else { continue };
+            let Some(there) = links.iter().find(|there| there.id == *link) else { continue };
             let known = self.0.entry(Arc::clone(link)).or_insert_with(|| OverLink {
                 peer: Arc::clone(&there.peer),
                 circuits: HashMap::new(),

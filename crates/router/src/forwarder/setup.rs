@@ -7,9 +7,12 @@
 
 use std::sync::Arc;
 
+use smallvec::SmallVec;
+
 use super::{
     Forwarder,
-    circuit::{Way, Ways},
+    circuit::{Way, Ways, coarse_now},
+    destination::{Destination, Link},
     flow::Circuit,
     shard,
 };
@@ -52,7 +55,7 @@ impl Forwarder {
         for end in self.take_destinations(&circuit, &older) {
             end.withdrawn();
         }
-        self.goes_over(&circuit, &links_before);
+        self.goes_over(&circuit, &links_before, &[]);
         Ok(SetUp { forwarder: Arc::clone(self), circuit, attempt })
     }
 }
@@ -69,27 +72,7 @@ impl SetUp {
 
     /// Sets the ways of the route, all or none.
     pub(crate) fn route(&self, forwards: &[Forward]) -> Result<(), RouteError> {
-        for forward in forwards {
-            let to = &forward.destination;
-            let missing = match forward.kind {
-                ForwardKind::Start => None,
-                ForwardKind::End => {
-                    let known = self.forwarder.destination(to);
-                    known.is_none().then_some((RouteErrorCode::Generic, "end"))
-                }
-                ForwardKind::Link => {
-                    let known = self.forwarder.link(to);
-                    known.is_none().then_some((RouteErrorCode::InvalidLinkDestination, "link"))
-                }
-            };
-            if let Some((code, what)) = missing {
-                if code == RouteErrorCode::InvalidLinkDestination {
-                    self.forwarder.unknown_link(to);
-                }
-                let message = format!("there is no {what} with address {to}");
-                return Err(RouteError { code, text: message });
-            }
-        }
+        let links = self.links_of(forwards)?;
         let ways: Vec<Way> = forwards
             .iter()
             .map(|forward| Way {
@@ -97,12 +80,16 @@ impl SetUp {
                 destination: forward.destination.as_str().into(),
             })
             .collect();
-        let outlet =
-            |address: &str| self.forwarder.link(address).map(|link| Arc::clone(&link.outlet));
+        let outlet = |address: &str| {
+            let link = links.iter().find(|link| *link.id == *address);
+            link.map(|link| Arc::clone(&link.outlet))
+        };
         let links_before = self.circuit.links();
-        let before = self.circuit.set_ways(self.attempt, &ways, outlet).ok_or_else(superseded)?;
-        self.forwarder.goes_over(&self.circuit, &links_before);
-        self.follow_links();
+        let now = coarse_now();
+        let before = self.circuit.set_ways(self.attempt, &ways, outlet, now);
+        let before = before.ok_or_else(superseded)?;
+        self.forwarder.goes_over(&self.circuit, &links_before, &links);
+        self.follow_links(&links);
         if self.circuit.has_ended() {
             // The circuit was unrouted meanwhile.
             self.undo(before);
@@ -125,12 +112,35 @@ impl SetUp {
         Ok(())
     }
 
-    /// Lists the circuit at links that came back while the route was set up.
-    fn follow_links(&self) {
-        for id in self.circuit.links() {
-            let link = self.forwarder.link(&id);
-            if let Some((link, hop)) = link.zip(self.circuit.hop(&id)) {
-                hop.move_to(&link.outlet);
+    /// The links that ways lead to; fails if a destination is not there.
+    fn links_of(&self, forwards: &[Forward]) -> Result<SmallVec<[Arc<Link>; 2]>, RouteError> {
+        let mut links = SmallVec::new();
+        for forward in forwards {
+            let to = &forward.destination;
+            let (code, what) = match (self.forwarder.destination(to), forward.kind) {
+                (Some(Destination::Link(link)), _) => {
+                    links.push(link);
+                    continue;
+                }
+                (Some(_), ForwardKind::End) | (_, ForwardKind::Start) => continue,
+                (None, ForwardKind::End) => (RouteErrorCode::Generic, "end"),
+                (_, ForwardKind::Link) => {
+                    self.forwarder.unknown_link(to);
+                    (RouteErrorCode::InvalidLinkDestination, "link")
+                }
+            };
+            let text = format!("there is no {what} with address {to}");
+            return Err(RouteError { code, text });
+        }
+        Ok(links)
+    }
+
+    /// Lists the circuit at links that closed and came back while the route was set up.
+    fn follow_links(&self, links: &[Arc<Link>]) {
+        for link in links {
+            let now = self.forwarder.link(&link.id).filter(|now| now.peer == link.peer);
+            if let Some((now, hop)) = now.zip(self.circuit.hop(&link.id)) {
+                hop.move_to(&now.outlet);
             }
         }
     }
@@ -138,7 +148,7 @@ impl SetUp {
     fn undo(&self, before: Ways) {
         let links = self.circuit.links();
         self.circuit.restore_ways(before);
-        self.forwarder.goes_over(&self.circuit, &links);
+        self.forwarder.goes_over(&self.circuit, &links, &[]);
     }
 }
 

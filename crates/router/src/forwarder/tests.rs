@@ -16,18 +16,19 @@ use weft_xgress::{End, Options, Role};
 use super::*;
 use crate::seam::{
     BindingCircuitRequest, CircuitRequest, Forward, ForwardKind, MadeCircuit, Refusal, RouteError,
-    TerminatorRequest, TerminatorUpdate, TunnelCircuitRequest,
+    RouteErrorCode, TerminatorRequest, TerminatorUpdate, TunnelCircuitRequest,
 };
 
 mod done;
 mod idle;
+mod links;
 
 /// The application's side of an end at a socket.
 const SOCKET: App = App::Socket { hop_type: payload::hop_type::TUNNEL };
 
-/// A controller that only notes which circuits ended.
+/// A controller that only notes which circuits ended, and which links are missing.
 #[derive(Default)]
-struct Listener(Mutex<Vec<String>>);
+struct Listener(Mutex<Vec<String>>, Mutex<Vec<(String, u32)>>);
 
 impl Control for Listener {
     fn create_circuit(
@@ -63,7 +64,9 @@ impl Control for Listener {
     }
     fn forward_faults(&self, _: Option<&ControllerId>, _: Vec<String>) {}
     fn idle_circuits(&self, _: &ControllerId, _: Vec<(String, Duration)>) {}
-    fn link_fault(&self, _: &str, _: u32) {}
+    fn link_fault(&self, link: &str, iteration: u32) {
+        self.1.lock().push((link.to_owned(), iteration));
+    }
     fn validate_service_sessions(&self, _: &ControllerId, _: Vec<String>) {}
     fn identity_connections(&self, _: &str, _: usize) {}
 }

@@ -57,7 +57,7 @@ use self::{
 };
 use crate::{
     forwarder::Forwarder,
-    seam::{Control, LinkControl, Peer, PeerState},
+    seam::{Control, ControllerId, LinkControl, Peer, PeerState},
 };
 
 /// The options of links.
@@ -209,12 +209,12 @@ impl Links {
         }
     }
 
-    /// Takes controllers' reports about other routers.
-    pub(crate) fn peers(&self, news: &[Peer]) {
+    /// Takes the reports of a controller about other routers.
+    pub(crate) fn peers(&self, from: &ControllerId, news: &[Peer]) {
         let at = now();
         let closing: Vec<u64> = {
             let mut registry = self.registry.lock();
-            news.iter().flat_map(|peer| registry.peer(peer, at, new_id)).collect()
+            news.iter().flat_map(|peer| registry.peer(from, peer, at, new_id)).collect()
         };
         // The earlier confirmation of a removed router is not valid any more.
         for peer in news.iter().filter(|peer| peer.state == PeerState::Removed) {

@@ -72,6 +72,7 @@ impl Links {
         let link = Arc::new(Link {
             id: opened.id.as_str().into(),
             peer: opened.peer.as_str().into(),
+            iteration: opened.iteration,
             outlet: Outlet::new(budget),
         });
         let owner: Weak<Self> = Arc::downgrade(self);

@@ -18,7 +18,7 @@ use std::{
 use weft_wire::link::key;
 
 use self::choice::TakenLink;
-use crate::seam::{LinkListener, Peer, PeerState};
+use crate::seam::{ControllerId, LinkListener, Peer, PeerState};
 
 pub(crate) use self::{
     choice::{Candidate, Verdict},
@@ -49,12 +49,21 @@ const GIVEN_UP: &str = "the peer gave up the dialed address during the dial";
 #[derive(Debug)]
 struct Known {
     version: String,
-    healthy: bool,
+    /// The controllers that said last that the peer is connected to them. A controller that is lost has said
+    /// nothing else.
+    healthy_at: HashSet<ControllerId>,
     /// The time of the peer's last connection to a controller; `None` while it is connected.
     gone_since: Option<Instant>,
     targets: HashSet<String>,
     /// The peer's listeners, as controllers reported them last.
     listeners: Vec<LinkListener>,
+}
+
+impl Known {
+    /// True if the peer is connected to a controller.
+    fn is_healthy(&self) -> bool {
+        !self.healthy_at.is_empty()
+    }
 }
 
 /// The links, targets and routers that are known.
@@ -82,10 +91,11 @@ impl Registry {
         }
     }
 
-    /// Takes a report about a router. Returns the numbers of links that are to be closed. `new_id` makes
-    /// ids of links.
+    /// Takes the report of a controller about a router. Returns the numbers of links that are to be closed.
+    /// `new_id` makes ids of links.
     pub(crate) fn peer(
         &mut self,
+        from: &ControllerId,
         news: &Peer,
         now: Instant,
         mut new_id: impl FnMut() -> String,
@@ -94,11 +104,13 @@ impl Registry {
             return Vec::new();
         }
         match news.state {
-            PeerState::Healthy => self.healthy(news, now, &mut new_id),
+            PeerState::Healthy => self.healthy(from, news, now, &mut new_id),
             PeerState::Unhealthy => {
                 if let Some(known) = self.peers.get_mut(&news.id) {
-                    known.healthy = false;
-                    known.gone_since.get_or_insert(now);
+                    known.healthy_at.remove(from);
+                    if !known.is_healthy() {
+                        known.gone_since.get_or_insert(now);
+                    }
                 }
                 Vec::new()
             }
@@ -117,6 +129,7 @@ impl Registry {
 
     fn healthy(
         &mut self,
+        from: &ControllerId,
         news: &Peer,
         now: Instant,
         new_id: &mut impl FnMut() -> String,
@@ -126,12 +139,13 @@ impl Registry {
         }
         let known = self.peers.entry(news.id.clone()).or_insert_with(|| Known {
             version: String::new(),
-            healthy: false,
+            healthy_at: HashSet::new(),
             gone_since: None,
             targets: HashSet::new(),
             listeners: Vec::new(),
         });
-        let is_back = !std::mem::replace(&mut known.healthy, true);
+        let is_back = !known.is_healthy();
+        known.healthy_at.insert(from.clone());
         known.gone_since = None;
         known.version.clone_from(&news.version);
         known.listeners = news.listeners.iter().take(MAX_LISTENERS).cloned().collect();
@@ -277,7 +291,7 @@ impl Registry {
         let beyond: Vec<String> = due.skip(most).map(|(_, key)| key.clone()).collect();
         for key in beyond {
             let Some(target) = self.targets.get_mut(&key) else { continue };
-            let healthy = self.peers.get(&target.peer).is_some_and(|known| known.healthy);
+            let healthy = self.peers.get(&target.peer).is_some_and(Known::is_healthy);
             let Some(dialer) = self.dialers.get(target.place().dialer) else { continue };
             target.delay = dialer.wait_after(target.delay, healthy, chance());
             let at = now + target.delay;
@@ -288,7 +302,7 @@ impl Registry {
 
     /// A dial has failed and is tried again after a wait. `chance` is between 0 and 1.
     pub(crate) fn failed(&mut self, dial: &Dial, was_duplicate: bool, now: Instant, chance: f64) {
-        let healthy = self.peers.get(&dial.peer).is_some_and(|known| known.healthy);
+        let healthy = self.peers.get(&dial.peer).is_some_and(Known::is_healthy);
         let Some(target) = self.targets.get_mut(&dial.key) else { return };
         let is_latest = target.link == dial.link && target.iteration == dial.iteration;
         if !is_latest || target.status != Status::Dialing {
@@ -426,6 +440,6 @@ impl Registry {
 
     /// Every known router: id, release, and whether it is connected to a controller.
     pub(crate) fn peers(&self) -> impl Iterator<Item = (&str, &str, bool)> {
-        self.peers.iter().map(|(id, known)| (id.as_str(), known.version.as_str(), known.healthy))
+        self.peers.iter().map(|(id, known)| (id.as_str(), &*known.version, known.is_healthy()))
     }
 }

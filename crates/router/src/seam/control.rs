@@ -162,8 +162,8 @@ pub trait Control: Send + Sync + 'static {
     /// that it does not know.
     fn idle_circuits(&self, controller: &ControllerId, circuits: Vec<(String, Duration)>);
 
-    /// Tells every controller that a link broke, or that this router has no link of this id;
-    /// iteration 0 means any.
+    /// Tells every controller that this dial of a link broke, or that this router has no link of this id;
+    /// iteration 0 means any dial.
     fn link_fault(&self, link: &str, iteration: u32);
 
     /// Asks a controller which of these service sessions (ids) have ended; the answer is an event of

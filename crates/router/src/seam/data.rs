@@ -87,9 +87,16 @@ pub(crate) fn taken_down() -> RouteError {
 
 /// The interface of the data half for the control half.
 pub trait Data: Send + Sync + 'static {
-    /// Sets a route up, dialing the egress if it names one. A route that fails leaves nothing
-    /// behind.
+    /// Sets a route up, dialing the egress if it names one that is not there. A route that fails leaves
+    /// nothing behind.
     fn route(&self, command: RouteCommand) -> BoxFuture<'static, Result<PeerData, RouteError>>;
+
+    /// Sets a route up that names no egress, or one that is there already. Routes are carried out in the
+    /// order of the calls. A route that fails leaves nothing behind.
+    fn route_without_dial(&self, command: &RouteCommand) -> Result<(), RouteError>;
+
+    /// True if an end or a link has this address.
+    fn has_destination(&self, address: &str) -> bool;
 
     /// Takes a route down: at once (`now`), or when the circuit has been quiet.
     fn unroute(&self, circuit: &str, now: bool);
@@ -103,8 +110,8 @@ pub trait Data: Send + Sync + 'static {
     /// The tokens of opaque API sessions with an open connection, for heartbeats.
     fn open_session_tokens(&self) -> Vec<String>;
 
-    /// Takes reports about other routers.
-    fn peers(&self, news: Vec<Peer>);
+    /// Takes the reports of a controller about other routers.
+    fn peers(&self, from: &ControllerId, news: Vec<Peer>);
 
     /// A controller reports that a link broke; iteration 0 means any.
     fn link_faulted(&self, link: &str, iteration: u32);

@@ -6,7 +6,8 @@ use weft_wire::{
     Message, ProtoBody, TRACE_PARENT, TraceContext, controller_capability,
     ctrl::{
         self, CarriedCircuits, CircuitConfirmation, DestType, Fault, FaultSubject, InspectRequest,
-        InspectResponse, Route, RouteErrorCode, RouteResult, RouterLinks, Unroute, route,
+        InspectResponse, REROUTE_ATTEMPT, Route, RouteErrorCode, RouteResult, RouterLinks, Unroute,
+        route,
     },
     edge_ctrl::{
         CircuitForm, CreateCircuitV2, CreateTunnelCircuitV2Request, CreateTunnelCircuitV2Response,
@@ -15,9 +16,10 @@ use weft_wire::{
 };
 use weft_xgress::Role;
 
-use super::support::{Network, capable, until};
+use super::support::{Network, TestRouter, capable, until};
 use crate::seam::{
-    ApiSession, CircuitRequest, Control, ControllerId, Grant, RetryHint, TunnelCircuitRequest, Use,
+    ApiSession, CircuitRequest, Control, ControllerId, Grant, LinkControl, LinkReport, RetryHint,
+    TunnelCircuitRequest, Use,
 };
 
 fn request(legacy: bool, timeout: Duration) -> CircuitRequest {
@@ -183,6 +185,78 @@ async fn routes_are_carried_out_and_answered() {
     network.router.control.shutdown().await;
 }
 
+/// Moves a circuit to a link.
+fn move_to(circuit: &str, link: &str) -> Message {
+    let mut route = Route {
+        circuit_id: circuit.into(),
+        attempt: REROUTE_ATTEMPT,
+        forwards: vec![route::Forward {
+            src_address: "I".into(),
+            dst_address: link.into(),
+            dst_type: DestType::Link.into(),
+        }],
+        ..Route::default()
+    };
+    route.set_time_left(5_000_000_000);
+    route.to_message()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_host_that_does_not_answer_delays_only_dials_to_it() {
+    let mut network = Network::new().await;
+    let more = "forwarder: {xgressDialWorkerCount: 2}\n";
+    network.router.control.shutdown().await;
+    let (pki, home, at) = (&network.pki, network.home.path(), network.controller.addr());
+    network.router = TestRouter::start_with(pki, home, at, more);
+    network.peer = network.controller.router().await;
+    network.peer.is_known().await;
+    for circuit in ["slow1", "slow2"] {
+        network.peer.send(route_to(circuit, 0)).await;
+    }
+    // Moves are carried out beside the open dials, also those that name an end which is there.
+    let mut with_end = Route::from_message(&move_to("moves2", "l1")).unwrap();
+    let egress = Route::from_message(&route_to("", 0)).unwrap().egress.unwrap();
+    with_end.egress = Some(route::Egress { address: "there".into(), ..egress });
+    // So is a dial to another terminator.
+    let mut other = Route::from_message(&route_to("other", 0)).unwrap();
+    other.egress.as_mut().unwrap().destination = "tcp:localhost:81".into();
+    for route in [move_to("moves1", "l1"), with_end.to_message(), other.to_message()] {
+        network.peer.send(route).await;
+        let result = network.peer.expect(ctrl::content_type::ROUTE_RESULT).await;
+        assert!(RouteResult::from_message(&result).unwrap().result.is_ok());
+    }
+    let begun = || -> Vec<String> {
+        let routes = network.router.data.routes.lock();
+        routes.iter().map(|route| route.circuit.clone()).collect()
+    };
+    let begun_first = begun();
+    assert!(begun_first.contains(&"slow1".into()) && !begun_first.contains(&"slow2".into()));
+    network.peer.send(Unroute { circuit_id: "slow1".into(), now: true }.to_message()).await;
+    until(|| begun().contains(&"slow2".into())).await;
+    network.router.control.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn the_last_of_many_moves_counts() {
+    let mut network = Network::new().await;
+    let links: Vec<String> = (0..200).map(|number| format!("l{number}")).collect();
+    for link in &links {
+        network.peer.send(move_to("c1", link)).await;
+    }
+    for _ in &links {
+        network.peer.expect(ctrl::content_type::ROUTE_RESULT).await;
+    }
+    let carried_out: Vec<String> = {
+        let routes = network.router.data.routes.lock();
+        routes.iter().map(|route| route.forwards[0].destination.clone()).collect()
+    };
+    assert_eq!(carried_out, links);
+    network.restart_controller(capable().with(controller_capability::ADOPTS_CIRCUITS)).await;
+    let carried: CarriedCircuits = network.peer.get().await;
+    assert_eq!(carried.routes[0].forwards.last().unwrap().dst_address, links[199]);
+    network.router.control.shutdown().await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn an_unroute_does_not_overtake_its_route() {
     let mut network = Network::new().await;
@@ -261,6 +335,34 @@ async fn what_ended_while_a_controller_was_away_is_told_later() {
     network.peer = network.controller.router().await;
     let fault: Fault = network.peer.get().await;
     assert_eq!((fault.subject(), fault.id.as_str()), (FaultSubject::Ingress, "c1"));
+    network.router.control.shutdown().await;
+}
+
+/// A link came up and broke again while the connection to the controller was lost.
+#[tokio::test]
+async fn a_controller_that_comes_back_hears_of_no_link_that_is_gone() {
+    let mut network = Network::new().await;
+    let link = LinkReport {
+        id: "l1".into(),
+        peer: "r2".into(),
+        protocol: "tls".into(),
+        address: "tls:r2:6004".into(),
+        iteration: 3,
+        state: 1,
+        connections: Vec::new(),
+    };
+    // The router has not noticed yet that the channel is closed.
+    let controller = network.router.controllers().all().remove(0);
+    controller.channel.close("broken");
+    network.router.control.link_up(link);
+    network.router.control.link_fault("l2", 0);
+    network.router.control.circuit_ended(&controller.id, "c1", Role::Initiator);
+    network.peer = network.controller.router().await;
+    let all: RouterLinks = network.peer.get().await;
+    assert!(all.full_refresh && all.links.is_empty());
+    let fault: Fault = network.peer.get().await;
+    assert_eq!((fault.subject(), fault.id.as_str()), (FaultSubject::Ingress, "c1"));
+    assert!(!network.peer.has(ctrl::content_type::ROUTER_LINKS), "an older report of a link");
     network.router.control.shutdown().await;
 }
 

@@ -54,6 +54,16 @@ impl Data for FakeData {
         .boxed()
     }
 
+    fn route_without_dial(&self, command: &RouteCommand) -> Result<(), RouteError> {
+        self.circuits.lock().insert(command.circuit.clone(), command.controller.clone());
+        self.routes.lock().push(command.clone());
+        Ok(())
+    }
+
+    fn has_destination(&self, address: &str) -> bool {
+        address == "there"
+    }
+
     fn unroute(&self, circuit: &str, now: bool) {
         self.circuits.lock().remove(circuit);
         self.unrouted.lock().push((circuit.to_owned(), now));
@@ -73,7 +83,7 @@ impl Data for FakeData {
         self.tokens.lock().clone()
     }
 
-    fn peers(&self, _: Vec<crate::seam::Peer>) {}
+    fn peers(&self, _: &ControllerId, _: Vec<crate::seam::Peer>) {}
     fn link_faulted(&self, _: &str, _: u32) {}
     fn links(&self) -> Vec<crate::seam::LinkReport> {
         Vec::new()

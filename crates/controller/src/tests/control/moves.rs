@@ -140,6 +140,25 @@ async fn circuits_wait_for_a_host_that_answers_late() {
     }
 }
 
+/// The end of a path refuses both tries of a move for want of room, and has room later.
+#[tokio::test]
+async fn a_circuit_whose_end_has_no_room_for_its_route_moves_later() {
+    let mesh = Square::new(quick()).await;
+    let circuit = mesh.circuit().await;
+    mesh.host.is(Mood::SaysNothing);
+    mesh.dialer.send(Fault::link("direct", 1).to_message()).await;
+    let asked = || !mesh.host.state.lock().open.is_empty();
+    for _ in 0..2 {
+        until(asked).await;
+        mesh.host.answer_open(Mood::Refuses(RouteErrorCode::ResourcesNotAvailable)).await;
+    }
+    until(asked).await;
+    mesh.host.is(Mood::Obeys);
+    mesh.host.catch_up().await;
+    mesh.has_path(&circuit, &["to2", "from2"]).await;
+    assert_eq!(mesh.host.unroutes(&circuit), 0);
+}
+
 /// The host has the whole time limit for its answer, however long the routers before it took.
 #[tokio::test]
 async fn each_step_of_a_move_has_the_whole_time() {

@@ -154,6 +154,60 @@ async fn terminators_are_validated_when_a_router_connects() {
     assert!(known("t1"));
 }
 
+/// The answer of a router to a question about its terminators, of which it hosts none.
+fn hosts_none(asked: &Message) -> Message {
+    let request = ValidateTerminatorsV2Request::from_message(asked).unwrap();
+    let states = request.terminators.iter().map(|one| {
+        let marker = one.marker;
+        (one.id.clone(), RouterTerminatorState { marker, ..Default::default() })
+    });
+    let answer = ValidateTerminatorsV2Response { states: states.collect() };
+    answer.to_message().in_reply_to(asked)
+}
+
+/// A router that keeps the ids of its terminators over a restart makes them again, while it answers that
+/// it does not host them yet.
+#[tokio::test]
+async fn a_terminator_that_is_made_again_is_not_removed_by_an_older_answer() {
+    let net = Net::with(NetworkOptions { validation_age: Duration::ZERO, ..quick() }).await;
+    let service = net.open_service(json!({"name": "web", "encryptionRequired": false})).await;
+    let router = net.router("er1").await;
+    let first = net.connect(&router).await;
+    for id in ["again", "gone"] {
+        host(&first, &service, id).await;
+    }
+    let mut peer = net.connect(&router).await;
+    let asked = peer.expect(ctrl::content_type::VALIDATE_TERMINATORS_V2).await;
+    assert_eq!(host(&peer, &service, "again").await.result(), CreateTerminatorResult::Success);
+    peer.send(hosts_none(&asked)).await;
+    let known = |id: &str| net.bed.controller.snapshot().get::<Terminator>(&Id::new(id)).is_some();
+    until(|| !known("gone")).await;
+    assert!(known("again"));
+}
+
+#[tokio::test]
+async fn a_terminator_that_is_made_again_while_others_are_removed_stays() {
+    let net = Net::with(NetworkOptions { validation_age: Duration::ZERO, ..quick() }).await;
+    let service = net.open_service(json!({"name": "web", "encryptionRequired": false})).await;
+    let router = net.router("er1").await;
+    let first = net.connect(&router).await;
+    let ids: Vec<String> = (0..300).map(|number| format!("t{number}")).collect();
+    futures::future::join_all(ids.iter().map(|id| host(&first, &service, id))).await;
+    let mut peer = net.connect(&router).await;
+    let asked = peer.expect(ctrl::content_type::VALIDATE_TERMINATORS_V2).await;
+    peer.send(hosts_none(&asked)).await;
+    // They are removed in parts, while the router makes most of them again.
+    let (gone, again) = ids.split_at(100);
+    let made = again.iter().map(|id| host(&peer, &service, id));
+    for made in futures::future::join_all(made).await {
+        assert_eq!(made.result(), CreateTerminatorResult::Success);
+    }
+    let known =
+        |id: &String| net.bed.controller.snapshot().get::<Terminator>(&Id::new(id)).is_some();
+    until(|| !gone.iter().any(known)).await;
+    assert!(again.iter().all(known));
+}
+
 #[tokio::test]
 async fn a_router_with_many_terminators_is_quiesced_in_parts() {
     let (net, router, peer, service) = hosted().await;

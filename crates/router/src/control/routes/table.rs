@@ -1,4 +1,4 @@
-//! Routes under way, routes that were applied, and the places for setting routes up.
+//! Routes under way, and routes that were applied.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -6,7 +6,6 @@ use std::{
 };
 
 use parking_lot::Mutex;
-use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use weft_metrics::Histogram;
 use weft_wire::{
@@ -14,8 +13,9 @@ use weft_wire::{
     ctrl::{self, Route},
 };
 
+use super::places::Places;
 use crate::{
-    control::faults::Faults,
+    control::faults::{Faults, Holds},
     seam::{self, ControllerId},
 };
 
@@ -26,30 +26,15 @@ const LEFT: usize = 8;
 /// Routes under way, applied routes, and reports that wait for controllers.
 #[derive(Debug)]
 pub(crate) struct Routes {
-    /// Routes that wait or are under way.
-    pub(super) queue: Arc<Semaphore>,
-    /// Routes that are under way.
-    pub(super) workers: Arc<Semaphore>,
+    /// The places of routes that dial.
+    pub(in crate::control) places: Arc<Places>,
     /// Routes that wait for a worker or are under way, by circuit.
     waiting: Mutex<HashMap<String, Waiting>>,
     carried: Mutex<HashMap<String, Carried>>,
     /// Reports that wait for the owners of circuits.
     pub(super) faults: Faults,
-    /// Most routes that wait, and most that are under way.
-    most: [usize; 2],
     /// How long it took to set routes up.
     pub(super) times: Arc<Histogram>,
-}
-
-/// The load of the workers that set routes up.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::control) struct Load {
-    /// Routes that wait for a worker.
-    pub(in crate::control) waiting: usize,
-    /// Routes that are being set up.
-    pub(in crate::control) busy: usize,
-    /// Most routes at the same time.
-    pub(in crate::control) workers: usize,
 }
 
 /// Routes of one circuit that wait for a worker or are under way.
@@ -69,24 +54,13 @@ struct Carried {
 
 impl Routes {
     pub(crate) fn new(workers: usize, queue: usize) -> Self {
-        let workers = workers.max(1);
-        let most = workers.saturating_add(queue).min(Semaphore::MAX_PERMITS);
         Self {
-            queue: Arc::new(Semaphore::new(most)),
-            most: [most, workers],
+            places: Places::new(workers, queue),
             times: Arc::new(Histogram::times()),
-            workers: Arc::new(Semaphore::new(workers)),
             waiting: Mutex::default(),
             carried: Mutex::default(),
             faults: Faults::default(),
         }
-    }
-
-    /// The load of the workers.
-    pub(in crate::control) fn load(&self) -> Load {
-        let [most, workers] = self.most;
-        let taken = |all: usize, of: &Semaphore| all.saturating_sub(of.available_permits());
-        Load { waiting: taken(most, &self.queue), busy: taken(workers, &self.workers), workers }
     }
 
     /// How long it took to set routes up.
@@ -166,8 +140,13 @@ impl Routes {
     }
 
     /// Queues a report of a link for a controller, in order with its other reports.
-    pub(in crate::control) fn push_link(&self, controller: &ControllerId, news: Message) {
-        self.faults.push_urgent(controller, news);
+    pub(in crate::control) fn push_link(
+        &self,
+        controller: &ControllerId,
+        news: Message,
+        holds: Holds,
+    ) {
+        self.faults.push_link(controller, news, holds);
     }
 
     /// Drops the reports for controllers that are not connected and that `stays` does not name.

@@ -8,7 +8,7 @@ use super::*;
 /// A link without connections.
 fn link(forwarder: &Forwarder, id: &str) {
     let outlet = Outlet::new(Budget::unlimited());
-    let link = Arc::new(Link { id: id.into(), peer: "peer".into(), outlet });
+    let link = Arc::new(Link { id: id.into(), peer: "peer".into(), iteration: 1, outlet });
     forwarder.register(id, Destination::Link(link));
 }
 

@@ -21,7 +21,7 @@ fn idle(forwarder: &Forwarder, circuit: &Circuit) {
 fn link(forwarder: &Forwarder, id: &str) -> DataOutbox {
     let outlet = Outlet::new(Budget::unlimited());
     let connection = outlet.open(Carries::Payloads, UnderlayWaker::default());
-    let link = Arc::new(Link { id: id.into(), peer: "peer".into(), outlet });
+    let link = Arc::new(Link { id: id.into(), peer: "peer".into(), iteration: 1, outlet });
     forwarder.register(id, Destination::Link(link));
     connection
 }

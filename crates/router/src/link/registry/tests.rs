@@ -24,6 +24,10 @@ fn peer(id: &str, state: PeerState) -> Peer {
     Peer { id: id.into(), version: "v2.1.0".into(), state, listeners: vec![listener] }
 }
 
+fn ctrl() -> ControllerId {
+    "a".into()
+}
+
 fn ids() -> impl FnMut() -> String {
     let mut next = 0;
     move || {
@@ -41,7 +45,7 @@ fn link(number: u64, id: &str, is_dialed: bool) -> Candidate {
 /// A registry that dials a link of this id.
 fn dialing(id: &str, now: Instant) -> Registry {
     let mut registry = registry();
-    registry.peer(&peer("r2", PeerState::Healthy), now, || id.to_owned());
+    registry.peer(&ctrl(), &peer("r2", PeerState::Healthy), now, || id.to_owned());
     registry.begin_dial(now).unwrap();
     registry
 }
@@ -65,11 +69,11 @@ fn other_dialers_want_other_links_and_leave_those_that_stand() {
 fn a_dial_that_ends_after_its_router_was_removed_makes_no_link() {
     let now = Instant::now();
     let mut registry = dialing("A", now);
-    registry.peer(&peer("r2", PeerState::Removed), now, ids());
+    registry.peer(&ctrl(), &peer("r2", PeerState::Removed), now, ids());
     let unwanted = Verdict::Unwanted(REMOVED);
     assert_eq!(registry.register(link(1, "A", true)), unwanted);
     // The next target for the same address has another id.
-    registry.peer(&peer("r2", PeerState::Healthy), now, || "B".to_owned());
+    registry.peer(&ctrl(), &peer("r2", PeerState::Healthy), now, || "B".to_owned());
     assert_eq!(registry.register(link(2, "A", true)), unwanted);
     assert_eq!(registry.register(link(3, "B", true)), Verdict::Taken);
 }
@@ -97,9 +101,9 @@ fn a_peer_that_closes_every_link_is_not_dialed_without_a_pause() {
 #[test]
 fn a_peer_is_dialed_and_again_after_a_growing_wait() {
     let (mut registry, now) = (registry(), Instant::now());
-    assert!(registry.peer(&peer("r1", PeerState::Healthy), now, ids()).is_empty());
+    assert!(registry.peer(&ctrl(), &peer("r1", PeerState::Healthy), now, ids()).is_empty());
     assert_eq!(registry.next_due(), None, "oneself is not dialed");
-    registry.peer(&peer("r2", PeerState::Healthy), now, ids());
+    registry.peer(&ctrl(), &peer("r2", PeerState::Healthy), now, ids());
     let dial = registry.begin_dial(now).unwrap();
     assert_eq!(
         (dial.link.as_str(), dial.iteration, dial.key.as_str()),
@@ -113,8 +117,8 @@ fn a_peer_is_dialed_and_again_after_a_growing_wait() {
     registry.failed(&dial, false, now, 0.5);
     assert_eq!(registry.next_due(), Some(now + Duration::from_millis(7500)));
     // The router connects to a controller again: the dial is due at once.
-    registry.peer(&peer("r2", PeerState::Unhealthy), now, ids());
-    registry.peer(&peer("r2", PeerState::Healthy), now, ids());
+    registry.peer(&ctrl(), &peer("r2", PeerState::Unhealthy), now, ids());
+    registry.peer(&ctrl(), &peer("r2", PeerState::Healthy), now, ids());
     assert_eq!(registry.next_due(), Some(now));
 }
 
@@ -189,7 +193,7 @@ fn a_peer_that_insists_wins_in_the_end() {
 #[test]
 fn a_link_that_broke_is_dialed_at_once_and_one_that_came_meanwhile_is_enough() {
     let (mut registry, now) = (registry(), Instant::now());
-    registry.peer(&peer("r2", PeerState::Healthy), now, ids());
+    registry.peer(&ctrl(), &peer("r2", PeerState::Healthy), now, ids());
     let dial = registry.begin_dial(now).unwrap();
     registry.register(link(1, &dial.link, true));
     let later = now + Duration::from_secs(100);
@@ -203,14 +207,14 @@ fn a_link_that_broke_is_dialed_at_once_and_one_that_came_meanwhile_is_enough() {
 #[test]
 fn removed_peers_lose_their_links_and_long_gone_ones_are_forgotten() {
     let (mut registry, now) = (registry(), Instant::now());
-    registry.peer(&peer("r2", PeerState::Healthy), now, ids());
+    registry.peer(&ctrl(), &peer("r2", PeerState::Healthy), now, ids());
     registry.begin_dial(now).unwrap();
     registry.register(link(1, "A", false));
-    assert_eq!(registry.peer(&peer("r2", PeerState::Removed), now, ids()), [1]);
+    assert_eq!(registry.peer(&ctrl(), &peer("r2", PeerState::Removed), now, ids()), [1]);
     assert_eq!(registry.targets().count(), 0);
 
-    registry.peer(&peer("r3", PeerState::Healthy), now, ids());
-    registry.peer(&peer("r3", PeerState::Unhealthy), now, ids());
+    registry.peer(&ctrl(), &peer("r3", PeerState::Healthy), now, ids());
+    registry.peer(&ctrl(), &peer("r3", PeerState::Unhealthy), now, ids());
     registry.sweep(now + FORGET - Duration::from_secs(1));
     assert_eq!(registry.peers().count(), 1);
     registry.sweep(now + FORGET);
@@ -221,10 +225,33 @@ fn removed_peers_lose_their_links_and_long_gone_ones_are_forgotten() {
 }
 
 #[test]
+fn a_peer_is_healthy_while_any_controller_says_so() {
+    let (mut registry, now) = (registry(), Instant::now());
+    let (ours, other): (ControllerId, ControllerId) = (ctrl(), "b".into());
+    let healthy = peer("r2", PeerState::Healthy);
+    let unhealthy = peer("r2", PeerState::Unhealthy);
+    registry.peer(&ours, &healthy, now, ids());
+    let dial = registry.begin_dial(now).unwrap();
+    // Another controller has lost the peer, or never had it.
+    registry.peer(&other, &unhealthy, now, ids());
+    registry.failed(&dial, false, now, 0.5);
+    assert_eq!(registry.next_due(), Some(now + Backoff::healthy().min));
+    registry.sweep(now + FORGET);
+    assert_eq!(registry.peers().collect::<Vec<_>>(), [("r2", "v2.1.0", true)]);
+    registry.peer(&other, &healthy, now, ids());
+    registry.peer(&ours, &unhealthy, now, ids());
+    registry.sweep(now + FORGET);
+    assert_eq!(registry.peers().count(), 1);
+    registry.peer(&other, &unhealthy, now, ids());
+    registry.sweep(now + FORGET);
+    assert_eq!(registry.peers().count(), 0);
+}
+
+#[test]
 fn more_dials_than_may_wait_come_later() {
     let (mut registry, now) = (registry(), Instant::now());
     for id in ["r2", "r3", "r4", "r5"] {
-        registry.peer(&peer(id, PeerState::Healthy), now, ids());
+        registry.peer(&ctrl(), &peer(id, PeerState::Healthy), now, ids());
     }
     registry.bound_queue(3, now, || 0.0);
     let mut begun = 0;
@@ -244,7 +271,7 @@ fn listeners_with_one_key_make_one_link_and_are_dialed_in_turn() {
     let mut second = both.listeners[0].clone();
     second.address = "tls:r2:7000".into();
     both.listeners.push(second);
-    assert!(registry.peer(&both, now, ids()).is_empty());
+    assert!(registry.peer(&ctrl(), &both, now, ids()).is_empty());
     let mut at = now;
     let mut dialed = Vec::new();
     for _ in 0..3 {
@@ -258,14 +285,14 @@ fn listeners_with_one_key_make_one_link_and_are_dialed_in_turn() {
     let link = Candidate { dialed: Some(dial.address.clone()), ..link(7, &dial.link, true) };
     assert_eq!(registry.register(link), Verdict::Taken);
     // The link stays whatever the order of the listeners, and while the one that it leads to is there.
-    assert!(registry.peer(&both, now, ids()).is_empty());
+    assert!(registry.peer(&ctrl(), &both, now, ids()).is_empty());
     both.listeners.reverse();
-    assert!(registry.peer(&both, now, ids()).is_empty());
+    assert!(registry.peer(&ctrl(), &both, now, ids()).is_empty());
     both.listeners.truncate(1);
     assert_eq!(both.listeners[0].address, dial.address);
-    assert!(registry.peer(&both, now, ids()).is_empty());
+    assert!(registry.peer(&ctrl(), &both, now, ids()).is_empty());
     both.listeners[0].address = "tls:r2:6004".into();
-    assert_eq!(registry.peer(&both, now, ids()), [7]);
+    assert_eq!(registry.peer(&ctrl(), &both, now, ids()), [7]);
 }
 
 #[test]
@@ -280,24 +307,24 @@ fn few_addresses_of_one_router_are_dialed() {
             ..listener.clone()
         })
         .collect();
-    registry.peer(&many, now, ids());
+    registry.peer(&ctrl(), &many, now, ids());
     assert_eq!(registry.targets().count(), MAX_LISTENERS);
 }
 
 #[test]
 fn another_address_closes_the_link_to_the_old_one() {
     let (mut registry, now) = (registry(), Instant::now());
-    registry.peer(&peer("r2", PeerState::Healthy), now, ids());
+    registry.peer(&ctrl(), &peer("r2", PeerState::Healthy), now, ids());
     let dial = registry.begin_dial(now).unwrap();
     registry.register(link(7, &dial.link, true));
     let mut moved = peer("r2", PeerState::Healthy);
     moved.listeners[0].address = "tls:elsewhere:6004".into();
-    assert_eq!(registry.peer(&moved, now, ids()), [7]);
+    assert_eq!(registry.peer(&ctrl(), &moved, now, ids()), [7]);
     registry.closed(&dial.key, 7, now);
     assert_eq!(registry.begin_dial(now).unwrap().address, "tls:elsewhere:6004");
     // A router without listeners is not dialed.
     moved.listeners.clear();
-    assert!(registry.peer(&moved, now, ids()).is_empty());
+    assert!(registry.peer(&ctrl(), &moved, now, ids()).is_empty());
     assert_eq!(registry.targets().count(), 0);
 }
 
@@ -314,10 +341,10 @@ fn peer_at(addresses: &[&str]) -> Peer {
 fn a_dial_to_an_address_that_was_given_up_makes_no_link() {
     let now = Instant::now();
     let mut registry = registry();
-    registry.peer(&peer_at(&["tls:r2:6004"]), now, || "A".to_owned());
+    registry.peer(&ctrl(), &peer_at(&["tls:r2:6004"]), now, || "A".to_owned());
     let dial = registry.begin_dial(now).unwrap();
     let moved = peer_at(&["tls:elsewhere:6004", "tls:other:6004"]);
-    assert!(registry.peer(&moved, now, ids()).is_empty());
+    assert!(registry.peer(&ctrl(), &moved, now, ids()).is_empty());
     assert_eq!(registry.register(link(1, "A", true)), Verdict::Unwanted(GIVEN_UP));
     assert!(!registry.is_live(&dial.key, 1));
     // The first of the new addresses is dialed at once.
@@ -325,7 +352,7 @@ fn a_dial_to_an_address_that_was_given_up_makes_no_link() {
     let dial = registry.begin_dial(now).unwrap();
     assert_eq!((dial.address.as_str(), dial.iteration), ("tls:elsewhere:6004", 2));
     // The same if the dial to the former address fails.
-    registry.peer(&peer_at(&["tls:other:6004", "tls:r2:6004"]), now, ids());
+    registry.peer(&ctrl(), &peer_at(&["tls:other:6004", "tls:r2:6004"]), now, ids());
     registry.failed(&dial, false, now, 0.5);
     let dial = registry.begin_dial(now).unwrap();
     assert_eq!((dial.address.as_str(), dial.iteration), ("tls:other:6004", 3));
@@ -337,23 +364,23 @@ fn a_dial_to_an_address_that_was_given_up_makes_no_link() {
 fn a_dial_to_an_address_that_is_there_again_or_beside_others_makes_a_link() {
     let now = Instant::now();
     let mut registry = dialing("A", now);
-    registry.peer(&peer_at(&["tls:elsewhere:6004"]), now, ids());
-    registry.peer(&peer_at(&["tls:elsewhere:6004", "tls:r2:6004"]), now, ids());
+    registry.peer(&ctrl(), &peer_at(&["tls:elsewhere:6004"]), now, ids());
+    registry.peer(&ctrl(), &peer_at(&["tls:elsewhere:6004", "tls:r2:6004"]), now, ids());
     assert_eq!(registry.register(link(1, "A", true)), Verdict::Taken);
     // The link counts as one to the address that was dialed.
-    assert!(registry.peer(&peer_at(&["tls:r2:6004"]), now, ids()).is_empty());
-    assert_eq!(registry.peer(&peer_at(&["tls:elsewhere:6004"]), now, ids()), [1]);
+    assert!(registry.peer(&ctrl(), &peer_at(&["tls:r2:6004"]), now, ids()).is_empty());
+    assert_eq!(registry.peer(&ctrl(), &peer_at(&["tls:elsewhere:6004"]), now, ids()), [1]);
 }
 
 #[test]
 fn the_end_of_a_dial_says_nothing_of_the_target_that_took_the_place_of_its_own() {
     let now = Instant::now();
     let mut registry = registry();
-    registry.peer(&peer_at(&["tls:r2:6004"]), now, || "A".to_owned());
+    registry.peer(&ctrl(), &peer_at(&["tls:r2:6004"]), now, || "A".to_owned());
     let former = registry.begin_dial(now).unwrap();
-    registry.peer(&peer_at(&[]), now, ids());
+    registry.peer(&ctrl(), &peer_at(&[]), now, ids());
     assert_eq!(registry.register(link(1, "A", true)), Verdict::Unwanted(REMOVED));
-    registry.peer(&peer_at(&["tls:r2:6004"]), now, || "B".to_owned());
+    registry.peer(&ctrl(), &peer_at(&["tls:r2:6004"]), now, || "B".to_owned());
     registry.begin_dial(now).unwrap();
     registry.failed(&former, false, now, 0.5);
     assert_eq!(registry.next_due(), None, "the dial of B is under way");

@@ -1,0 +1,48 @@
+//! Links that close while circuits are led over them.
+
+use super::{super::circuit::Way, done::ways, *};
+
+fn link(id: &str, iteration: u32) -> Arc<Link> {
+    let outlet = Outlet::new(Budget::unlimited());
+    Arc::new(Link { id: id.into(), peer: "peer".into(), iteration, outlet })
+}
+
+#[test]
+fn a_route_over_a_link_that_has_closed_is_refused_with_the_dial_that_closed() {
+    let (forwarder, control) = heard();
+    let refused = |id: &str| {
+        let path = ways(("in", ForwardKind::Start), (id, ForwardKind::Link));
+        let refused = attempt(&forwarder, 0).unwrap().route(&path).unwrap_err();
+        assert_eq!(refused.code, RouteErrorCode::InvalidLinkDestination);
+    };
+    refused("unknown");
+    let (known, next) = (link("known", 4), link("known", 5));
+    forwarder.register_link(&known).unwrap();
+    forwarder.unregister_link(&known);
+    refused("known");
+    // The end of the fourth dial is noticed after that of the fifth.
+    forwarder.register_link(&next).unwrap();
+    forwarder.unregister_link(&next);
+    forwarder.unregister_link(&known);
+    refused("known");
+    let faults = control.1.lock();
+    assert_eq!(*faults, [("unknown".into(), 0), ("known".into(), 4), ("known".into(), 5)]);
+}
+
+#[test]
+fn a_link_that_closes_while_a_route_is_set_takes_the_circuit_when_it_is_back() {
+    let (forwarder, _) = heard();
+    let first = link("link", 1);
+    forwarder.register_link(&first).unwrap();
+    let set_up = attempt(&forwarder, 0).unwrap();
+    let circuit = set_up.circuit();
+    // The steps of a route, between which the link closes.
+    let way = Way { source: "in".into(), destination: "link".into() };
+    circuit.set_ways(Some(0), &[way], |_| Some(Arc::clone(&first.outlet)), 0).unwrap();
+    forwarder.unregister_link(&first);
+    forwarder.goes_over(circuit, &[], std::slice::from_ref(&first));
+    assert_eq!(forwarder.circuits_over("link"), 1);
+    let again = link("link", 2);
+    forwarder.register_link(&again).unwrap();
+    assert!(Arc::ptr_eq(&circuit.hop("link").unwrap().outlet(), &again.outlet));
+}
