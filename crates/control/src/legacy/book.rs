@@ -12,6 +12,7 @@
 //! identities that each connected router serves in that snapshot.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use hashbrown::{HashMap, HashSet};
 use parking_lot::RwLock;
@@ -39,6 +40,8 @@ const ENDS: usize = 50;
 pub(crate) struct Book {
     controller: Auth,
     state: RwLock<State>,
+    /// Number of attached routers.
+    attached: AtomicUsize,
 }
 
 struct State {
@@ -98,7 +101,8 @@ impl Attached {
         self.pause.over().await;
         let batch = self.pending.next(most).await?;
         let sessions = batch.removed.len() + batch.added.len() + batch.updated.len();
-        self.pause.begin(sessions >= most);
+        let routers = self.book.attached.load(Ordering::Relaxed);
+        self.pause.begin(sessions >= most, routers);
         Some(batch)
     }
 
@@ -116,6 +120,7 @@ impl Attached {
 
 impl Drop for Attached {
     fn drop(&mut self) {
+        self.book.attached.fetch_sub(1, Ordering::Relaxed);
         // The router may have been attached again meanwhile.
         let mut state = self.book.state.write();
         let is_own = |feed: &Feed| Arc::ptr_eq(&feed.pending, &self.pending);
@@ -159,7 +164,8 @@ impl Book {
             feeds: HashMap::new(),
         };
         controller.legacy_sessions().into_iter().for_each(|it| state.put(it));
-        let book = Arc::new(Self { controller, state: RwLock::new(state) });
+        let (state, attached) = (RwLock::new(state), AtomicUsize::new(0));
+        let book = Arc::new(Self { controller, state, attached });
         let following = Arc::clone(&book).follow(notices, changes);
         (book, following)
     }
@@ -236,6 +242,7 @@ impl Book {
         };
         state.feeds.insert(connection, feed);
         drop(state);
+        self.attached.fetch_add(1, Ordering::Relaxed);
         Attached { book: Arc::clone(self), connection, pending, pause: Pause::default(), later }
     }
 

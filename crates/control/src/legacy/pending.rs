@@ -21,9 +21,14 @@ use super::announced::{AnnouncedSession, Say};
 /// Most sessions, and most ended service sessions, of which a router has yet to be told. A router
 /// for which more wait is told everything again.
 const MOST: usize = 100_000;
-/// The pause after a few notices, so that those of a rush leave together. The first notice after a
-/// quiet time does not wait.
+/// The shortest pause after a few notices, so that those of a rush leave together. The first notice
+/// after a quiet time does not wait.
 const PAUSE: Duration = Duration::from_millis(5);
+/// The part of each router in the pause: with 2,000 routers it is 100 ms. A login concerns most
+/// routers, and a message costs the same whether it names one session or thirty.
+const PAUSE_OF_EACH: Duration = Duration::from_micros(50);
+/// The longest pause. A client waits at a router for its session to be announced, 5 s at most.
+const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 
 /// The notices that wait for one router.
 pub(super) struct Pending {
@@ -215,9 +220,16 @@ impl Pause {
         }
     }
 
-    /// Begins after notices were taken, unless they are so many that more probably wait.
-    pub(super) fn begin(&mut self, is_full: bool) {
-        self.0 = (!is_full).then(|| Instant::now() + PAUSE);
+    /// Begins after notices were taken, unless they are so many that more probably wait. So many
+    /// routers are told notices.
+    pub(super) fn begin(&mut self, is_full: bool, routers: usize) {
+        self.0 = (!is_full).then(|| Instant::now() + Self::among(routers));
+    }
+
+    /// The pause of each of so many routers.
+    fn among(routers: usize) -> Duration {
+        let routers = u32::try_from(routers).unwrap_or(u32::MAX);
+        PAUSE_OF_EACH.saturating_mul(routers).clamp(PAUSE, LONGEST_PAUSE)
     }
 }
 
@@ -327,20 +339,30 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn the_first_notice_leaves_at_once_and_those_of_a_rush_together() {
-        let pending = told_all(0);
-        let mut pause = Pause::default();
-        let began = Instant::now();
-        pending.tell(&added(&session(0, "a")));
-        for (expected, after) in [(1, Duration::ZERO), (2, PAUSE)] {
-            pause.over().await;
-            let batch = pending.next(200).await.unwrap();
-            pause.begin(false);
-            assert_eq!(batch.added.len(), expected);
-            assert!(began.elapsed() < after + Duration::from_millis(2), "{:?}", began.elapsed());
-            pending.tell(&added(&session(1, "a")));
-            pending.tell(&added(&session(2, "a")));
+        for (routers, wait) in [(1, PAUSE), (2_000, Duration::from_millis(100))] {
+            let pending = told_all(0);
+            let mut pause = Pause::default();
+            let began = Instant::now();
+            pending.tell(&added(&session(0, "a")));
+            for (expected, after) in [(1, Duration::ZERO), (2, wait)] {
+                pause.over().await;
+                let batch = pending.next(200).await.unwrap();
+                pause.begin(false, routers);
+                assert_eq!(batch.added.len(), expected);
+                let took = began.elapsed();
+                assert!((after..after + Duration::from_millis(2)).contains(&took), "{took:?}");
+                pending.tell(&added(&session(1, "a")));
+                pending.tell(&added(&session(2, "a")));
+            }
+            pending.close();
+            assert!(pending.next(200).await.is_none());
         }
-        pending.close();
-        assert!(pending.next(200).await.is_none());
+    }
+
+    #[test]
+    fn the_pause_grows_with_the_number_of_routers() {
+        let millis = |routers| Pause::among(routers).as_millis();
+        assert_eq!([0, 1, 100, 400, 2_000].map(millis), [5, 5, 5, 20, 100]);
+        assert_eq!([20_000, usize::MAX].map(millis), [500, 500]);
     }
 }

@@ -1,4 +1,4 @@
-//! Ends of many sessions.
+//! Ends of many sessions, and the number of routers.
 
 use weft_kernel::Caller;
 use weft_model::entity::{ApiSession, SessionCertificate};
@@ -77,4 +77,16 @@ async fn routers_are_told_anew_when_most_sessions_end() {
     assert!(book.state.read().feeds.is_empty());
     assert!(book.state.read().sessions.is_empty());
     following.abort();
+}
+
+#[tokio::test]
+async fn attached_routers_are_counted() {
+    let (book, _) = Book::open(auth());
+    let attached = [1, 2, 3].map(|connection| book.attach(&Id::new("er1"), connection));
+    assert_eq!(book.attached.load(Ordering::Relaxed), attached.len());
+    let again = book.attach(&Id::new("er1"), 3);
+    drop(attached);
+    assert_eq!(book.attached.load(Ordering::Relaxed), 1);
+    drop(again);
+    assert_eq!(book.attached.load(Ordering::Relaxed), 0);
 }
