@@ -25,7 +25,7 @@ use weft_model::{Change, Entity, Id, Kind, Snapshot};
 use weft_wire::edge_ctrl::AddedSessions;
 
 use super::announced::{AnnouncedSession, Say};
-use super::pending::{Batch, Pause, Pending};
+use super::pending::{Batch, Pause, Pending, Together};
 use super::shelves::{Row, Shelves};
 
 /// A change that concerns more sessions of a router than this is told by telling everything again.
@@ -54,6 +54,8 @@ struct State {
     numbers: u64,
     /// Feeds by number of the router's connection.
     feeds: HashMap<u64, Feed>,
+    /// Notices that wait for all of them.
+    together: Together,
 }
 
 struct Known {
@@ -162,6 +164,7 @@ impl Book {
             shelves: Shelves::default(),
             numbers: 0,
             feeds: HashMap::new(),
+            together: Together::default(),
         };
         controller.legacy_sessions().into_iter().for_each(|it| state.put(it));
         let (state, attached) = (RwLock::new(state), AtomicUsize::new(0));
@@ -233,7 +236,7 @@ impl Book {
     pub(super) fn attach(self: &Arc<Self>, router: &Id, connection: u64) -> Attached {
         let mut state = self.state.write();
         let later = state.numbers;
-        let pending = Arc::new(Pending::new(later));
+        let pending = Arc::new(Pending::new(later, state.together.clone()));
         let feed = Feed {
             router: router.clone(),
             ordinal: state.snapshot.ordinal_of::<Router>(router),

@@ -7,6 +7,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use hashbrown::HashMap;
@@ -21,6 +22,10 @@ use super::announced::{AnnouncedSession, Say};
 /// Most sessions, and most ended service sessions, of which a router has yet to be told. A router
 /// for which more wait is told everything again.
 const MOST: usize = 100_000;
+/// Most notices that wait for all routers together, some 2 GB. Above that, a router for which more
+/// than [`FEW`] wait is told everything again.
+const TOGETHER: usize = 20_000_000;
+const FEW: usize = 4_096;
 /// The shortest pause after a few notices, so that those of a rush leave together. The first notice
 /// after a quiet time does not wait.
 const PAUSE: Duration = Duration::from_millis(5);
@@ -34,6 +39,25 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 pub(super) struct Pending {
     waiting: Mutex<Waiting>,
     changed: Notify,
+    together: Together,
+}
+
+/// The number of notices that wait for all routers. Clones share the number.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Together(Arc<AtomicUsize>);
+
+impl Together {
+    /// Notes that so many notices wait for a router instead of `before`; returns those that wait for
+    /// all routers.
+    fn note(&self, before: usize, after: usize) -> usize {
+        match after.checked_sub(before) {
+            Some(more) => self.0.fetch_add(more, Ordering::Relaxed) + more,
+            None => {
+                let fewer = before - after;
+                self.0.fetch_sub(fewer, Ordering::Relaxed) - fewer
+            }
+        }
+    }
 }
 
 struct Waiting {
@@ -78,7 +102,7 @@ pub(super) struct Batch {
 impl Pending {
     /// No notices yet, for a router to which all sessions with numbers below `reported_below` are
     /// reported.
-    pub(super) fn new(reported_below: u64) -> Self {
+    pub(super) fn new(reported_below: u64, together: Together) -> Self {
         let waiting = Waiting {
             reported_below: Some(reported_below),
             is_closed: false,
@@ -87,19 +111,24 @@ impl Pending {
             next_place: 0,
             services: Vec::new(),
         };
-        Self { waiting: Mutex::new(waiting), changed: Notify::new() }
+        Self { waiting: Mutex::new(waiting), changed: Notify::new(), together }
     }
 
     /// Adds a notice; false if too many wait, so that the router has to be told everything again.
     pub(super) fn tell(&self, say: &Say) -> bool {
         let mut waiting = self.waiting.lock();
+        let before = waiting.len();
         match say {
             Say::Added(sessions) => sessions.iter().for_each(|it| waiting.add(it)),
             Say::Updated(session) => waiting.update(session),
             Say::Removed(sessions) => sessions.iter().for_each(|it| waiting.remove(it)),
             Say::ServiceRemoved(ended) => waiting.services.extend(ended.iter().cloned()),
         }
-        let fits = waiting.due.len() <= MOST && waiting.services.len() <= MOST;
+        let own = waiting.len();
+        let all = self.together.note(before, own);
+        let fits = waiting.due.len() <= MOST
+            && waiting.services.len() <= MOST
+            && (all <= TOGETHER || own <= FEW);
         drop(waiting);
         self.changed.notify_one();
         fits
@@ -114,6 +143,7 @@ impl Pending {
     pub(super) fn close(&self) {
         let mut waiting = self.waiting.lock();
         waiting.is_closed = true;
+        self.together.note(waiting.len(), 0);
         (waiting.due, waiting.places) = Default::default();
         waiting.services = Vec::new();
         drop(waiting);
@@ -129,7 +159,10 @@ impl Pending {
                     return None;
                 }
                 if !waiting.due.is_empty() || !waiting.services.is_empty() {
-                    return Some(waiting.take(most));
+                    let before = waiting.len();
+                    let batch = waiting.take(most);
+                    self.together.note(before, waiting.len());
+                    return Some(batch);
                 }
             }
             self.changed.notified().await;
@@ -138,6 +171,10 @@ impl Pending {
 }
 
 impl Waiting {
+    fn len(&self) -> usize {
+        self.due.len() + self.services.len()
+    }
+
     fn add(&mut self, session: &Arc<AnnouncedSession>) {
         let is_known = self.reported_below.is_some_and(|below| session.number < below);
         self.put(session, What::Added, is_known, |before| match before {
@@ -265,7 +302,7 @@ mod tests {
     }
 
     fn told_all(numbers: u64) -> Pending {
-        let pending = Pending::new(numbers);
+        let pending = Pending::new(numbers, Together::default());
         pending.reported();
         pending
     }
@@ -316,7 +353,7 @@ mod tests {
 
     #[test]
     fn a_session_that_the_report_may_have_told_is_withdrawn() {
-        let pending = Pending::new(1);
+        let pending = Pending::new(1, Together::default());
         let [old, new] = [0, 1].map(|number| session(number, "a"));
         // The identity may use the router now, and a moment later it may not.
         pending.tell(&added(&old));
@@ -335,6 +372,22 @@ mod tests {
         assert_eq!(taken(&pending)[1], (0..200).collect::<Vec<_>>());
         assert!(pending.tell(&Say::Added(sessions[..200].into())));
         assert!(!pending.tell(&added(&sessions[MOST])));
+    }
+
+    #[tokio::test]
+    async fn when_too_many_wait_for_all_routers_no_router_is_far_behind() {
+        let together = Together::default();
+        let others = TOGETHER - 100;
+        together.note(0, others);
+        let [near, far] = [0, 0].map(|below| Pending::new(below, together.clone()));
+        let sessions: Vec<_> = (0..FEW as u64 + 1).map(|number| session(number, "a")).collect();
+        assert!(far.tell(&Say::Added(sessions[..FEW].into())), "it is not far behind");
+        assert!(near.tell(&added(&sessions[0])));
+        assert!(!far.tell(&added(&sessions[FEW])));
+        assert_eq!(near.next(200).await.unwrap().added.len(), 1);
+        assert_eq!(together.0.load(Ordering::Relaxed), others + FEW + 1);
+        far.close();
+        assert_eq!(together.0.load(Ordering::Relaxed), others);
     }
 
     #[tokio::test(start_paused = true)]
