@@ -12,12 +12,14 @@
 //!   `ends`: ends by time; `room`: ends of sessions beyond the limits of an identity;
 //! - `tokens`: how tokens are stored; `activity`: times of use; `routers`: sessions as routers know
 //!   them; `notices`: what routers are told;
+//! - `removal`: takes sessions out of the tables;
 //! - `services`, `touched`: service sessions.
 
 mod activity;
 mod ends;
 pub(crate) mod follow;
 mod notices;
+mod removal;
 mod room;
 mod routers;
 mod services;
@@ -55,7 +57,8 @@ pub use tokens::lock_in;
 
 /// The space of notes with descriptions of clients, by identity.
 const TOLD: Space = Space(1);
-/// Sessions that are ended, or whose activity is stored, while the lock is held once.
+/// Sessions that are ended, or whose activity is stored, while the lock is held once; most sessions
+/// that one notice names.
 const SWEEP_BATCH: usize = 500;
 /// Certificates of a session; above that the oldest one is dropped.
 pub const CERTIFICATES: usize = 16;
@@ -334,29 +337,6 @@ impl Sessions {
         self.change(id, now, |session| keep_certificate(session, certificate, now));
     }
 
-    /// Ends sessions, with the service sessions in them.
-    pub fn end(&self, ids: &[Id]) {
-        let live = self.0.store.live();
-        let mut tables = self.0.tables.write();
-        let mut ended = Vec::new();
-        let mut services = Vec::new();
-        for id in ids {
-            services.extend(self.take_services_of(&mut tables, id));
-            tables.forget_activity(live, id);
-            tables.ending.remove(id);
-            if tables.api.remove(id).is_some() {
-                live.delete(Kind::ApiSession, id);
-                ended.push(id.clone());
-            }
-        }
-        if !services.is_empty() {
-            self.tell(SessionNotice::ServiceRemoved(services));
-        }
-        if !ended.is_empty() {
-            self.tell(SessionNotice::Removed(ended));
-        }
-    }
-
     /// The sessions of an identity.
     pub fn of_identity(&self, identity: &Id) -> Vec<Arc<ApiSession>> {
         self.0.tables.read().of_identity(identity)
@@ -384,14 +364,11 @@ impl Sessions {
         self.end(&ids);
     }
 
-    /// Ends the sessions for which `keep` is false.
+    /// Ends the sessions for which `keep` is false. They are judged without the lock.
     pub fn retain(&self, keep: impl Fn(&ApiSession) -> bool) {
-        let ids: Vec<Id> = {
-            let tables = self.0.tables.read();
-            let sessions = tables.api.iter().filter_map(|entity| entity.get::<ApiSession>());
-            let ended = sessions.filter(|session| !keep(session));
-            ended.map(|session| session.base.id.clone()).collect()
-        };
+        let all = self.all();
+        let ended = all.iter().filter(|session| !keep(session));
+        let ids: Vec<Id> = ended.map(|session| session.base.id.clone()).collect();
         self.end(&ids);
     }
 

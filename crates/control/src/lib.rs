@@ -59,6 +59,8 @@ pub mod reports;
 pub mod serve;
 pub mod session;
 pub mod terminators;
+#[cfg(test)]
+mod testing;
 pub mod traffic;
 
 pub use crate::control_plane::ControlPlane;

@@ -155,6 +155,8 @@ impl Online {
     }
 
     /// Changes the facts of a connected router; does nothing if this is not its current connection.
+    /// A change that changes nothing leaves the version as it is, because every list of routers
+    /// that clients get is made anew after a change.
     pub fn change_router(
         &self,
         router: &Id,
@@ -165,8 +167,12 @@ impl Online {
         if let Some(current) = tables.routers.get_mut(router)
             && current.number == connection
         {
-            change(Arc::make_mut(&mut current.facts));
-            tables.version += 1;
+            let mut changed = (*current.facts).clone();
+            change(&mut changed);
+            if changed != *current.facts {
+                current.facts = Arc::new(changed);
+                tables.version += 1;
+            }
         }
     }
 
@@ -350,6 +356,24 @@ mod tests {
         online.forget("i0");
         online.put_router(&other, 3, RouterFacts::default());
         assert_eq!(up(), 0);
+    }
+
+    #[test]
+    fn a_change_that_changes_nothing_is_none() {
+        let online = Online::new(TOLD);
+        let router = Id::new("r1");
+        online.put_router(&router, 1, RouterFacts::default());
+        let say = |status: &str| {
+            online.change_router(&router, 1, |facts| status.clone_into(&mut facts.sync_status));
+            (online.version(), online.router("r1").unwrap())
+        };
+        let (version, facts) = say(sync_status::DONE);
+        let (same, again) = say(sync_status::DONE);
+        assert_eq!(same, version);
+        assert!(Arc::ptr_eq(&again, &facts));
+        let (other, changed) = say(sync_status::IN_PROGRESS);
+        assert_ne!(other, version);
+        assert_eq!(changed.sync_status, sync_status::IN_PROGRESS);
     }
 
     #[test]

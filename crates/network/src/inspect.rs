@@ -5,13 +5,14 @@
 
 mod values;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
 
 use futures::future::join_all;
 use parking_lot::Mutex;
 use regex::{Regex, RegexBuilder};
 use serde_json::Value;
+use tokio::task::JoinError;
 use weft_channel::Lane;
 use weft_contract::resource::fabric::inspection::{Inspected, InspectedValue};
 use weft_model::entity::Router;
@@ -50,12 +51,13 @@ impl Network {
             }
         };
         if pattern.is_match(&id) {
-            let own = values.iter().filter_map(|name| Some((name, self.own_value(name)?)));
-            inspected.values.extend(own.map(|(name, value)| InspectedValue {
-                app_id: id.clone(),
-                name: name.clone(),
-                value,
-            }));
+            match self.own_values(values).await {
+                Ok(own) => inspected.values.extend(own.into_iter().map(|(name, value)| {
+                    let app_id = id.clone();
+                    InspectedValue { app_id, name, value }
+                })),
+                Err(fault) => inspected.fail(&id, &format!("the values are not made: {fault}")),
+            }
         }
         let snapshot = self.0.kernel.snapshot();
         let mut routers = self.0.routers.all();
@@ -77,6 +79,24 @@ impl Network {
             }
         }
         inspected
+    }
+}
+
+impl Network {
+    /// The controller's own values of these names, each once. Some are long lists, which are made
+    /// on a thread for blocking work.
+    async fn own_values(&self, names: &[String]) -> Result<Vec<(String, Value)>, JoinError> {
+        let mut seen = HashSet::new();
+        let names = names.iter().filter(|name| seen.insert(name.to_lowercase()));
+        let (network, names): (_, Vec<String>) = (self.clone(), names.cloned().collect());
+        let make = move || {
+            let own = names.into_iter().filter_map(|name| {
+                let value = network.own_value(&name)?;
+                Some((name, value))
+            });
+            own.collect()
+        };
+        tokio::task::spawn_blocking(make).await
     }
 }
 

@@ -218,22 +218,25 @@ impl Postures {
     }
 
     /// Forgets posture data and refusals of identities without a session, and data of sessions that
-    /// have ended. The search runs without the lock, so that reports wait only for the removal.
+    /// have ended. Whether they have is asked without the lock, so that reports and dials wait only
+    /// for the lists and the removal.
     pub(super) fn retain(
         &self,
         is_identity: impl Fn(&Id) -> bool,
         is_session: impl Fn(&Id) -> bool,
         is_service: impl Fn(&Id) -> bool,
     ) {
-        let (identities, sessions, services) = {
+        let (mut identities, mut sessions, mut services) = {
             let tables = self.0.read();
             let known = tables.devices.identities().chain(tables.refusals.identities());
-            let gone = known.filter(|identity| !is_identity(identity));
-            let ended = tables.endpoints.keys().filter(|session| !is_session(session));
-            let services = tables.ending.sessions().filter(|session| !is_service(session));
-            let services = services.cloned().collect::<Vec<_>>();
-            (gone.cloned().collect::<Vec<_>>(), ended.cloned().collect::<Vec<_>>(), services)
+            let known: Vec<Id> = known.cloned().collect();
+            let endpoints: Vec<Id> = tables.endpoints.keys().cloned().collect();
+            let ending: Vec<Id> = tables.ending.sessions().cloned().collect();
+            (known, endpoints, ending)
         };
+        identities.retain(|identity| !is_identity(identity));
+        sessions.retain(|session| !is_session(session));
+        services.retain(|session| !is_service(session));
         if identities.is_empty() && sessions.is_empty() && services.is_empty() {
             return;
         }
@@ -254,5 +257,48 @@ impl Postures {
         let mut tables = self.0.write();
         tables.devices.forget(identity);
         tables.refusals.forget(identity);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use weft_model::Base;
+
+    use super::*;
+
+    #[test]
+    fn what_has_ended_is_forgotten_and_looked_for_without_the_lock() {
+        let postures = Postures::default();
+        let now = Timestamp(1_000);
+        for name in ["stays", "ends"] {
+            let id = Id::new(name);
+            let base = Base::new(id.clone(), now);
+            let session = ApiSession { base, identity_id: id.clone(), ..ApiSession::default() };
+            let endpoint = Report::EndpointState { woken: true, unlocked: false };
+            let reports = [Report::Domain("here".into()), endpoint];
+            let reports = reports.map(|report| (String::new(), report)).into();
+            assert!(postures.record(&session, reports, now));
+            postures.refused(&id, FailedServiceRequest::default());
+            postures.ends(&id, now.plus(std::time::Duration::from_secs(1)));
+        }
+        let known = || {
+            let tables = postures.0.read();
+            let identities = tables.devices.identities().chain(tables.refusals.identities());
+            let mut all: Vec<Id> = identities.cloned().collect();
+            all.extend(tables.endpoints.keys().cloned());
+            all.extend(tables.ending.sessions().cloned());
+            all.sort_unstable();
+            all.iter().map(Id::to_string).collect::<Vec<_>>()
+        };
+        assert_eq!(known(), ["ends", "ends", "ends", "ends", "stays", "stays", "stays", "stays"]);
+        let has_begun = std::cell::Cell::new(0);
+        let stays = |id: &Id| {
+            has_begun.set(has_begun.get() + 1);
+            // The identities are asked for once more, before they are removed.
+            assert!(has_begun.get() > 8 || postures.0.try_write().is_some());
+            *id == "stays"
+        };
+        postures.retain(stays, stays, stays);
+        assert_eq!(known(), ["stays"; 4]);
     }
 }

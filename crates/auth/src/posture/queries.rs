@@ -9,7 +9,7 @@ use weft_contract::resource::service::{PostureQueries, PostureQuery, PostureQuer
 use weft_kernel::convert;
 use weft_model::entity::{PostureCheck, PostureCheckType, ProcessSpec, ServicePolicy};
 use weft_model::posture::{Check, GRACE};
-use weft_model::{Id, Kind, Snapshot, Timestamp};
+use weft_model::{Kind, Snapshot, Timestamp};
 
 use crate::posture::viewer::Viewer;
 
@@ -23,12 +23,12 @@ pub(crate) fn checks_of(
     checks.into_iter().filter_map(|check| snapshot.at::<PostureCheck>(check))
 }
 
-/// One entry for each policy that links the viewer with the service. Without any posture check, one
-/// passing entry for each permission of the viewer.
+/// One entry for each of the policies between the viewer and a service. Without any posture check,
+/// one passing entry for each permission of the viewer.
 pub fn of_service(
     snapshot: &Snapshot,
     viewer: &Viewer,
-    service: &Id,
+    between: &[(u32, &Arc<ServicePolicy>)],
     permissions: &[DialBind],
     now: Timestamp,
 ) -> Vec<PostureQueries> {
@@ -36,10 +36,9 @@ pub fn of_service(
         let granted = permissions.iter().filter(|word| **word != DialBind::Invalid);
         return granted.map(|word| PostureQueries::none(*word)).collect();
     }
-    let between = snapshot.service_policies_between(&viewer.identity, service);
-    let of_policy = |(ordinal, policy): (u32, &Arc<ServicePolicy>)| {
+    let of_policy = |(ordinal, policy): &(u32, &Arc<ServicePolicy>)| {
         let queries: Vec<PostureQuery> =
-            checks_of(snapshot, ordinal).map(|check| query(viewer, check, now)).collect();
+            checks_of(snapshot, *ordinal).map(|check| query(viewer, check, now)).collect();
         PostureQueries {
             is_passing: queries.iter().all(|query| query.is_passing),
             policy_id: policy.base.id.to_string(),
@@ -47,7 +46,7 @@ pub fn of_service(
             posture_queries: queries,
         }
     };
-    between.into_iter().map(of_policy).collect()
+    between.iter().map(of_policy).collect()
 }
 
 fn query(viewer: &Viewer, check: &PostureCheck, now: Timestamp) -> PostureQuery {

@@ -227,7 +227,7 @@ fn asking(
     for action in [PolicyType::Dial, PolicyType::Bind] {
         let of_identity = snapshot.services_of(&session.identity_id, action);
         for service in snapshot.entities::<Service>(&of_identity) {
-            let between = snapshot.service_policies_between(&session.identity_id, &service.base.id);
+            let between = viewer.policies_with(snapshot, &service.base.id);
             let checks = between
                 .iter()
                 .flat_map(|(ordinal, _)| super::queries::checks_of(snapshot, *ordinal));

@@ -1,11 +1,14 @@
 //! Judges the access of an identity to services, with its posture data.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
+use roaring::RoaringBitmap;
 use weft_model::access::{self, AccessDecision, Facts, PolicyFacts, Posture, Standing};
-use weft_model::entity::{ApiSession, Identity, PolicyType, PostureCheck, SdkInfo, ServiceSession};
+use weft_model::entity::{
+    ApiSession, Identity, PolicyType, PostureCheck, SdkInfo, ServicePolicy, ServiceSession,
+};
 use weft_model::posture::{Check, PostureData};
-use weft_model::{Id, Snapshot, Timestamp};
+use weft_model::{Id, Kind, Snapshot, Table, Timestamp};
 
 use crate::handle::Auth;
 
@@ -25,6 +28,44 @@ pub struct Viewer {
     pub(super) is_old: bool,
     /// Whether this controller judges posture checks.
     pub(super) is_judged: bool,
+    /// The service policies that hold the identity, once they were asked for.
+    held: OnceLock<Held>,
+}
+
+#[cfg(any(test, feature = "testing"))]
+thread_local! {
+    static EVALUATED: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
+}
+
+/// How often viewers evaluated the policies of their identity on this thread.
+#[cfg(any(test, feature = "testing"))]
+pub fn evaluated() -> u64 {
+    EVALUATED.get()
+}
+
+/// The service policies that hold an identity, and the tables that say so.
+#[derive(Debug, Clone)]
+struct Held {
+    policies: RoaringBitmap,
+    tables: [Arc<Table>; 2],
+}
+
+impl Held {
+    fn tables(snapshot: &Snapshot) -> [&Arc<Table>; 2] {
+        [Kind::Identity, Kind::ServicePolicy].map(|kind| snapshot.shared_table(kind))
+    }
+
+    fn of(snapshot: &Snapshot, identity: &Id) -> Self {
+        #[cfg(any(test, feature = "testing"))]
+        EVALUATED.set(EVALUATED.get() + 1);
+        let policies = snapshot.holding::<ServicePolicy>(ServicePolicy::IDENTITIES, identity);
+        Self { policies, tables: Self::tables(snapshot).map(Arc::clone) }
+    }
+
+    fn is_of(&self, snapshot: &Snapshot) -> bool {
+        let mut tables = self.tables.iter().zip(Self::tables(snapshot));
+        tables.all(|(own, other)| Arc::ptr_eq(own, other))
+    }
 }
 
 impl Viewer {
@@ -32,7 +73,7 @@ impl Viewer {
     /// factor.
     pub fn new(auth: &Auth, identity: &Id, session: Option<&ApiSession>) -> Self {
         let is_judged = auth.settings().posture_checks;
-        let has_checks = !auth.snapshot().table(weft_model::Kind::PostureCheck).is_empty();
+        let has_checks = !auth.snapshot().table(Kind::PostureCheck).is_empty();
         if !is_judged || !has_checks {
             return Self {
                 identity: identity.clone(),
@@ -40,6 +81,7 @@ impl Viewer {
                 changed_at: None,
                 is_old: false,
                 is_judged,
+                held: OnceLock::new(),
             };
         }
         let device = auth.postures().device(identity);
@@ -60,12 +102,31 @@ impl Viewer {
         }
         let sdk = session.and_then(|session| session.sdk_info.as_ref());
         let is_old = !sdk.is_some_and(can_ask);
-        Self { identity: identity.clone(), data, changed_at, is_old, is_judged }
+        let (identity, held) = (identity.clone(), OnceLock::new());
+        Self { identity, data, changed_at, is_old, is_judged, held }
     }
 
     /// The posture data.
     pub fn data(&self) -> &PostureData {
         &self.data
+    }
+
+    /// The service policies that hold the identity and a service. The policies of the identity are
+    /// evaluated once, because a client lists thousands of services.
+    pub fn policies_with<'s>(
+        &self,
+        snapshot: &'s Snapshot,
+        service: &Id,
+    ) -> Vec<(u32, &'s Arc<ServicePolicy>)> {
+        let held = self.held.get_or_init(|| Held::of(snapshot, &self.identity));
+        match held.is_of(snapshot) {
+            true => {
+                let side = ServicePolicy::SERVICES;
+                let both = &held.policies & snapshot.holding::<ServicePolicy>(side, service);
+                both.iter().filter_map(|ordinal| Some((ordinal, snapshot.at(ordinal)?))).collect()
+            }
+            false => snapshot.service_policies_between(&self.identity, service),
+        }
     }
 
     /// A posture check as it holds for this client: a check of the second factor may have no
@@ -182,7 +243,7 @@ impl Auth {
     /// Handles a change of an identity's posture data.
     pub(crate) fn posture_changed(&self, identity: &Id) {
         let snapshot = self.snapshot();
-        if snapshot.table(weft_model::Kind::PostureCheck).is_empty() {
+        if snapshot.table(Kind::PostureCheck).is_empty() {
             return;
         }
         if let Some(ordinal) = snapshot.ordinal_of::<Identity>(identity) {

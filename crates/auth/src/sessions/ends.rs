@@ -57,8 +57,8 @@ impl Sessions {
     /// Ends sessions whose time is over or whose certificate may not be used any more.
     pub fn end_due(&self, snapshot: &Snapshot, now: Timestamp) {
         let due = self.0.tables.write().ending.take(now.plus(STEP));
+        let mut ended = Vec::new();
         for due in due.chunks(SWEEP_BATCH) {
-            let mut ended = Vec::new();
             let mut stay = Vec::new();
             {
                 let mut tables = self.0.tables.write();
@@ -76,9 +76,9 @@ impl Sessions {
                     }
                 }
             }
-            self.end(&ended);
             // Sessions that lost one of their certificates.
             stay.into_iter().for_each(|id| self.updated(id));
         }
+        self.end(&ended);
     }
 }

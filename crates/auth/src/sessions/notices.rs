@@ -17,11 +17,12 @@ pub enum SessionNotice {
     /// The certificates of a session changed, or the factors that it lacks. For routers a session
     /// that is incomplete now has ended.
     Updated(Arc<ApiSession>),
-    /// Sessions with these ids have ended.
+    /// Sessions with these ids have ended; 500 at most.
     Removed(Vec<Id>),
-    /// Service sessions have ended. Their ids are also the `jti` of their tokens.
+    /// Service sessions have ended, 500 at most. Their ids are also the `jti` of their tokens.
     ServiceRemoved(Vec<Arc<ServiceSession>>),
-    /// Notices were lost: start over with [`crate::handle::Auth::legacy_sessions`].
+    /// Notices were lost, or so many sessions have ended that no notices name them: start over with
+    /// [`crate::handle::Auth::legacy_sessions`].
     Resync,
 }
 

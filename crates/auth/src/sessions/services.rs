@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use weft_kernel::{Failure, Published};
 use weft_model::entity::{PolicyType, ServiceSession};
-use weft_model::{Entity, Id, Kind, Table, Timestamp};
+use weft_model::{Entity, Id, Table, Timestamp};
 
-use super::{SessionNotice, Sessions, Tables, contradiction, touched};
+use super::{Sessions, Tables, contradiction, touched};
 
 /// Indexes of the links of a service session.
-const LOGIN: usize = 0;
+pub(super) const LOGIN: usize = 0;
 pub(super) const IDENTITY: usize = 1;
 pub(super) const SERVICE: usize = 2;
 
@@ -104,31 +104,5 @@ impl Sessions {
     #[cfg(any(test, feature = "testing"))]
     pub fn plant_service(&self, session: ServiceSession) {
         drop(self.keep_service(&mut self.0.tables.write(), session));
-    }
-
-    /// Ends service sessions.
-    pub fn remove_services(&self, ids: &[Id]) {
-        let mut tables = self.0.tables.write();
-        let removed: Vec<_> =
-            ids.iter().filter_map(|id| self.take_service(&mut tables, id)).collect();
-        if !removed.is_empty() {
-            self.tell(SessionNotice::ServiceRemoved(removed));
-        }
-    }
-
-    /// Takes the service sessions of a login out of the tables, and returns them.
-    pub(super) fn take_services_of(
-        &self,
-        tables: &mut Tables,
-        login: &Id,
-    ) -> Vec<Arc<ServiceSession>> {
-        let inside = referring(&tables.service, LOGIN, login);
-        inside.iter().filter_map(|it| self.take_service(tables, &it.base.id)).collect()
-    }
-
-    fn take_service(&self, tables: &mut Tables, id: &Id) -> Option<Arc<ServiceSession>> {
-        let removed = tables.service.remove(id)?;
-        self.0.store.live().delete(Kind::ServiceSession, id);
-        removed.get::<ServiceSession>().cloned()
     }
 }

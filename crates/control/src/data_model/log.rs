@@ -224,8 +224,9 @@ impl Log {
         if position > self.index || position < self.base {
             return Replay::Full;
         }
-        let missing = self.entries.iter().skip_while(|entry| entry.index() <= position);
-        Replay::Entries(missing.cloned().collect())
+        // Every connected router asks after each change, and most lack only the last entry.
+        let first = self.entries.partition_point(|entry| entry.index() <= position);
+        Replay::Entries(self.entries.range(first..).cloned().collect())
     }
 }
 
@@ -272,6 +273,25 @@ mod tests {
         assert_eq!(ChangeSet::from_message(&message).unwrap().previous_index, 3);
         let message = entries[0].message_after(2);
         assert_eq!(ChangeSet::from_message(&message).unwrap().previous_index, 2);
+    }
+
+    #[test]
+    fn exactly_the_later_change_sets_are_replayed() {
+        let store = Memory::new();
+        let limits = LogLimits { entries: 4, ..LogLimits::default() };
+        // Every log with some of seven change sets.
+        for some in 1_u64..1 << 7 {
+            let indexes: Vec<u64> = (1..=7).filter(|index| some >> (index - 1) & 1 == 1).collect();
+            let log = log(limits, store.live(), &indexes);
+            let base = indexes.iter().rev().nth(limits.entries).copied().unwrap_or(0);
+            let last = *indexes.last().unwrap();
+            for position in 0..=8 {
+                let later = indexes.iter().copied().filter(|index| *index > position);
+                let is_known = (base..=last).contains(&position);
+                let expected = is_known.then(|| later.collect());
+                assert_eq!(replayed(&log, position), expected, "{indexes:?} from {position}");
+            }
+        }
     }
 
     #[test]

@@ -328,11 +328,8 @@ async fn last_effect(auth: &Auth, after: Revision, head: Revision) -> Option<Opt
 }
 
 #[cfg(test)]
-mod testing;
-
-#[cfg(test)]
 mod tests {
-    use super::testing::auth;
+    use crate::testing::auth;
     use weft_kernel::Caller;
     use weft_model::Base;
     use weft_model::entity::Service;

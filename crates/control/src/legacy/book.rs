@@ -12,6 +12,7 @@
 //! identities that each connected router serves in that snapshot.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use hashbrown::{HashMap, HashSet};
 use parking_lot::RwLock;
@@ -24,18 +25,23 @@ use weft_model::{Change, Entity, Id, Kind, Snapshot};
 use weft_wire::edge_ctrl::AddedSessions;
 
 use super::announced::{AnnouncedSession, Say};
-use super::pending::{Batch, Pause, Pending};
+use super::pending::{Batch, Pause, Pending, Together};
 use super::shelves::{Row, Shelves};
 
 /// A change that concerns more sessions of a router than this is told by telling everything again.
 const BULK: usize = 4096;
 /// Identities that are examined while the lock is held once.
 const SCAN: usize = 10_000;
+/// Ended sessions that all routers are told of while the lock is held once: with 2,000 routers it
+/// takes some 10 ms, for which the requests of routers wait.
+const ENDS: usize = 50;
 
 /// Sessions, routers, and which router is told of which session.
 pub(crate) struct Book {
     controller: Auth,
     state: RwLock<State>,
+    /// Number of attached routers.
+    attached: AtomicUsize,
 }
 
 struct State {
@@ -48,6 +54,8 @@ struct State {
     numbers: u64,
     /// Feeds by number of the router's connection.
     feeds: HashMap<u64, Feed>,
+    /// Notices that wait for all of them.
+    together: Together,
 }
 
 struct Known {
@@ -95,7 +103,8 @@ impl Attached {
         self.pause.over().await;
         let batch = self.pending.next(most).await?;
         let sessions = batch.removed.len() + batch.added.len() + batch.updated.len();
-        self.pause.begin(sessions >= most);
+        let routers = self.book.attached.load(Ordering::Relaxed);
+        self.pause.begin(sessions >= most, routers);
         Some(batch)
     }
 
@@ -113,6 +122,7 @@ impl Attached {
 
 impl Drop for Attached {
     fn drop(&mut self) {
+        self.book.attached.fetch_sub(1, Ordering::Relaxed);
         // The router may have been attached again meanwhile.
         let mut state = self.book.state.write();
         let is_own = |feed: &Feed| Arc::ptr_eq(&feed.pending, &self.pending);
@@ -154,9 +164,11 @@ impl Book {
             shelves: Shelves::default(),
             numbers: 0,
             feeds: HashMap::new(),
+            together: Together::default(),
         };
         controller.legacy_sessions().into_iter().for_each(|it| state.put(it));
-        let book = Arc::new(Self { controller, state: RwLock::new(state) });
+        let (state, attached) = (RwLock::new(state), AtomicUsize::new(0));
+        let book = Arc::new(Self { controller, state, attached });
         let following = Arc::clone(&book).follow(notices, changes);
         (book, following)
     }
@@ -165,7 +177,7 @@ impl Book {
         loop {
             tokio::select! {
                 notice = notices.next() => match notice {
-                    Some(notice) => self.on_notice(notice),
+                    Some(notice) => self.on_notice(notice).await,
                     None => return,
                 },
                 change = changes.next() => match change {
@@ -177,7 +189,7 @@ impl Book {
         }
     }
 
-    fn on_notice(&self, notice: SessionNotice) {
+    async fn on_notice(&self, notice: SessionNotice) {
         match notice {
             SessionNotice::Added(session) | SessionNotice::Updated(session) => {
                 let shown = self.controller.legacy_session(&session);
@@ -188,14 +200,26 @@ impl Book {
                     None => state.remove(std::slice::from_ref(&session.base.id)),
                 }
             }
-            SessionNotice::Removed(ended) => self.state.write().remove(&ended),
-            SessionNotice::ServiceRemoved(ended) => self.state.write().services_ended(ended),
+            SessionNotice::Removed(ended) => {
+                for some in ended.chunks(ENDS) {
+                    self.state.write().remove(some);
+                    tokio::task::yield_now().await;
+                }
+            }
+            SessionNotice::ServiceRemoved(ended) => {
+                for some in ended.chunks(ENDS) {
+                    self.state.write().services_ended(some);
+                    tokio::task::yield_now().await;
+                }
+            }
             SessionNotice::Resync => self.start_over(None),
         }
     }
 
-    /// Changes were missed: all routers are told everything again.
+    /// Changes were missed, or most sessions have ended: all routers are told everything again.
     fn start_over(&self, snapshot: Option<Arc<Snapshot>>) {
+        // Opening the tokens of all sessions takes long: routers do not wait for it.
+        let sessions = self.controller.legacy_sessions();
         let mut state = self.state.write();
         if let Some(snapshot) = snapshot {
             state.snapshot = snapshot;
@@ -204,7 +228,7 @@ impl Book {
         state.sessions.clear();
         state.identities.clear();
         state.shelves.clear();
-        self.controller.legacy_sessions().into_iter().for_each(|it| state.put(it));
+        sessions.into_iter().for_each(|it| state.put(it));
     }
 
     /// Attaches a connected router, so that it is told of changes from now on; an earlier
@@ -212,7 +236,7 @@ impl Book {
     pub(super) fn attach(self: &Arc<Self>, router: &Id, connection: u64) -> Attached {
         let mut state = self.state.write();
         let later = state.numbers;
-        let pending = Arc::new(Pending::new(later));
+        let pending = Arc::new(Pending::new(later, state.together.clone()));
         let feed = Feed {
             router: router.clone(),
             ordinal: state.snapshot.ordinal_of::<Router>(router),
@@ -221,6 +245,7 @@ impl Book {
         };
         state.feeds.insert(connection, feed);
         drop(state);
+        self.attached.fetch_add(1, Ordering::Relaxed);
         Attached { book: Arc::clone(self), connection, pending, pause: Pause::default(), later }
     }
 
@@ -317,10 +342,11 @@ impl State {
 
     /// Tells the routers that identities may use of the end of their service sessions. For a
     /// deleted identity these routers are not known any more, so that all are told.
-    fn services_ended(&mut self, ended: Vec<Arc<ServiceSession>>) {
+    fn services_ended(&mut self, ended: &[Arc<ServiceSession>]) {
         let mut by_identity: HashMap<Id, Vec<Arc<ServiceSession>>> = HashMap::new();
         for session in ended {
-            by_identity.entry(session.identity_id.clone()).or_default().push(session);
+            let own = by_identity.entry(session.identity_id.clone()).or_default();
+            own.push(Arc::clone(session));
         }
         for (identity, ended) in by_identity {
             let say = Say::ServiceRemoved(ended.into());
@@ -460,3 +486,6 @@ fn routers_of(published: &Published, policy: &Id) -> Vec<Id> {
     let members = snapshots.map(|it| it.members_of::<EdgeRouterPolicy>(policy, side));
     members.into_iter().flatten().map(|router| router.id().clone()).collect()
 }
+
+#[cfg(test)]
+mod tests;

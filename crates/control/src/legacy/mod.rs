@@ -2,6 +2,7 @@
 //! (docs/protocol/edge-control-plane.md 10). `legacy::book` decides which ones; `legacy::pending` keeps
 //! the notices that wait for a router; this module sends them.
 
+mod again;
 mod announced;
 mod book;
 mod pending;
@@ -23,6 +24,7 @@ use weft_wire::{Message, ProtoBody, WireError};
 
 use super::ended;
 use super::session::RouterSession;
+use again::Again;
 use announced::AnnouncedSession;
 use book::{Attached, Place, Written};
 use pending::Batch;
@@ -49,7 +51,8 @@ const SETTLING: Duration = Duration::from_secs(25);
 /// channel closes. `asked` receives ended service sessions that the router asked about.
 pub(crate) async fn feed(session: &Arc<RouterSession>, asked: mpsc::Receiver<Vec<String>>) {
     let attached = attach(session);
-    let mut feed = Feed { session, attached, asked, unsaid: Vec::new(), settling: None };
+    let (unsaid, settling, again) = (Vec::new(), None, Again::default());
+    let mut feed = Feed { session, attached, asked, unsaid, settling, again };
     let mut next = Next::Everything;
     loop {
         match feed.say(next).await {
@@ -60,7 +63,7 @@ pub(crate) async fn feed(session: &Arc<RouterSession>, asked: mpsc::Receiver<Vec
             }
             Err(problem) => {
                 tracing::warn!(router = %session.router.id, %problem, "sessions were not sent to a router; all are sent again");
-                session.resync.notify_one();
+                feed.again.at_once();
             }
         }
         next = feed.next().await;
@@ -75,6 +78,8 @@ enum Next {
     Everything,
     Say(Batch),
     Ended(Vec<String>),
+    /// The router asks for all sessions.
+    Asked,
     Settled,
 }
 
@@ -86,6 +91,7 @@ struct Feed<'a> {
     /// Ended service sessions that the router was not told of yet.
     unsaid: Vec<String>,
     settling: Option<Settling>,
+    again: Again,
 }
 
 /// After a report of all sessions, a router may drop sessions that it was told of later and that
@@ -121,7 +127,8 @@ impl Feed<'_> {
         tokio::select! {
             say = self.attached.next(PART) => say.map_or(Next::Everything, Next::Say),
             Some(ended) = self.asked.recv() => Next::Ended(ended),
-            () = self.session.resync.notified() => Next::Everything,
+            () = self.session.resync.notified() => Next::Asked,
+            () = self.again.due() => Next::Everything,
             () = settled => Next::Settled,
         }
     }
@@ -138,7 +145,12 @@ impl Feed<'_> {
                 self.say_ended().await
             }
             Next::Say(batch) => self.say_batch(&batch).await,
+            Next::Asked => {
+                self.again.asked(self.settling.is_some());
+                Ok(())
+            }
             Next::Settled => {
+                self.again.settled();
                 let late = self.settling.take().map(|settling| settling.late);
                 let late: Vec<_> = late.into_iter().flatten().map(|(_, told)| told).collect();
                 self.say_added(&late).await
@@ -181,6 +193,7 @@ impl Feed<'_> {
     /// session in the report is one that nobody can use: without identity and certificates, with a
     /// secret token.
     async fn say_everything(&mut self) -> Result<(), SendError> {
+        self.again.begun();
         self.attached = attach(self.session);
         let run = self.ordered_id().to_string();
         let last = self.ordered_id();

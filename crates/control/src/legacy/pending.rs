@@ -7,6 +7,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use hashbrown::HashMap;
@@ -21,14 +22,42 @@ use super::announced::{AnnouncedSession, Say};
 /// Most sessions, and most ended service sessions, of which a router has yet to be told. A router
 /// for which more wait is told everything again.
 const MOST: usize = 100_000;
-/// The pause after a few notices, so that those of a rush leave together. The first notice after a
-/// quiet time does not wait.
+/// Most notices that wait for all routers together, some 2 GB. Above that, a router for which more
+/// than [`FEW`] wait is told everything again.
+const TOGETHER: usize = 20_000_000;
+const FEW: usize = 4_096;
+/// The shortest pause after a few notices, so that those of a rush leave together. The first notice
+/// after a quiet time does not wait.
 const PAUSE: Duration = Duration::from_millis(5);
+/// The part of each router in the pause: with 2,000 routers it is 100 ms. A login concerns most
+/// routers, and a message costs the same whether it names one session or thirty.
+const PAUSE_OF_EACH: Duration = Duration::from_micros(50);
+/// The longest pause. A client waits at a router for its session to be announced, 5 s at most.
+const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 
 /// The notices that wait for one router.
 pub(super) struct Pending {
     waiting: Mutex<Waiting>,
     changed: Notify,
+    together: Together,
+}
+
+/// The number of notices that wait for all routers. Clones share the number.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Together(Arc<AtomicUsize>);
+
+impl Together {
+    /// Notes that so many notices wait for a router instead of `before`; returns those that wait for
+    /// all routers.
+    fn note(&self, before: usize, after: usize) -> usize {
+        match after.checked_sub(before) {
+            Some(more) => self.0.fetch_add(more, Ordering::Relaxed) + more,
+            None => {
+                let fewer = before - after;
+                self.0.fetch_sub(fewer, Ordering::Relaxed) - fewer
+            }
+        }
+    }
 }
 
 struct Waiting {
@@ -73,7 +102,7 @@ pub(super) struct Batch {
 impl Pending {
     /// An empty queue of notices for a router to which all sessions with numbers below
     /// `reported_below` are reported.
-    pub(super) fn new(reported_below: u64) -> Self {
+    pub(super) fn new(reported_below: u64, together: Together) -> Self {
         let waiting = Waiting {
             reported_below: Some(reported_below),
             is_closed: false,
@@ -82,19 +111,24 @@ impl Pending {
             next_place: 0,
             services: Vec::new(),
         };
-        Self { waiting: Mutex::new(waiting), changed: Notify::new() }
+        Self { waiting: Mutex::new(waiting), changed: Notify::new(), together }
     }
 
     /// Adds a notice; false if too many wait, so that the router has to be told everything again.
     pub(super) fn tell(&self, say: &Say) -> bool {
         let mut waiting = self.waiting.lock();
+        let before = waiting.len();
         match say {
             Say::Added(sessions) => sessions.iter().for_each(|it| waiting.add(it)),
             Say::Updated(session) => waiting.update(session),
             Say::Removed(sessions) => sessions.iter().for_each(|it| waiting.remove(it)),
             Say::ServiceRemoved(ended) => waiting.services.extend(ended.iter().cloned()),
         }
-        let fits = waiting.due.len() <= MOST && waiting.services.len() <= MOST;
+        let own = waiting.len();
+        let all = self.together.note(before, own);
+        let fits = waiting.due.len() <= MOST
+            && waiting.services.len() <= MOST
+            && (all <= TOGETHER || own <= FEW);
         drop(waiting);
         self.changed.notify_one();
         fits
@@ -109,6 +143,7 @@ impl Pending {
     pub(super) fn close(&self) {
         let mut waiting = self.waiting.lock();
         waiting.is_closed = true;
+        self.together.note(waiting.len(), 0);
         (waiting.due, waiting.places) = Default::default();
         waiting.services = Vec::new();
         drop(waiting);
@@ -124,7 +159,10 @@ impl Pending {
                     return None;
                 }
                 if !waiting.due.is_empty() || !waiting.services.is_empty() {
-                    return Some(waiting.take(most));
+                    let before = waiting.len();
+                    let batch = waiting.take(most);
+                    self.together.note(before, waiting.len());
+                    return Some(batch);
                 }
             }
             self.changed.notified().await;
@@ -133,6 +171,10 @@ impl Pending {
 }
 
 impl Waiting {
+    fn len(&self) -> usize {
+        self.due.len() + self.services.len()
+    }
+
     fn add(&mut self, session: &Arc<AnnouncedSession>) {
         let is_known = self.reported_below.is_some_and(|below| session.number < below);
         self.put(session, What::Added, is_known, |before| match before {
@@ -215,9 +257,16 @@ impl Pause {
         }
     }
 
-    /// Begins after notices were taken, unless they are so many that more probably wait.
-    pub(super) fn begin(&mut self, is_full: bool) {
-        self.0 = (!is_full).then(|| Instant::now() + PAUSE);
+    /// Begins after notices were taken, unless they are so many that more probably wait. So many
+    /// routers are told notices.
+    pub(super) fn begin(&mut self, is_full: bool, routers: usize) {
+        self.0 = (!is_full).then(|| Instant::now() + Self::among(routers));
+    }
+
+    /// The pause of each of so many routers.
+    fn among(routers: usize) -> Duration {
+        let routers = u32::try_from(routers).unwrap_or(u32::MAX);
+        PAUSE_OF_EACH.saturating_mul(routers).clamp(PAUSE, LONGEST_PAUSE)
     }
 }
 
@@ -253,7 +302,7 @@ mod tests {
     }
 
     fn told_all(numbers: u64) -> Pending {
-        let pending = Pending::new(numbers);
+        let pending = Pending::new(numbers, Together::default());
         pending.reported();
         pending
     }
@@ -304,7 +353,7 @@ mod tests {
 
     #[test]
     fn a_session_that_the_report_may_have_told_is_withdrawn() {
-        let pending = Pending::new(1);
+        let pending = Pending::new(1, Together::default());
         let [old, new] = [0, 1].map(|number| session(number, "a"));
         // The identity may use the router now, and a moment later it may not.
         pending.tell(&added(&old));
@@ -325,22 +374,48 @@ mod tests {
         assert!(!pending.tell(&added(&sessions[MOST])));
     }
 
+    #[tokio::test]
+    async fn when_too_many_wait_for_all_routers_no_router_is_far_behind() {
+        let together = Together::default();
+        let others = TOGETHER - 100;
+        together.note(0, others);
+        let [near, far] = [0, 0].map(|below| Pending::new(below, together.clone()));
+        let sessions: Vec<_> = (0..FEW as u64 + 1).map(|number| session(number, "a")).collect();
+        assert!(far.tell(&Say::Added(sessions[..FEW].into())), "it is not far behind");
+        assert!(near.tell(&added(&sessions[0])));
+        assert!(!far.tell(&added(&sessions[FEW])));
+        assert_eq!(near.next(200).await.unwrap().added.len(), 1);
+        assert_eq!(together.0.load(Ordering::Relaxed), others + FEW + 1);
+        far.close();
+        assert_eq!(together.0.load(Ordering::Relaxed), others);
+    }
+
     #[tokio::test(start_paused = true)]
     async fn the_first_notice_leaves_at_once_and_those_of_a_rush_together() {
-        let pending = told_all(0);
-        let mut pause = Pause::default();
-        let began = Instant::now();
-        pending.tell(&added(&session(0, "a")));
-        for (expected, after) in [(1, Duration::ZERO), (2, PAUSE)] {
-            pause.over().await;
-            let batch = pending.next(200).await.unwrap();
-            pause.begin(false);
-            assert_eq!(batch.added.len(), expected);
-            assert!(began.elapsed() < after + Duration::from_millis(2), "{:?}", began.elapsed());
-            pending.tell(&added(&session(1, "a")));
-            pending.tell(&added(&session(2, "a")));
+        for (routers, wait) in [(1, PAUSE), (2_000, Duration::from_millis(100))] {
+            let pending = told_all(0);
+            let mut pause = Pause::default();
+            let began = Instant::now();
+            pending.tell(&added(&session(0, "a")));
+            for (expected, after) in [(1, Duration::ZERO), (2, wait)] {
+                pause.over().await;
+                let batch = pending.next(200).await.unwrap();
+                pause.begin(false, routers);
+                assert_eq!(batch.added.len(), expected);
+                let took = began.elapsed();
+                assert!((after..after + Duration::from_millis(2)).contains(&took), "{took:?}");
+                pending.tell(&added(&session(1, "a")));
+                pending.tell(&added(&session(2, "a")));
+            }
+            pending.close();
+            assert!(pending.next(200).await.is_none());
         }
-        pending.close();
-        assert!(pending.next(200).await.is_none());
+    }
+
+    #[test]
+    fn the_pause_grows_with_the_number_of_routers() {
+        let millis = |routers| Pause::among(routers).as_millis();
+        assert_eq!([0, 1, 100, 400, 2_000].map(millis), [5, 5, 5, 20, 100]);
+        assert_eq!([20_000, usize::MAX].map(millis), [500, 500]);
     }
 }

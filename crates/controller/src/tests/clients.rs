@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use weft_auth::posture::viewer::evaluated;
 use weft_auth::service_session::RefusalCode;
 use weft_auth::sessions::SessionNotice;
 use weft_identity::Certificate;
@@ -283,4 +284,31 @@ async fn nothing_is_signed_for_whoever_does_not_see_it() {
     let sessions = bed.list(&admin, "listSessions", "").await;
     assert_ne!(sessions[0]["token"], "");
     assert_eq!(signed(), before + 1);
+}
+
+#[tokio::test]
+async fn a_list_evaluates_the_policies_of_its_client_once() {
+    let bed = Bed::new().await;
+    let net = net(&bed).await;
+    let admin = bed.admin().await;
+    bed.create(
+        &admin,
+        "createPostureCheck",
+        json!({"name": "os", "typeId": "OS",
+        "operatingSystems": [{"type": "Linux"}]}),
+    )
+    .await;
+    for name in ["two", "three", "four", "five"] {
+        bed.create(&admin, "createService", json!({"name": name, "encryptionRequired": true}))
+            .await;
+    }
+    let before = evaluated();
+    let listed = bed.client(&net.client, "listServices", &[], Value::Null).await.unwrap();
+    assert_eq!(evaluated() - before, 1);
+    let listed = listed.as_array().unwrap();
+    assert_eq!(listed.len(), 5);
+    for service in listed {
+        assert_eq!(service["permissions"], json!(["Bind", "Dial"]));
+        assert_eq!(service["postureQueries"].as_array().unwrap().len(), 2, "{service}");
+    }
 }

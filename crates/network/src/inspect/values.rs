@@ -9,14 +9,17 @@ use std::path::Path;
 
 use serde_json::{Map, Value, json};
 use weft_contract::Timestamp as TimeWord;
-use weft_model::Kind;
 use weft_model::entity::{Router, Terminator};
+use weft_model::{Id, Kind};
+use weft_paths::costs::Parts;
 
 use super::super::routers::LiveRouter;
 use crate::network::Network;
 
 /// Threads listed at most.
 const MAX_THREADS: usize = 1000;
+/// Terminators listed at most: the list takes 80 MB of memory then.
+const MAX_TERMINATORS: usize = 100_000;
 
 impl Network {
     /// The value of this name; none if it is unknown.
@@ -66,16 +69,8 @@ impl Network {
 
     fn terminator_costs(&self) -> Value {
         let snapshot = self.0.kernel.snapshot();
-        let shown = snapshot.list::<Terminator>().map(|terminator| {
-            let costs = self.0.costs.parts(&terminator.base.id);
-            json!({
-                "terminatorId": terminator.base.id.as_str(),
-                "circuitCount": costs.circuits,
-                "failureCost": costs.failures,
-                "currentCost": costs.total,
-            })
-        });
-        json!({"terminators": shown.collect::<Vec<_>>()})
+        let all = snapshot.list::<Terminator>().map(|terminator| &terminator.base.id);
+        shown_costs(all.map(|id| (id, self.0.costs.parts(id))).collect(), MAX_TERMINATORS)
     }
 
     /// The counts of refused reports, by router.
@@ -132,6 +127,30 @@ impl Network {
     }
 }
 
+/// The costs of terminators. Of more than `most`, those with the highest costs are listed, and the
+/// others are counted.
+fn shown_costs(mut costs: Vec<(&Id, Parts)>, most: usize) -> Value {
+    let left_out = costs.len().saturating_sub(most);
+    if left_out > 0 {
+        costs.sort_unstable_by_key(|(_, parts)| std::cmp::Reverse(parts.total));
+        costs.truncate(most);
+        costs.sort_unstable_by_key(|(id, _)| *id);
+    }
+    let shown = costs.into_iter().map(|(id, parts)| {
+        json!({
+            "terminatorId": id.as_str(),
+            "circuitCount": parts.circuits,
+            "failureCost": parts.failures,
+            "currentCost": parts.total,
+        })
+    });
+    let mut value = json!({"terminators": shown.collect::<Vec<_>>()});
+    if left_out > 0 {
+        value["leftOut"] = left_out.into();
+    }
+    value
+}
+
 /// The threads of this process, and how busy this runtime is.
 fn threads() -> String {
     let mut text =
@@ -183,6 +202,27 @@ fn underlays(live: &LiveRouter) -> BTreeMap<String, u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn of_too_many_terminators_the_costly_ones_are_listed() {
+        let ids = ["a", "b", "c", "d"].map(Id::new);
+        let costs = |count: usize| {
+            let parts = [3, 9, 0, 5].map(|total| Parts { total, ..Parts::default() });
+            shown_costs(ids.iter().zip(parts).take(count).collect(), 3)
+        };
+        let ids = |value: &Value| {
+            let listed = value["terminators"].as_array().unwrap().iter();
+            listed.map(|it| it["terminatorId"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+        };
+        assert_eq!(
+            (ids(&costs(3)), costs(3).get("leftOut")),
+            (["a", "b", "c"].map(Into::into).into(), None)
+        );
+        assert_eq!(
+            (ids(&costs(4)), &costs(4)["leftOut"]),
+            (["a", "b", "d"].map(Into::into).into(), &json!(1))
+        );
+    }
 
     #[test]
     fn threads_are_named() {

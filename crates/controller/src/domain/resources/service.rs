@@ -1,6 +1,7 @@
 //! Services (docs/protocol/management-api.md 7.2; docs/protocol/auth.md 17.6).
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use weft_auth::posture::queries;
 use weft_auth::posture::viewer::Viewer;
@@ -13,7 +14,7 @@ use weft_kernel::decision::Decision;
 use weft_kernel::view::View;
 use weft_kernel::{Caller, Failure, Query};
 use weft_model::Id;
-use weft_model::entity::{ConfigTarget, PolicyType, Service, TerminatorStrategy};
+use weft_model::entity::{ConfigTarget, PolicyType, Service, ServicePolicy, TerminatorStrategy};
 use weft_model::filter::Index;
 
 use super::config_type::check_configs;
@@ -90,7 +91,10 @@ pub(super) fn strategy(word: &str) -> Result<TerminatorStrategy, Failure> {
 /// The permissions of an identity for a service. The list is never empty, because SDKs depend on an
 /// entry.
 pub(crate) fn permissions(view: View<'_>, identity: &str, service: &Id) -> Vec<DialBind> {
-    let between = view.snapshot().service_policies_between(&Id::new(identity), service);
+    granted_by(&view.snapshot().service_policies_between(&Id::new(identity), service))
+}
+
+fn granted_by(between: &[(u32, &Arc<ServicePolicy>)]) -> Vec<DialBind> {
     let has = |wanted| between.iter().any(|(_, policy)| policy.policy_type == wanted);
     let mut words = Vec::new();
     if has(PolicyType::Bind) {
@@ -113,9 +117,11 @@ pub(crate) fn shown(
     config: BTreeMap<String, JsonMap>,
 ) -> ServiceDetail {
     let id = &record.base.id;
-    let permissions = permissions(context.view(), viewer.identity.as_str(), id);
+    let snapshot = context.snapshot();
+    let between = viewer.policies_with(snapshot, id);
+    let permissions = granted_by(&between);
     let posture_queries =
-        queries::of_service(context.snapshot(), viewer, id, &permissions, context.now());
+        queries::of_service(snapshot, viewer, &between, &permissions, context.now());
     ServiceDetail { config, permissions, posture_queries, ..Services::show(context, record) }
 }
 

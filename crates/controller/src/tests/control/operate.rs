@@ -250,6 +250,12 @@ async fn inspections_ask_controllers_and_routers() {
     let text: String = blocks.iter().filter_map(Value::as_str).collect();
     assert!(text.contains("\nziti_weft_routers_connected{source_id=\"ctrl1\"} 1\n"), "{text}");
 
+    // A value may take long to make; it is made once, and not on a thread of this runtime.
+    net.network.shows("maker", || json!(format!("{:?}", std::thread::current().id())));
+    let own = read(inspect("^ctrl1$", json!(["maker", "Maker"])).await.unwrap());
+    assert_eq!(own["values"].as_array().unwrap().len(), 1, "{own}");
+    assert_ne!(own["values"][0]["value"], json!(format!("{:?}", std::thread::current().id())));
+
     let failed = read(inspect("(", json!(["links"])).await.unwrap());
     assert_eq!(
         (&failed["success"], failed["errors"].as_array().unwrap().len()),

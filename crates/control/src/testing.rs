@@ -13,7 +13,7 @@ use weft_model::{Revision, Snapshot, Timeline};
 use weft_store::Memory;
 
 /// The part for logins over an empty model.
-pub(super) fn auth() -> Auth {
+pub(crate) fn auth() -> Auth {
     let now = SystemTime::now();
     let root = Authority::make_root(&AuthoritySpec::new("root"), now).unwrap();
     let signer = root.make_intermediate(&AuthoritySpec::new("signer"), now).unwrap();

@@ -1,0 +1,194 @@
+//! Takes sessions out of the tables. A change of the model may end all of them at once: the lock is
+//! held for a few at a time, so that requests get their turn in between.
+
+use std::sync::Arc;
+
+use weft_model::entity::ServiceSession;
+use weft_model::{Id, Kind};
+
+use super::services::{LOGIN, referring};
+use super::{SWEEP_BATCH, SessionNotice, Sessions, Tables};
+
+/// If more sessions end together than this, and more than remain, routers are told of those that
+/// remain: one list instead of a notice of each end to each router.
+const BULK: usize = 4096;
+
+impl Sessions {
+    /// Ends sessions, with the service sessions in them.
+    pub fn end(&self, ids: &[Id]) {
+        let are_told = self.are_told(ids, |tables| tables.api.len());
+        let mut rest = ids;
+        while !rest.is_empty() {
+            rest = self.end_some(rest, are_told);
+        }
+        if !are_told {
+            self.tell(SessionNotice::Resync);
+        }
+    }
+
+    /// Ends service sessions.
+    pub fn remove_services(&self, ids: &[Id]) {
+        let are_told = self.are_told(ids, |tables| tables.service.len());
+        for ids in ids.chunks(SWEEP_BATCH) {
+            let mut tables = self.0.tables.write();
+            let removed = ids.iter().filter_map(|id| self.take_service(&mut tables, id));
+            let removed: Vec<_> = removed.collect();
+            if are_told {
+                self.tell_services(&removed);
+            }
+        }
+        if !are_told {
+            self.tell(SessionNotice::Resync);
+        }
+    }
+
+    /// Whether routers are told of each of these ends.
+    fn are_told(&self, ids: &[Id], count: impl Fn(&Tables) -> usize) -> bool {
+        ids.len() <= BULK || ids.len() <= count(&self.0.tables.read()) / 2
+    }
+
+    /// Ends the first few of these sessions; returns the others.
+    fn end_some<'i>(&self, ids: &'i [Id], are_told: bool) -> &'i [Id] {
+        let live = self.0.store.live();
+        let mut tables = self.0.tables.write();
+        let (mut ended, mut services) = (Vec::new(), Vec::new());
+        let mut rest = ids;
+        while let [id, others @ ..] = rest
+            && ids.len() - rest.len() + services.len() < SWEEP_BATCH
+        {
+            rest = others;
+            services.extend(self.take_services_of(&mut tables, id));
+            tables.forget_activity(live, id);
+            tables.ending.remove(id);
+            if tables.api.remove(id).is_some() {
+                live.delete(Kind::ApiSession, id);
+                ended.push(id.clone());
+            }
+        }
+        if are_told {
+            self.tell_services(&services);
+            if !ended.is_empty() {
+                self.tell(SessionNotice::Removed(ended));
+            }
+        }
+        rest
+    }
+
+    /// Sends notices about ended service sessions. A single login may have had thousands.
+    fn tell_services(&self, ended: &[Arc<ServiceSession>]) {
+        let parts = ended.chunks(SWEEP_BATCH);
+        parts.for_each(|part| self.tell(SessionNotice::ServiceRemoved(part.to_vec())));
+    }
+
+    /// Takes the service sessions of a login out of the tables, and returns them.
+    fn take_services_of(&self, tables: &mut Tables, login: &Id) -> Vec<Arc<ServiceSession>> {
+        let inside = referring(&tables.service, LOGIN, login);
+        inside.iter().filter_map(|it| self.take_service(tables, &it.base.id)).collect()
+    }
+
+    fn take_service(&self, tables: &mut Tables, id: &Id) -> Option<Arc<ServiceSession>> {
+        let removed = tables.service.remove(id)?;
+        self.0.store.live().delete(Kind::ServiceSession, id);
+        removed.get::<ServiceSession>().cloned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use weft_identity::SealKey;
+    use weft_kernel::Durations;
+    use weft_model::entity::ApiSession;
+    use weft_model::{Base, Timestamp};
+    use weft_store::Memory;
+
+    use super::*;
+    use crate::sessions::SessionSubscription;
+
+    const NOW: Timestamp = Timestamp(1_000_000);
+
+    /// So many logins.
+    fn logins(count: usize) -> (Sessions, Vec<Id>) {
+        let key = Arc::new(SealKey::random().unwrap());
+        let store = Arc::new(Memory::new());
+        let sessions = Sessions::load(store, key, &Durations::default(), NOW).unwrap();
+        let ids: Vec<Id> = (0..count).map(|number| Id::new(&format!("s{number:06}"))).collect();
+        for id in &ids {
+            let login = ApiSession {
+                base: Base::new(id.clone(), NOW),
+                // An identity has not many.
+                identity_id: id.clone(),
+                last_activity_at: NOW,
+                ..ApiSession::default()
+            };
+            sessions.open(login, id.as_str(), |_| true).unwrap();
+        }
+        (sessions, ids)
+    }
+
+    /// A login dials so many services.
+    fn dial(sessions: &Sessions, login: &Id, services: std::ops::Range<usize>) -> Vec<Id> {
+        let ids = services.map(|number| {
+            let id = Id::new(&format!("{login}-{number:06}"));
+            sessions.plant_service(ServiceSession {
+                base: Base::new(id.clone(), NOW),
+                api_session_id: login.clone(),
+                token: id.as_str().into(),
+                service_id: Id::new(&format!("service{number}")),
+                ..ServiceSession::default()
+            });
+            id
+        });
+        ids.collect()
+    }
+
+    /// The ids in each notice about ends; none for a notice to start over.
+    fn told(told: &mut SessionSubscription) -> Vec<Option<Vec<Id>>> {
+        let notices = std::iter::from_fn(|| told.try_next().ok());
+        let ids = notices.map(|notice| match notice {
+            SessionNotice::Removed(ids) => Some(ids),
+            SessionNotice::ServiceRemoved(ended) => {
+                Some(ended.iter().map(|it| it.base.id.clone()).collect())
+            }
+            SessionNotice::Resync => None,
+            other => panic!("{other:?}"),
+        });
+        ids.collect()
+    }
+
+    #[test]
+    fn no_notice_names_many_sessions() {
+        let (sessions, logins) = logins(3 * SWEEP_BATCH);
+        let mut services = dial(&sessions, &logins[7], 0..SWEEP_BATCH + 100);
+        services.extend(dial(&sessions, &logins[3], 0..2));
+        let (alone, inside) = services.split_at(SWEEP_BATCH + 50);
+        let mut notices = sessions.subscribe();
+        sessions.remove_services(alone);
+        let ended = &logins[..2 * SWEEP_BATCH + 1];
+        sessions.end(ended);
+        let told = told(&mut notices);
+        assert!(told.iter().all(|ids| ids.as_ref().unwrap().len() <= SWEEP_BATCH));
+        let mut told: Vec<Id> = told.into_iter().flatten().flatten().collect();
+        let mut all = [alone, inside, ended].concat();
+        told.sort_unstable();
+        all.sort_unstable();
+        assert_eq!(told, all);
+        assert_eq!(sessions.counts().api_sessions, SWEEP_BATCH as u64 - 1);
+        assert_eq!(sessions.counts().service_sessions, 0);
+    }
+
+    #[test]
+    fn one_notice_tells_that_most_of_very_many_sessions_have_ended() {
+        let (sessions, logins) = logins(BULK + 2);
+        let services = dial(&sessions, &logins[0], 0..BULK + 2);
+        let mut notices = sessions.subscribe();
+        sessions.remove_services(&services[1..]);
+        assert_eq!(told(&mut notices), [None]);
+        sessions.end(&logins[1..]);
+        assert_eq!(told(&mut notices), [None]);
+        assert_eq!(sessions.counts().api_sessions, 1);
+        assert_eq!(sessions.counts().service_sessions, 1);
+        // The last one is told.
+        sessions.end(&logins[..1]);
+        assert_eq!(told(&mut notices), [&services[..1], &logins[..1]].map(|it| Some(it.to_vec())));
+    }
+}
