@@ -71,6 +71,8 @@ async fn tickets_of_routers_are_for_those_who_may_change_routers() {
     let (_, maker) = clerk(&bed, &admin, "maker", &may_make).await;
     let (_, reader) = clerk(&bed, &admin, "reader", &["router.read"]).await;
     let (_, auditor) = clerk(&bed, &admin, "auditor", &["admin_readonly"]).await;
+    let (_, giver) = clerk(&bed, &admin, "giver", &["enrollment"]).await;
+    let (_, both) = clerk(&bed, &admin, "both", &["enrollment", "router.update"]).await;
     for (create, detail) in
         [("createEdgeRouter", "detailEdgeRouter"), ("createTransitRouter", "detailTransitRouter")]
     {
@@ -85,5 +87,45 @@ async fn tickets_of_routers_are_for_those_who_may_change_routers() {
             assert_eq!((&seen["enrollmentToken"], &seen["enrollmentJwt"]), (&NONE, &NONE));
             assert_eq!(seen["enrollmentExpiresAt"], known["enrollmentExpiresAt"]);
         }
+        tickets_are_told(&bed, &admin, &known, &[&both], &[&giver, &auditor]).await;
+    }
+}
+
+/// Checks who is told the ticket of a router by the operations on enrollments, and who may renew it.
+async fn tickets_are_told(
+    bed: &Bed,
+    admin: &Caller,
+    router: &Value,
+    told: &[&Caller],
+    untold: &[&Caller],
+) {
+    let token = &router["enrollmentToken"];
+    let all = bed.manage(admin, "listEnrollments", &[], NONE).await.unwrap();
+    let its = all.as_array().unwrap().iter().find(|it| it["token"] == *token).unwrap();
+    let id = its["id"].as_str().unwrap();
+    let both = async |caller: &Caller| {
+        let list = bed.manage(caller, "listEnrollments", &[], NONE).await.unwrap();
+        let row = list.as_array().unwrap().iter().find(|it| it["id"] == id).unwrap().clone();
+        [row, bed.manage(caller, "detailEnrollment", &[id], NONE).await.unwrap()]
+    };
+    for caller in untold {
+        for seen in both(caller).await {
+            assert_eq!((&seen["token"], &seen["jwt"]), (&json!(""), &json!("")));
+            assert_eq!(seen["expiresAt"], its["expiresAt"]);
+        }
+    }
+    for caller in told {
+        for seen in both(caller).await {
+            assert_eq!(seen["token"], *token);
+            assert_ne!(seen["jwt"], "");
+        }
+    }
+    let expires = json!({"expiresAt": "2026-02-02T00:00:00Z"});
+    for caller in untold {
+        let failure = refusal(bed, caller, "refreshEnrollment", id, expires.clone()).await;
+        assert_eq!(failure.code(), ErrorCode::Unauthorized);
+    }
+    for caller in told {
+        bed.manage(caller, "refreshEnrollment", &[id], expires.clone()).await.unwrap();
     }
 }
