@@ -6,7 +6,9 @@ use weft_model::filter::{Audience, ListQuery, PageRules, Row, Selection, Symbols
 use weft_model::role::{Roles, Semantic};
 
 use super::call::{Query, Reply};
+use crate::caller::Caller;
 use crate::failure::Failure;
+use crate::gate;
 use crate::turns::Asking;
 
 /// A list over more records than this waits for its caller's turn, and is made on a thread for
@@ -14,13 +16,14 @@ use crate::turns::Asking;
 const INLINE: usize = 4096;
 /// The reply with a list of entities with these symbols. The rows have to be in the order of their ids.
 pub fn answer<'c, C: 'static, R: 'static, D: Serialize>(
+    caller: &Caller,
     query: &Query,
     symbols: &'static Symbols<C, R>,
     rules: &PageRules,
     rows: impl Iterator<Item = Row<'c, C, R>>,
     shown: impl Fn(&'c R) -> D,
 ) -> Result<Reply, Failure> {
-    let listed = selection(query, symbols, rules)?.run_by_id(rows);
+    let listed = selection(caller, query, symbols, rules)?.run_by_id(rows);
     let details: Vec<_> = listed.rows.iter().map(|row| shown(row.record())).collect();
     let pagination = Pagination {
         limit: listed.page.stated_limit(),
@@ -30,8 +33,9 @@ pub fn answer<'c, C: 'static, R: 'static, D: Serialize>(
     Reply::list(&details, pagination, symbols.public_names().map(str::to_owned).collect())
 }
 
-/// Filter, sort and page of a request.
+/// Filter, sort and page of a request. A filter may follow links to kinds that the caller may read.
 pub fn selection(
+    caller: &Caller,
     query: &Query,
     schema: &dyn weft_model::filter::Schema,
     rules: &PageRules,
@@ -47,7 +51,8 @@ pub fn selection(
         limit,
         offset,
     };
-    Ok(Selection::new(&request, schema, Audience::Caller, rules)?)
+    let reads = |kind: &str| gate::reads(caller, kind);
+    Ok(Selection::new(&request, schema, Audience::Caller(&reads), rules)?)
 }
 
 /// Reads `roleFilter` and `roleSemantic` (docs/protocol/management-api.md 2.6); none if they are

@@ -64,7 +64,7 @@ pub(crate) async fn search<R: Readable, D: Serialize>(
     within: Option<RoaringBitmap>,
     detail: impl Fn(&Context, &R::Record) -> D + Send + 'static,
 ) -> Result<Reply, Failure> {
-    let selection = selection(&call.query, R::SYMBOLS, &PageRules::LIST)?;
+    let selection = selection(&caller, &call.query, R::SYMBOLS, &PageRules::LIST)?;
     let effort = selection.effort(&source::<R>(&context, &caller, within.clone()));
     let turns = context.controller().scans().asked_by(&caller);
     run(turns, usize::try_from(effort).unwrap_or(usize::MAX), move || {
@@ -127,7 +127,7 @@ pub(crate) fn select<'c, R: Readable>(
     query: &Query,
     candidates: impl Iterator<Item = &'c Arc<R::Record>>,
 ) -> Result<Listed<Row<'c, Context, R::Record>>, Failure> {
-    let selection = selection(query, R::SYMBOLS, &PageRules::LIST)?;
+    let selection = selection(caller, query, R::SYMBOLS, &PageRules::LIST)?;
     let rows = candidates
         .filter(|record| R::belongs(record) && R::is_visible(caller, context.view(), record))
         .map(|record| R::SYMBOLS.row(context, record));
@@ -142,7 +142,7 @@ pub(crate) async fn in_turn<R: Readable>(
     candidates: usize,
     list: impl FnOnce(&Context, &Caller, &Call) -> Result<Reply, Failure> + Send + 'static,
 ) -> Result<Reply, Failure> {
-    let selection = selection(&call.query, R::SYMBOLS, &PageRules::LIST)?;
+    let selection = selection(&caller, &call.query, R::SYMBOLS, &PageRules::LIST)?;
     let weight = usize::try_from(selection.plan().weight()).unwrap_or(usize::MAX);
     let turns = context.controller().scans().asked_by(&caller);
     run(turns, candidates.saturating_mul(weight), move || list(&context, &caller, &call)).await

@@ -48,7 +48,7 @@ impl Selection {
     pub fn new(
         request: &ListQuery<'_>,
         schema: &dyn Schema,
-        audience: Audience,
+        audience: Audience<'_>,
         rules: &PageRules,
     ) -> Result<Self, FilterError> {
         let plan = bind(&parse(request.filter)?, schema, audience)?;

@@ -108,7 +108,7 @@ fn indexes_agree<R: Readable>(context: &Context, caller: &Caller) -> usize {
                 ("filter".to_owned(), filter.clone()),
                 ("sort".to_owned(), sort.to_owned()),
             ]);
-            let selection = selection(&query, R::SYMBOLS, &PageRules::LIST).unwrap();
+            let selection = selection(caller, &query, R::SYMBOLS, &PageRules::LIST).unwrap();
             let (found, trace) = selection.search(source::<R>(context, caller, None));
             let all = context.view().all::<R::Record>();
             let scanned = select::<R>(context, caller, &query, all).unwrap();

@@ -35,14 +35,14 @@ pub(crate) const HANDLERS: &[(Api, &str, Handler<Controller>)] = &[
     }),
 ];
 
-fn answer(controller: Controller, _caller: Caller, call: Call, kind: Kind) -> Answer {
-    async move { page(&controller, &call, kind) }.boxed()
+fn answer(controller: Controller, caller: Caller, call: Call, kind: Kind) -> Answer {
+    async move { page(&controller, &caller, &call, kind) }.boxed()
 }
 
-fn page(controller: &Controller, call: &Call, kind: Kind) -> Result<Reply, Failure> {
+fn page(controller: &Controller, caller: &Caller, call: &Call, kind: Kind) -> Result<Reply, Failure> {
     let snapshot = controller.snapshot();
     let attributes: Vec<String> =
         snapshot.table(kind).attributes().map(|(attribute, _)| attribute.to_string()).collect();
     let rows = attributes.iter().map(|it| SYMBOLS.row(&(), it));
-    list::answer(&call.query, &SYMBOLS, &PageRules::ATTRIBUTES, rows, String::as_str)
+    list::answer(caller, &call.query, &SYMBOLS, &PageRules::ATTRIBUTES, rows, String::as_str)
 }

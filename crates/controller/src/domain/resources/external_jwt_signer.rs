@@ -273,7 +273,7 @@ fn list_for_clients(controller: Controller, caller: Caller, call: Call) -> Answe
         let context = controller.context(&caller);
         let enabled = context.view().all::<ExtJwtSigner>().filter(|it| it.enabled);
         let rows = enabled.map(|it| CLIENT_SYMBOLS.row(&context, it));
-        list::answer(&call.query, &CLIENT_SYMBOLS, &PageRules::LIST, rows, shown)
+        list::answer(&caller, &call.query, &CLIENT_SYMBOLS, &PageRules::LIST, rows, shown)
     }
     .boxed()
 }

@@ -180,7 +180,7 @@ fn page_of(
     call: &Call,
     found: &[Arc<ServiceSession>],
 ) -> Result<Reply, Failure> {
-    let selection = list::selection(&call.query, &SYMBOLS, &PageRules::LIST)?;
+    let selection = list::selection(context.caller(), &call.query, &SYMBOLS, &PageRules::LIST)?;
     let listed = selection.run_by_id(found.iter().map(|it| SYMBOLS.row(context, it)));
     let details = listed.rows.iter().map(|row| detail_of(context, row.record()));
     let details = details.collect::<Result<Vec<_>, _>>()?;

@@ -1,10 +1,10 @@
 //! Order and paging.
 
-use super::net::{PEOPLE, net};
-use crate::filter::{Audience, LimitClause, ListQuery, Page, PageRules, Selection, parse_param};
+use super::net::{CALLER, PEOPLE, net};
+use crate::filter::{LimitClause, ListQuery, Page, PageRules, Selection, parse_param};
 
 fn select(request: ListQuery<'_>, rules: &PageRules) -> Selection {
-    Selection::new(&request, &PEOPLE, Audience::Caller, rules).expect("valid")
+    Selection::new(&request, &PEOPLE, CALLER, rules).expect("valid")
 }
 
 /// Ids in order and the total, however the list is found.
@@ -70,7 +70,7 @@ fn clauses_of_the_filter_win() {
     let partly = ListQuery { filter: "limit 1", sort: "id desc", limit: None, offset: Some(1) };
     assert_eq!(listed(partly), ("c".into(), 4));
     let bad = ListQuery { filter: "sort by id", sort: "nonsense", ..ListQuery::default() };
-    assert!(Selection::new(&bad, &PEOPLE, Audience::Caller, &PageRules::LIST).is_err());
+    assert!(Selection::new(&bad, &PEOPLE, CALLER, &PageRules::LIST).is_err());
 }
 
 #[test]

@@ -6,9 +6,10 @@ use std::sync::Arc;
 use proptest::prelude::*;
 use roaring::RoaringBitmap;
 
+use super::net::CALLER;
 use crate::entity::{Identity, Router};
 use crate::filter::{
-    Audience, Column, Index, ListQuery, Listed, PageRules, Row, Selection, Source, Symbols, Trace,
+    Column, Index, ListQuery, Listed, PageRules, Row, Selection, Source, Symbols, Trace,
     Type, Value, ValueVisitor,
 };
 use crate::role::attributes;
@@ -218,7 +219,7 @@ fn both<R: crate::Record>(
     within: Option<&RoaringBitmap>,
     hidden: Option<u8>,
 ) -> (Page, Page, Trace) {
-    let selection = Selection::new(request, symbols, Audience::Caller, &PageRules::LIST);
+    let selection = Selection::new(request, symbols, CALLER, &PageRules::LIST);
     let selection = selection.unwrap_or_else(|error| panic!("{request:?}: {error}"));
     let shown = |entity: &Entity| {
         hidden.is_none_or(|digit| !entity.id().as_str().ends_with(char::from(b'0' + digit)))

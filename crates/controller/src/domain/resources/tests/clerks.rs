@@ -2,11 +2,11 @@
 //! (docs/protocol/management-api.md 4).
 
 use serde_json::{Value, json};
-use weft_contract::ErrorCode;
+use weft_contract::{Api, ErrorCode};
 
 use super::{NONE, refusal};
 use crate::Caller;
-use crate::testing::Bed;
+use crate::testing::{Bed, to};
 
 /// An identity with these permissions, logged in.
 async fn clerk(bed: &Bed, admin: &Caller, name: &str, permissions: &[&str]) -> (String, Caller) {
@@ -128,4 +128,37 @@ async fn tickets_are_told(
     for caller in told {
         bed.manage(caller, "refreshEnrollment", &[id], expires.clone()).await.unwrap();
     }
+}
+
+#[tokio::test]
+async fn filters_follow_links_only_to_what_their_caller_may_read() {
+    let bed = Bed::new().await;
+    let admin = bed.admin().await;
+    let reads = ["service-policy.read"];
+    let (_, clerk_of_policies) = clerk(&bed, &admin, "policies", &reads).await;
+    let reads = ["service-policy.read", "identity.read"];
+    let (_, clerk_of_both) = clerk(&bed, &admin, "both", &reads).await;
+    let body = json!({"name": "all", "semantic": "AnyOf", "type": "Dial",
+        "serviceRoles": ["#all"], "identityRoles": ["#all"]});
+    bed.create(&admin, "createServicePolicy", body).await;
+    let list = async |caller: &Caller, filter: &str| {
+        let call = to(Api::Management, "listServicePolicies", &[]).with_query("filter", filter);
+        bed.controller.call(caller.clone(), call).await
+    };
+    for filter in [
+        "not isEmpty(from identities where isAdmin = true and name contains \"a\")",
+        "count(from identities where name contains \"a\") > 0",
+        "anyOf(identities.tags.x) = \"y\" or true",
+    ] {
+        let failure = list(&clerk_of_policies, filter).await.unwrap_err();
+        let found = (failure.status(), failure.code());
+        assert_eq!(found, (400, ErrorCode::InvalidFilter), "{filter}");
+        let found = list(&clerk_of_both, filter).await.unwrap().data();
+        assert_eq!(found[0]["name"], "all", "{filter}");
+    }
+    let services = "isEmpty(from services where name = \"x\")";
+    assert_eq!(list(&clerk_of_both, services).await.unwrap_err().status(), 400);
+    // Which identities a policy is for is said by the policy itself.
+    let own = list(&clerk_of_policies, "count(identities) > 2").await.unwrap().data();
+    assert_eq!(own[0]["name"], "all");
 }
