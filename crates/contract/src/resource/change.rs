@@ -219,7 +219,7 @@ detail! {
         pub lost: i64,
         /// The names of at most 50 identities that lose access.
         pub lost_by: Vec<String>,
-        /// The name of the service.
+        /// The name of the service; empty if the caller may not read services.
         pub service: String,
         /// Whether the identities dial or host the service.
         pub r#type: DialBind,

@@ -533,6 +533,43 @@ async fn a_plan_leaves_out_what_its_caller_may_not_read() {
 }
 
 #[tokio::test]
+async fn a_plan_names_no_services_to_who_may_not_read_them() {
+    let bed = Bed::new().await;
+    let admin = bed.admin().await;
+    apply(&bed, &admin, small()).await.unwrap();
+    let policy = |services: &str, identities: &str| {
+        json!({"name": "new", "type": "Dial", "semantic": "AnyOf", "serviceRoles": [services],
+            "identityRoles": [identities]})
+    };
+    let network = |services: &str| json!({"service-policies": [policy(services, "#all")]});
+    let all = plan(&bed, &admin, network("#all")).await.unwrap();
+    let writer = somebody(&bed, &admin, "writer", &["service-policy", "service.create"]).await;
+    let told = plan(&bed, &writer, network("#all")).await.unwrap();
+    assert!(told.access.services.iter().all(|it| it.service.is_empty()), "{told:?}");
+    assert_eq!(told.access.services.len(), all.access.services.len());
+    // Services that the document makes are its own.
+    let mut own = network("@mine");
+    own["services"] = json!([{"name": "mine"}]);
+    let told = plan(&bed, &writer, own).await.unwrap();
+    let names: Vec<_> = told.access.services.iter().map(|it| it.service.as_str()).collect();
+    assert_eq!(names, ["mine"]);
+
+    // Names that exist and names that do not are refused alike; ids are taken.
+    let mut said = Vec::new();
+    for name in ["web", "wen"] {
+        let failure = plan(&bed, &writer, network(&format!("@{name}"))).await.unwrap_err();
+        assert_eq!(failure.code(), ErrorCode::CouldNotValidate);
+        said.push(format!("{:?}", failure.cause()).replace(name, ""));
+    }
+    assert_eq!(said[0], said[1]);
+    let web = bed.list(&admin, "listServices", "name = \"web\"").await[0]["id"].clone();
+    let by_id = network(&format!("@{}", web.as_str().unwrap()));
+    assert_eq!(plan(&bed, &writer, by_id).await.unwrap().created, 1);
+    let identities = json!({"service-policies": [policy("#all", "@laptop")]});
+    assert!(plan(&bed, &writer, identities).await.is_err());
+}
+
+#[tokio::test]
 async fn a_document_is_applied_with_the_rights_that_its_caller_has_then() {
     let bed = Bed::new().await;
     let admin = bed.admin().await;
