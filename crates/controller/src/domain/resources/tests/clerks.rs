@@ -63,6 +63,27 @@ async fn tickets_of_identities_are_for_those_who_may_read_enrollments() {
 }
 
 #[tokio::test]
+async fn only_administrators_see_services_as_another_identity() {
+    let bed = Bed::new().await;
+    let admin = bed.admin().await;
+    let body = json!({"name": "laptop", "type": "Default", "isAdmin": false});
+    let laptop = bed.create(&admin, "createIdentity", body).await;
+    let reads = ["service.read", "identity.read"];
+    let (_, reader) = clerk(&bed, &admin, "reader", &reads).await;
+    let (_, auditor) = clerk(&bed, &admin, "auditor", &["admin_readonly"]).await;
+    let list = async |caller: &Caller| {
+        let call = to(Api::Management, "listServices", &[]);
+        let call = call.with_query("asIdentity", &laptop).with_query("configTypes", "all");
+        bed.controller.call(caller.clone(), call).await
+    };
+    for clerk in [&reader, &auditor] {
+        assert_eq!(list(clerk).await.unwrap_err().code(), ErrorCode::Unauthorized);
+        bed.manage(clerk, "listServices", &[], NONE).await.unwrap();
+    }
+    assert_eq!(list(&admin).await.unwrap().status, 200);
+}
+
+#[tokio::test]
 async fn tickets_of_routers_are_for_those_who_may_change_routers() {
     let bed = Bed::new().await;
     let admin = bed.admin().await;
