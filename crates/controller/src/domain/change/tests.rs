@@ -6,7 +6,7 @@ use std::time::Instant;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use serde_json::{Value, json};
-use weft_contract::resource::change::{ChangePlan, MAX_TIME};
+use weft_contract::resource::change::{ChangePlan, MAX_DOCUMENT, MAX_ENTITIES, MAX_TIME};
 use weft_contract::{Api, ErrorCode};
 use weft_model::Snapshot;
 
@@ -339,6 +339,29 @@ async fn documents_and_other_changes_at_the_same_time_lose_nothing() {
         async move { bed.list(&admin, "listServices", &filter).await.len() }
     };
     assert_eq!((count("own-").await, count("other-").await), (200, 60));
+}
+
+#[tokio::test]
+async fn the_values_of_a_document_are_counted_before_it_is_read() {
+    let bed = Bed::new().await;
+    let admin = bed.admin().await;
+    let sent = async |item: &str, count: usize| {
+        let items = vec![item; count].join(",");
+        let mut call = to(Api::Weft, "planChange", &[]).with_json(&NONE);
+        call.body = format!(r#"{{"network":{{"services":[{items}]}}}}"#).into();
+        bed.controller.call(admin.clone(), call).await.unwrap_err()
+    };
+    for (item, count, what) in [
+        ("{}", MAX_DOCUMENT / 3, "values"),
+        ("0", MAX_DOCUMENT / 2, "values"),
+        ("{}", MAX_ENTITIES + 1, "entities"),
+        ("0", MAX_ENTITIES + 1, "entities"),
+    ] {
+        let failure = sent(item, count).await;
+        assert_eq!(failure.field_name(), Some("network"), "{item}: {failure}");
+        let reason = failure.cause().and_then(|it| it.reason.clone()).unwrap();
+        assert!(reason.contains(what), "{reason}");
+    }
 }
 
 #[tokio::test]
