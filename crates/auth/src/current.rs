@@ -248,6 +248,7 @@ fn create_certificate(auth: Auth, caller: Caller, call: Call) -> Answer {
             cert_pem: chain.clone(),
             ..login::certificate(&auth, &leaf, now)
         };
+        caller.begin()?;
         auth.sessions().add_certificate(&session.base.id, kept, now);
         auth.sessions().begun().await;
         Reply::created_with(&SessionCertificateCreated {

@@ -76,6 +76,12 @@ impl Failure {
         Self::new(code).with_cause(Cause::error(ErrorCode::Unhandled, text))
     }
 
+    /// The time limit of a request is over, and nothing was changed: 503 `TIMEOUT`.
+    pub fn timed_out() -> Self {
+        let text = "the time of the request was over before anything was changed: try again, or ask for less";
+        Self::because(ErrorCode::Timeout, text)
+    }
+
     /// A field with an invalid value: 400 `COULD_NOT_VALIDATE`.
     pub fn field(field: &str, reason: impl Into<String>, value: impl Into<String>) -> Self {
         Self::new(ErrorCode::CouldNotValidate).with_cause(Cause::field(field, reason, value))

@@ -106,12 +106,17 @@ impl Turns {
 }
 
 impl Asking {
+    /// Waits for the caller's turn.
+    pub async fn turn(&self) -> Result<Turn, Failure> {
+        self.turns.take(&self.whose).await
+    }
+
     /// Runs work on a thread for blocking work when it is the caller's turn.
     pub async fn work<T: Send + 'static>(
         self,
         work: impl FnOnce() -> Result<T, Failure> + Send + 'static,
     ) -> Result<T, Failure> {
-        let turn = self.turns.take(&self.whose).await?;
+        let turn = self.turn().await?;
         let done = tokio::task::spawn_blocking(move || {
             let _turn = turn;
             work()

@@ -38,9 +38,9 @@ use tokio::runtime::Handle;
 use weft_contract::json::count_values;
 use weft_contract::resource::change::{ChangeBody, ChangePlan, MAX_TIME, MAX_VALUES};
 use weft_contract::{Api, ErrorCode, Verb};
-use weft_kernel::call::{Answer, Handler, Wait};
+use weft_kernel::call::{Answer, Handler};
 use weft_kernel::turns::Turns;
-use weft_kernel::{Call, Caller, Failure, Reply};
+use weft_kernel::{Call, Caller, Failure, Reply, Wait};
 use weft_model::Snapshot;
 
 use crate::Controller;
@@ -223,7 +223,7 @@ async fn apply(
         expect(body, &made.report)?;
         if Instant::now() >= until || !wait.begin() {
             // The caller's deadline is over, and the caller was told so: the plan is not applied.
-            return Err(ErrorCode::Timeout.into());
+            return Err(Failure::timed_out());
         }
         let again = attempt == TRIES && may_be_decided_again(body, made.took);
         match submit(controller, &caller, &document, made, again).await? {

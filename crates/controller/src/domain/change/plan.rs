@@ -262,7 +262,7 @@ impl<'a> Work<'a> {
     pub(super) fn check_time(&self) -> Result<(), Failure> {
         match &self.source {
             Source::Fresh { until, .. } if Instant::now() >= *until => {
-                Err(ErrorCode::Timeout.into())
+                Err(Failure::timed_out())
             }
             _ => Ok(()),
         }

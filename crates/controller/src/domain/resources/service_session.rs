@@ -92,6 +92,7 @@ fn create(controller: Controller, caller: Caller, call: Call) -> Answer {
         if edge_routers.is_empty() {
             return Err(ErrorCode::NoEdgeRoutersAvailable.into());
         }
+        caller.begin()?;
         let session = record(&controller, &login, &service.base.id, session_type)?;
         controller.remember_end(&session.base.id, &decision);
         // The session did not exist when a change was published after the decision, so that change
