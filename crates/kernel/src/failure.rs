@@ -58,6 +58,12 @@ impl Challenge {
     }
 }
 
+impl From<weft_model::filter::GivenUp> for Failure {
+    fn from(_: weft_model::filter::GivenUp) -> Self {
+        Self::timed_out()
+    }
+}
+
 impl Failure {
     /// A failure with this code and its own message.
     pub fn new(code: ErrorCode) -> Self {

@@ -68,7 +68,7 @@ pub(crate) async fn search<R: Readable, D: Serialize>(
     let effort = selection.effort(&source::<R>(&context, &caller, within.clone()));
     let turns = context.controller().scans().asked_by(&caller);
     run(turns, usize::try_from(effort).unwrap_or(usize::MAX), move || {
-        let (listed, trace) = selection.search(source::<R>(&context, &caller, within));
+        let (listed, trace) = selection.search(source::<R>(&context, &caller, within))?;
         tracing::debug!(list = R::KIND.plural, %trace, "listed");
         let details: Vec<_> =
             listed.rows.iter().map(|row| detail(&context, row.record())).collect();
@@ -131,7 +131,7 @@ pub(crate) fn select<'c, R: Readable>(
     let rows = candidates
         .filter(|record| R::belongs(record) && R::is_visible(caller, context.view(), record))
         .map(|record| R::SYMBOLS.row(context, record));
-    Ok(selection.run_by_id(rows))
+    Ok(selection.run_by_id(rows)?)
 }
 
 /// A list that looks at so many candidates, in the caller's turn if that takes long.

@@ -63,7 +63,7 @@ pub(crate) fn page<L: InMemoryKind>(
     let id = L::SYMBOLS.id;
     found.sort_unstable_by(|one, other| id(one).cmp(id(other)));
     let selection = list::selection(context.caller(), query, L::SYMBOLS, &PageRules::LIST)?;
-    let listed = selection.run_by_id(found.iter().map(|it| L::SYMBOLS.row(context, &**it)));
+    let listed = selection.run_by_id(found.iter().map(|it| L::SYMBOLS.row(context, &**it)))?;
     let details = listed.rows.iter().map(|row| L::detail(context, row.record()));
     let details = details.collect::<Result<Vec<_>, _>>()?;
     let pagination = Pagination {

@@ -231,14 +231,16 @@ impl Binder<'_> {
         let mut hops = Vec::new();
         let mut many = false;
         loop {
-            let path =
-                |hops, leaf, index| Path { hops, leaf, index, name: name.text.as_str().into() };
+            let path = |hops: Vec<_>, leaf, index, is_link| {
+                let is_wide = is_link || !hops.is_empty();
+                Path { hops, leaf, index, is_wide, name: name.text.as_str().into() }
+            };
             let exact = self.visible(schema, rest).filter(|it| it.shape != Shape::Map);
             if let Some(symbol) = exact {
                 let set = symbol.shape == Shape::Set;
                 let leaf = if set { Leaf::Set(symbol.id) } else { Leaf::One(symbol.id) };
                 return Ok(Found {
-                    path: path(hops, leaf, symbol.index),
+                    path: path(hops, leaf, symbol.index, schema.linked(symbol.id).is_some()),
                     ty: symbol.ty,
                     many: many || set,
                     last: Some((schema, symbol)),
@@ -254,7 +256,7 @@ impl Binder<'_> {
             match step {
                 Some((symbol, _, key)) if symbol.shape == Shape::Map => {
                     let leaf = Leaf::Key(symbol.id, key.into());
-                    let path = path(hops, leaf, symbol.index);
+                    let path = path(hops, leaf, symbol.index, false);
                     return Ok(Found { path, ty: symbol.ty, many, last: None });
                 }
                 Some((symbol, Some(next), tail)) if hops.len() < MAX_HOPS => {

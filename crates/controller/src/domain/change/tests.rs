@@ -390,9 +390,10 @@ async fn many_documents_of_one_caller_do_not_go_before_those_of_another() {
     let admin = bed.admin().await;
     let clerk = somebody(&bed, &admin, "clerk", &["service"]).await;
     let mut held = Vec::new();
-    for _ in 0..super::PLANS {
+    for at in 0..super::PLANS {
         let (release, released) = std::sync::mpsc::channel::<()>();
-        let plans = bed.controller.plans().asked_by(&clerk);
+        let somebody = Caller::router(&format!("r{at}").as_str().into(), "test");
+        let plans = bed.controller.plans().asked_by(&somebody);
         let mut plan = Box::pin(plans.work(move || {
             let _ = released.recv();
             Ok(())

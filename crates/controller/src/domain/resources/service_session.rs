@@ -182,7 +182,7 @@ fn page_of(
     found: &[Arc<ServiceSession>],
 ) -> Result<Reply, Failure> {
     let selection = list::selection(context.caller(), &call.query, &SYMBOLS, &PageRules::LIST)?;
-    let listed = selection.run_by_id(found.iter().map(|it| SYMBOLS.row(context, it)));
+    let listed = selection.run_by_id(found.iter().map(|it| SYMBOLS.row(context, it)))?;
     let details = listed.rows.iter().map(|row| detail_of(context, row.record()));
     let details = details.collect::<Result<Vec<_>, _>>()?;
     let pagination = Pagination {

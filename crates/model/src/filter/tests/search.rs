@@ -229,11 +229,11 @@ fn both<R: crate::Record>(
         shown(entity).then(|| symbols.row(&(), record))
     };
     let source = Source { table, within: within.cloned(), all_have_rows: hidden.is_none(), row };
-    let (found, trace) = selection.search(source);
+    let (found, trace) = selection.search(source).unwrap();
     let candidates = table
         .occupied()
         .filter(|(ordinal, _)| within.is_none_or(|within| within.contains(*ordinal)));
-    let scanned = selection.run(candidates.filter_map(|(_, entity)| row(entity)));
+    let scanned = selection.run(candidates.filter_map(|(_, entity)| row(entity))).unwrap();
     assert_eq!(found.page, scanned.page);
     (seen(found, symbols.id), seen(scanned, symbols.id), trace)
 }
