@@ -9,7 +9,7 @@ use roaring::RoaringBitmap;
 use serde::Serialize;
 use weft_contract::envelope::Pagination;
 use weft_contract::headers;
-use weft_kernel::list::{role_filter, run, selection};
+use weft_kernel::list::{effort, role_filter, run, selection};
 use weft_kernel::{Call, Caller, Failure, Query, Reply};
 use weft_model::Entity;
 use weft_model::entity::OfKind as _;
@@ -143,9 +143,8 @@ pub(crate) async fn in_turn<R: Readable>(
     list: impl FnOnce(&Context, &Caller, &Call) -> Result<Reply, Failure> + Send + 'static,
 ) -> Result<Reply, Failure> {
     let selection = selection(&caller, &call.query, R::SYMBOLS, &PageRules::LIST)?;
-    let weight = usize::try_from(selection.plan().weight()).unwrap_or(usize::MAX);
     let turns = context.controller().scans().asked_by(&caller);
-    run(turns, candidates.saturating_mul(weight), move || list(&context, &caller, &call)).await
+    run(turns, effort(&selection, candidates), move || list(&context, &caller, &call)).await
 }
 
 /// The answer made of a page and its details.

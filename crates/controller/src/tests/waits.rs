@@ -1,4 +1,4 @@
-//! Requests whose time is over before or while their change is made.
+//! Requests whose time is over: before or while their change is made, or while they search.
 
 use serde_json::json;
 use weft_contract::{Api, ErrorCode};
@@ -65,4 +65,50 @@ async fn no_snapshot_is_written_that_nobody_waits_for() {
     assert!(!folder.path().join("a.db").exists());
     bed.controller.call(admin, ask()).await.unwrap();
     assert!(folder.path().join("a.db").exists());
+}
+
+#[tokio::test]
+async fn a_search_that_nobody_waits_for_is_given_up() {
+    let bed = Bed::new().await;
+    let admin = bed.admin().await;
+    let body = json!({"name": "all", "semantic": "AnyOf", "type": "Dial",
+        "serviceRoles": ["#all"], "identityRoles": ["#all"]});
+    bed.create(&admin, "createServicePolicy", body).await;
+    let ask = || {
+        let filter = "isEmpty(from identities where tags.a contains \"x\")";
+        to(Api::Management, "listServicePolicies", &[]).with_query("filter", filter)
+    };
+    let count = bed.all_scans().len();
+    let call = ask();
+    assert!(call.wait.end());
+    let failure = bed.controller.call(admin.clone(), call).await.unwrap_err();
+    assert_eq!((failure.status(), failure.code()), (503, ErrorCode::Timeout));
+    until("its turn is free again", || bed.all_scans().len() == count).await;
+
+    // A filter that follows a link may visit a whole table for each policy: it waits for its turn.
+    let turns = bed.all_scans();
+    let mut late = Box::pin(bed.controller.call(admin.clone(), ask()));
+    assert!(futures::poll!(&mut late).is_pending());
+    drop(turns);
+    assert_eq!(late.await.unwrap().data()[0]["name"], "all");
+}
+
+#[tokio::test]
+async fn lists_of_attributes_that_take_long_wait_for_their_turn() {
+    let bed = Bed::new().await;
+    let admin = bed.admin().await;
+    let roles: Vec<String> = (0..20).map(|at| format!("role-{at}")).collect();
+    let body = json!({"name": "web", "encryptionRequired": true, "roleAttributes": roles});
+    bed.create(&admin, "createService", body).await;
+    let heavy = vec!["id contains \"x\""; 1000].join(" or ");
+    for operation in ["listServiceRoleAttributes", "listServiceRoleAttributeUsage"] {
+        let call = to(Api::Management, operation, &[]).with_query("filter", &heavy);
+        let turns = bed.all_scans();
+        let mut late = Box::pin(bed.controller.call(admin.clone(), call));
+        assert!(futures::poll!(&mut late).is_pending(), "{operation}");
+        drop(turns);
+        assert_eq!(late.await.unwrap().status, 200);
+        let short = to(Api::Management, operation, &[]);
+        assert_eq!(bed.controller.call(admin.clone(), short).await.unwrap().status, 200);
+    }
 }

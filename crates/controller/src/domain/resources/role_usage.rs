@@ -116,8 +116,10 @@ fn answer(controller: Controller, caller: Caller, call: Call, bearer: &'static B
         let snapshot = controller.snapshot();
         let policies: usize = bearer.sides.iter().map(|side| snapshot.table(side.kind).len()).sum();
         let bearers = snapshot.table(bearer.kind).attributes().count();
+        let selection = list::selection(&caller, &call.query, &SYMBOLS, &PageRules::ATTRIBUTES)?;
+        let effort = list::effort(&selection, policies + bearers);
         let turns = controller.scans().asked_by(&caller);
-        list::run(turns, policies + bearers, move || page(&snapshot, &caller, &call, bearer)).await
+        list::run(turns, effort, move || page(&snapshot, &caller, &call, bearer)).await
     }
     .boxed()
 }
