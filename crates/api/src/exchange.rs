@@ -282,7 +282,7 @@ async fn within<T: Send + 'static>(
             let text = "the operation ended in a fault; the controller's log says more";
             Err(Failure::unhandled(text))
         }
-        Err(_) if wait.end() => Err(ErrorCode::Timeout.into()),
+        Err(_) if wait.end() => Err(Failure::timed_out()),
         Err(_) => {
             let text = "the change was being written when the time was over";
             Err(Failure::because(ErrorCode::OutcomeUnknown, text))

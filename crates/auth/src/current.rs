@@ -199,7 +199,7 @@ fn list_certificates(auth: Auth, caller: Caller, call: Call) -> Answer {
         found.sort_unstable_by(|one, other| one.id.cmp(&other.id));
         let rows = found.into_iter().map(|it| CERTIFICATE_SYMBOLS.row(&(), it));
         let rules = &PageRules::LIST;
-        list::answer(&call.query, &CERTIFICATE_SYMBOLS, rules, rows, shown_certificate)
+        list::answer(&caller, &call.query, &CERTIFICATE_SYMBOLS, rules, rows, shown_certificate)
     }
     .boxed()
 }
@@ -248,6 +248,7 @@ fn create_certificate(auth: Auth, caller: Caller, call: Call) -> Answer {
             cert_pem: chain.clone(),
             ..login::certificate(&auth, &leaf, now)
         };
+        caller.begin()?;
         auth.sessions().add_certificate(&session.base.id, kept, now);
         auth.sessions().begun().await;
         Reply::created_with(&SessionCertificateCreated {

@@ -364,6 +364,7 @@ fn open(
     };
     let from = caller.origin.remote.map(|it| it.ip());
     let deed = Deed::login(super::resolve::is_complete(&snapshot, &session), from);
+    caller.begin()?;
     auth.rates().take(&session.identity_id, deed)?;
     auth.sessions().put_told(&shown.identity.base.id, told);
     auth.sessions().open(session, token, |it| super::resolve::is_complete(&snapshot, it))

@@ -8,6 +8,24 @@ use serde::{Deserialize, Deserializer, Serialize, de};
 /// A JSON object of any content.
 pub type JsonMap = serde_json::Map<String, serde_json::Value>;
 
+/// The number of values in a JSON text, counted without memory for them: a value in memory takes many times its
+/// bytes in the text. Objects and lists without members count twice. Text that is not JSON has no more values
+/// up to its first mistake.
+#[must_use]
+pub fn count_values(text: &[u8]) -> usize {
+    let (mut count, mut is_quoted, mut is_escaped) = (1, false, false);
+    for byte in text {
+        match (is_quoted, byte) {
+            (true, _) if is_escaped => is_escaped = false,
+            (true, b'\\') => is_escaped = true,
+            (_, b'"') => is_quoted = !is_quoted,
+            (false, b',' | b'[' | b'{') => count += 1,
+            _ => {}
+        }
+    }
+    count
+}
+
 /// User-defined labels of an entity: flat, sorted by name.
 pub type Tags = BTreeMap<String, TagValue>;
 
@@ -154,6 +172,20 @@ mod tests {
         assert_eq!(serde_json::to_string(&tags).unwrap(), r#"{"a":"x","b":1,"c":null,"d":true}"#);
         assert!(serde_json::from_str::<Tags>(r#"{"a":{"b":1}}"#).is_err());
         assert!(serde_json::from_str::<Tags>(r#"{"a":[1]}"#).is_err());
+    }
+
+    #[test]
+    fn values_are_counted_without_reading_them() {
+        for (text, count) in [
+            ("0", 1),
+            ("[0,0,0]", 4),
+            (r#"{"a":0,"b":[1,2],"c":"[,{"}"#, 6),
+            (r#"["\"",",","\\",0]"#, 5),
+            ("[{},{},{}]", 7),
+            (r#""[,{,"#, 1),
+        ] {
+            assert_eq!(count_values(text.as_bytes()), count, "{text}");
+        }
     }
 
     #[test]

@@ -59,6 +59,7 @@ impl Controller {
         }
         let (api, operation, method) = (call.api, call.row.id, call.row.method);
         caller.origin.via = Via::Rest { api, operation, method };
+        caller.origin.wait = call.wait.clone();
         let (row, begun) = (call.row, std::time::Instant::now());
         match self.0.registry.handler(call.api, call.row.id) {
             Some(handler) => {

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use futures::FutureExt as _;
 use serde_json::{Value, json};
 use weft_auth::resolve::Credentials;
 use weft_contract::Api;
@@ -14,6 +15,7 @@ use weft_identity::{
 };
 use weft_kernel::clock::{Clock, ManualClock, system_time};
 use weft_kernel::random::SeededRandom;
+use weft_kernel::turns::Turn;
 use weft_model::{Id, Timestamp};
 use weft_store::{Faulty, Memory, Store};
 
@@ -205,6 +207,15 @@ impl Bed {
         let reply = self.controller.call(caller.clone(), call).await;
         let reply = reply.unwrap_or_else(|failure| panic!("{operation}: {failure}"));
         reply.data().as_array().unwrap().clone()
+    }
+
+    /// All turns for large lists, until they are dropped.
+    pub(crate) fn all_scans(&self) -> Vec<Turn> {
+        let one = |number: u32| {
+            let caller = Caller::router(&Id::new(&format!("r{number}")), "test");
+            self.controller.scans().asked_by(&caller).turn().now_or_never()
+        };
+        (0..).map_while(one).map(Result::unwrap).collect()
     }
 
     /// Makes an identity with an ott enrollment and enrolls it. Returns its id and certificate

@@ -1,8 +1,5 @@
 //! An operation and its reply, without HTTP.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
-
 use bytes::Bytes;
 use serde::Serialize;
 use weft_contract::envelope::Envelope;
@@ -10,6 +7,7 @@ use weft_contract::{Body, Created, Empty, Meta, Operation, Pagination, Verb, bod
 
 use super::caller::Caller;
 use crate::failure::Failure;
+use crate::wait::Wait;
 
 /// A request to run an operation.
 #[derive(Debug, Clone)]
@@ -94,43 +92,6 @@ impl Call {
             return Ok(B::default());
         }
         self.decode(verb)
-    }
-}
-
-/// The wait of a client for an answer. It ends at the time limit of the request, and the operation goes on.
-/// An operation that may take as long as that begins its change here, so that no client is told that
-/// nothing was changed while something is. Clones share the wait.
-#[derive(Debug, Clone, Default)]
-pub struct Wait(Arc<AtomicU8>);
-
-/// The client waits, and no change was begun.
-const WAITING: u8 = 0;
-/// The client waits, and a change was begun.
-const BEGUN: u8 = 1;
-/// The client does not wait any more.
-const OVER: u8 = 2;
-
-impl Wait {
-    /// Begins a change. False if the client does not wait any more: the change must not be made.
-    #[must_use]
-    pub fn begin(&self) -> bool {
-        self.step(WAITING, BEGUN)
-    }
-
-    /// Notes that the change that was begun is not made.
-    pub fn take_back(&self) {
-        // Once the wait is over it stays over.
-        self.step(BEGUN, WAITING);
-    }
-
-    /// Ends the wait. True if nothing was begun: nothing is changed any more.
-    #[must_use]
-    pub fn end(&self) -> bool {
-        self.0.swap(OVER, Ordering::AcqRel) != BEGUN
-    }
-
-    fn step(&self, from: u8, to: u8) -> bool {
-        self.0.compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
 }
 
@@ -277,21 +238,3 @@ pub type Answer = futures::future::BoxFuture<'static, Result<Reply, Failure>>;
 
 /// The handler of an operation; `C` is the part of the controller that it needs.
 pub type Handler<C> = fn(C, Caller, Call) -> Answer;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_change_is_begun_while_the_client_waits() {
-        let wait = Wait::default();
-        assert!(wait.begin() && !wait.begin());
-        wait.take_back();
-        assert!(wait.clone().begin());
-        assert!(!wait.end(), "a change was begun");
-        wait.take_back();
-        assert!(!wait.begin());
-        let wait = Wait::default();
-        assert!(wait.end() && !wait.begin());
-    }
-}

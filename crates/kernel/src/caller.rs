@@ -7,7 +7,8 @@ use weft_contract::{Action, Api, Method, Permission, Subject};
 use weft_identity::Certificate;
 use weft_model::Id;
 
-use crate::failure::Challenge;
+use crate::failure::{Challenge, Failure};
+use crate::wait::Wait;
 
 /// The caller of an operation.
 #[derive(Debug, Clone)]
@@ -68,6 +69,8 @@ pub struct Origin {
     pub trace_id: Option<String>,
     /// The means of the request, for the log of changes.
     pub via: Via,
+    /// The wait of the client for the answer.
+    pub wait: Wait,
 }
 
 /// The means of a change.
@@ -178,6 +181,11 @@ impl Caller {
         };
         let granted = |login: &Login| login.complete && login.permissions.iter().any(changes);
         self.is_admin() || self.login().is_some_and(granted)
+    }
+
+    /// Begins a change. Fails if the client was told that its time is over and nothing was changed.
+    pub fn begin(&self) -> Result<(), Failure> {
+        if self.origin.wait.go_on() { Ok(()) } else { Err(Failure::timed_out()) }
     }
 
     /// The leaf certificate of the caller's connection.

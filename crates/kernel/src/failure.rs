@@ -58,6 +58,12 @@ impl Challenge {
     }
 }
 
+impl From<weft_model::filter::GivenUp> for Failure {
+    fn from(_: weft_model::filter::GivenUp) -> Self {
+        Self::timed_out()
+    }
+}
+
 impl Failure {
     /// A failure with this code and its own message.
     pub fn new(code: ErrorCode) -> Self {
@@ -74,6 +80,12 @@ impl Failure {
     /// A failure with this text as its cause.
     pub fn because(code: ErrorCode, text: impl Into<String>) -> Self {
         Self::new(code).with_cause(Cause::error(ErrorCode::Unhandled, text))
+    }
+
+    /// The time limit of a request is over, and nothing was changed: 503 `TIMEOUT`.
+    pub fn timed_out() -> Self {
+        let text = "the time of the request was over before anything was changed: try again, or ask for less";
+        Self::because(ErrorCode::Timeout, text)
     }
 
     /// A field with an invalid value: 400 `COULD_NOT_VALIDATE`.

@@ -1,7 +1,7 @@
 //! The gate: decides from the caller and the operation whether the operation may run
 //! (docs/protocol/management-api.md 4). The operation's handler checks its own rules afterwards.
 
-use weft_contract::{Access, Operation};
+use weft_contract::{Access, Kind, Operation, resource};
 
 use super::caller::{Caller, Who};
 use crate::failure::Failure;
@@ -46,11 +46,17 @@ pub fn pass(caller: &Caller, row: &Operation) -> Result<(), Failure> {
     }))
 }
 
+/// Whether the caller may read the details of a kind, named as in paths.
+pub fn reads(caller: &Caller, kind: &str) -> bool {
+    let kind = resource::kind(kind);
+    kind.and_then(Kind::detail).is_some_and(|row| pass(caller, row).is_ok())
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
 
-    use weft_contract::{ErrorCode, Permission, paths::Api, resource};
+    use weft_contract::{ErrorCode, Permission, paths::Api};
 
     use super::super::caller::{Login, Origin, SessionRef};
     use super::*;
@@ -101,6 +107,8 @@ mod tests {
         assert!(pass(&reader, row("listIdentities")).is_ok());
         assert!(pass(&reader, row("createIdentity")).is_err());
         assert!(pass(&reader, row("listServices")).is_err());
+        assert!(reads(&reader, "identities") && !reads(&reader, "services"));
+        assert!(!reads(&reader, "unknown"));
         let auditor = caller(false, &["admin_readonly"], true);
         assert!(pass(&auditor, row("listServices")).is_ok());
         assert!(pass(&auditor, row("listAuthenticators")).is_ok());

@@ -81,7 +81,7 @@ impl Kernel {
     }
 
     /// Submits an operation that uses a [`Decision`]. `decide` may run more than once. A caller that has lost
-    /// rights since its request came is refused.
+    /// rights since its request came is refused, and one that was told that its time is over.
     pub async fn decide(
         &self,
         caller: &Caller,
@@ -90,6 +90,7 @@ impl Kernel {
         let (caller, now) = (caller.clone(), self.now());
         let longest = self.settings().durations.longest_token;
         self.submit(move |tip| {
+            caller.begin()?;
             standing::check(&caller, tip, now)?;
             let mut decision = Decision::new(tip, &caller, now).with_longest_token(longest);
             decide(&mut decision)?;

@@ -52,12 +52,14 @@ pub mod subscription;
 pub mod traces;
 pub mod turns;
 pub mod view;
+mod wait;
 pub mod writer;
 
-pub use call::{Call, Content, Query, Reply, Wait};
+pub use call::{Call, Content, Query, Reply};
 pub use caller::{Caller, Login, Origin, SessionRef, Via, Who};
 pub use failure::{Challenge, Failure};
 pub use kernel::Kernel;
 pub use settings::{Addresses, Build, Durations, GuessLimits, Keys, Settings};
 pub use subscription::{Notice, Published, Subscription};
+pub use wait::Wait;
 pub use writer::{Done, Health};

@@ -1,5 +1,6 @@
 //! Fair turns for work that keeps a processor busy: a limited number at a time, and waiting callers
-//! take turns, however much each of them asks for.
+//! take turns, however much each of them asks for. One caller never has all turns: others need not wait for the end
+//! of its work.
 
 use std::collections::{HashMap, VecDeque};
 use std::num::NonZero;
@@ -32,9 +33,14 @@ pub struct Turns {
 struct State {
     /// The number of free turns.
     free: usize,
+    /// The most turns that one caller has at a time.
+    most: usize,
+    /// The number of turns that callers have; callers without one are not in the map.
+    held: HashMap<String, usize>,
     /// Waiting requests by caller; callers without one are not in the map.
     waiting: HashMap<String, VecDeque<oneshot::Sender<Turn>>>,
-    /// The waiting callers, in the order of their next turns.
+    /// The waiting callers, in the order of their next turns. If a turn is free, each of them has as many as it
+    /// may have.
     order: VecDeque<String>,
 }
 
@@ -47,7 +53,11 @@ pub struct Asking {
 
 /// A turn; dropping it passes it to the next caller.
 #[derive(Debug)]
-pub struct Turn(Option<Arc<Mutex<State>>>);
+pub struct Turn {
+    /// None if the turn was passed on.
+    state: Option<Arc<Mutex<State>>>,
+    whose: String,
+}
 
 impl Turns {
     /// `count` turns for each processor.
@@ -56,9 +66,15 @@ impl Turns {
         Self::new(processors * count, PATIENCE)
     }
 
-    /// This many turns; a request that has waited for longer than `patience` is refused with 429.
+    /// This many turns, of which one caller has all but one at a time; a request that has waited for longer than `patience` is refused with 429.
     pub fn new(at_once: usize, patience: Duration) -> Self {
-        let state = State { free: at_once, waiting: HashMap::new(), order: VecDeque::new() };
+        let state = State {
+            free: at_once,
+            most: at_once.saturating_sub(1).max(1),
+            held: HashMap::new(),
+            waiting: HashMap::new(),
+            order: VecDeque::new(),
+        };
         Self { state: Arc::new(Mutex::new(state)), patience }
     }
 
@@ -80,9 +96,8 @@ impl Turns {
         let busy = || Failure::new(ErrorCode::ServerTooManyRequests);
         let mut turn = {
             let mut state = self.state.lock();
-            if state.free > 0 {
-                state.free -= 1;
-                return Ok(Turn(Some(Arc::clone(&self.state))));
+            if state.free > 0 && state.may_have_another(whose) {
+                return Ok(state.give(&self.state, whose));
             }
             let is_first = !state.waiting.contains_key(whose);
             let own = state.waiting.entry(whose.to_owned()).or_default();
@@ -106,12 +121,17 @@ impl Turns {
 }
 
 impl Asking {
+    /// Waits for the caller's turn.
+    pub async fn turn(&self) -> Result<Turn, Failure> {
+        self.turns.take(&self.whose).await
+    }
+
     /// Runs work on a thread for blocking work when it is the caller's turn.
     pub async fn work<T: Send + 'static>(
         self,
         work: impl FnOnce() -> Result<T, Failure> + Send + 'static,
     ) -> Result<T, Failure> {
-        let turn = self.turns.take(&self.whose).await?;
+        let turn = self.turn().await?;
         let done = tokio::task::spawn_blocking(move || {
             let _turn = turn;
             work()
@@ -122,36 +142,65 @@ impl Asking {
 }
 
 impl State {
-    /// Takes out the request whose turn is next.
-    fn next(&mut self) -> Option<oneshot::Sender<Turn>> {
-        let whose = self.order.pop_front()?;
-        let own = self.waiting.get_mut(&whose)?;
-        // Requests that were given up are skipped.
-        while own.pop_front_if(|waiting| waiting.is_closed()).is_some() {}
-        let next = own.pop_front();
-        if own.is_empty() {
-            self.waiting.remove(&whose);
-        } else {
-            self.order.push_back(whose);
+    fn may_have_another(&self, whose: &str) -> bool {
+        self.held.get(whose).copied().unwrap_or_default() < self.most
+    }
+
+    /// Gives a free turn to a caller.
+    fn give(&mut self, turns: &Arc<Mutex<Self>>, whose: &str) -> Turn {
+        self.free = self.free.saturating_sub(1);
+        *self.held.entry(whose.to_owned()).or_default() += 1;
+        Turn { state: Some(Arc::clone(turns)), whose: whose.to_owned() }
+    }
+
+    /// Takes a turn back from a caller.
+    fn take_back(&mut self, whose: &str) {
+        self.free += 1;
+        if let Some(held) = self.held.get_mut(whose) {
+            *held = held.saturating_sub(1);
+            if *held == 0 {
+                self.held.remove(whose);
+            }
         }
-        next
+    }
+
+    /// Takes out the request whose turn is next, and its caller.
+    fn next(&mut self) -> Option<(String, oneshot::Sender<Turn>)> {
+        loop {
+            let place = self.order.iter().position(|whose| self.may_have_another(whose))?;
+            let whose = self.order.remove(place)?;
+            let Some(own) = self.waiting.get_mut(&whose) else { continue };
+            // Requests that were given up are skipped.
+            while own.pop_front_if(|waiting| waiting.is_closed()).is_some() {}
+            let next = own.pop_front();
+            if own.is_empty() {
+                self.waiting.remove(&whose);
+            } else {
+                self.order.push_back(whose.clone());
+            }
+            if let Some(next) = next {
+                return Some((whose, next));
+            }
+        }
     }
 }
 
 impl Drop for Turn {
     fn drop(&mut self) {
-        let Some(turns) = self.0.take() else { return };
+        let Some(turns) = self.state.take() else { return };
         let mut state = turns.lock();
-        while !state.order.is_empty() {
-            let Some(next) = state.next() else { continue };
-            match next.send(Turn(Some(Arc::clone(&turns)))) {
+        state.take_back(&self.whose);
+        while let Some((whose, next)) = state.next() {
+            let turn = state.give(&turns, &whose);
+            match next.send(turn) {
                 Ok(()) => return,
-                // The request was given up. The turn is still held here, and must not be freed
-                // twice.
-                Err(mut turn) => turn.0 = None,
+                // The request was given up. The state is locked here, so that the turn must not pass itself on.
+                Err(mut turn) => {
+                    turn.state = None;
+                    state.take_back(&whose);
+                }
             }
         }
-        state.free += 1;
     }
 }
 
@@ -192,6 +241,26 @@ mod tests {
         assert_eq!(*order.lock(), ["greedy", "modest", "greedy", "greedy"]);
         let state = turns.state.lock();
         assert!(state.free == 1 && state.waiting.is_empty() && state.order.is_empty());
+    }
+
+    #[tokio::test]
+    async fn no_caller_has_all_turns() {
+        let turns = Turns::new(3, PATIENCE);
+        let [first, second] = [turns.take("greedy").await.unwrap(), turns.take("greedy").await.unwrap()];
+        let mut third = Box::pin(turns.take("greedy"));
+        assert!(futures::poll!(&mut third).is_pending());
+        // The turn that is left goes from one other caller to the next, before the greedy one.
+        for other in ["one", "other"] {
+            let turn = turns.take(other).await.unwrap();
+            assert!(futures::poll!(Box::pin(turns.take("third"))).is_pending());
+            drop(turn);
+            assert!(futures::poll!(&mut third).is_pending());
+        }
+        drop(first);
+        drop(third.await.unwrap());
+        drop(second);
+        let state = turns.state.lock();
+        assert!(state.free == 3 && state.held.is_empty() && state.waiting.is_empty());
     }
 
     #[test]

@@ -128,7 +128,8 @@ async fn documents_have_more_time_than_others() {
     bed.store.push(Fault::Hangs);
     let body = json!({"name": "web", "encryptionRequired": true});
     let usual = admin.call(Method::POST, &format!("{MANAGEMENT}/services"), &body).await;
-    usual.is_error(503, "TIMEOUT");
+    // `OUTCOME_UNKNOWN` if the change was given to the store within the limit.
+    assert_eq!(usual.status, 503);
     // The plan takes longer than the usual time limit, and less than that of documents.
     let seen = admin.call(Method::POST, &format!("{WEFT}/plan"), &services(1000, 10)).await;
     assert_eq!((seen.status, &seen.data()["created"]), (200, &json!(1000)));

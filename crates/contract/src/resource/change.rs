@@ -39,6 +39,8 @@ pub const SECTIONS: &[&str] = &[
 pub const MAX_PAGE: i64 = 5000;
 /// The most entities of one document.
 pub const MAX_ENTITIES: usize = 50_000;
+/// The most JSON values of one document, counted by [`crate::json::count_values`].
+pub const MAX_VALUES: usize = 20 * MAX_ENTITIES;
 /// The largest document, in bytes; only callers that may change a network may send one.
 pub const MAX_DOCUMENT: usize = 16 * 1024 * 1024;
 /// The time limit for making a plan, and for applying a document.
@@ -219,7 +221,7 @@ detail! {
         pub lost: i64,
         /// The names of at most 50 identities that lose access.
         pub lost_by: Vec<String>,
-        /// The name of the service.
+        /// The name of the service; empty if the caller may not read services.
         pub service: String,
         /// Whether the identities dial or host the service.
         pub r#type: DialBind,

@@ -9,7 +9,7 @@ use roaring::RoaringBitmap;
 use serde::Serialize;
 use weft_contract::envelope::Pagination;
 use weft_contract::headers;
-use weft_kernel::list::{role_filter, run, selection};
+use weft_kernel::list::{effort, role_filter, run, selection};
 use weft_kernel::{Call, Caller, Failure, Query, Reply};
 use weft_model::Entity;
 use weft_model::entity::OfKind as _;
@@ -64,11 +64,11 @@ pub(crate) async fn search<R: Readable, D: Serialize>(
     within: Option<RoaringBitmap>,
     detail: impl Fn(&Context, &R::Record) -> D + Send + 'static,
 ) -> Result<Reply, Failure> {
-    let selection = selection(&call.query, R::SYMBOLS, &PageRules::LIST)?;
+    let selection = selection(&caller, &call.query, R::SYMBOLS, &PageRules::LIST)?;
     let effort = selection.effort(&source::<R>(&context, &caller, within.clone()));
     let turns = context.controller().scans().asked_by(&caller);
     run(turns, usize::try_from(effort).unwrap_or(usize::MAX), move || {
-        let (listed, trace) = selection.search(source::<R>(&context, &caller, within));
+        let (listed, trace) = selection.search(source::<R>(&context, &caller, within))?;
         tracing::debug!(list = R::KIND.plural, %trace, "listed");
         let details: Vec<_> =
             listed.rows.iter().map(|row| detail(&context, row.record())).collect();
@@ -127,11 +127,11 @@ pub(crate) fn select<'c, R: Readable>(
     query: &Query,
     candidates: impl Iterator<Item = &'c Arc<R::Record>>,
 ) -> Result<Listed<Row<'c, Context, R::Record>>, Failure> {
-    let selection = selection(query, R::SYMBOLS, &PageRules::LIST)?;
+    let selection = selection(caller, query, R::SYMBOLS, &PageRules::LIST)?;
     let rows = candidates
         .filter(|record| R::belongs(record) && R::is_visible(caller, context.view(), record))
         .map(|record| R::SYMBOLS.row(context, record));
-    Ok(selection.run_by_id(rows))
+    Ok(selection.run_by_id(rows)?)
 }
 
 /// A list that looks at so many candidates, in the caller's turn if that takes long.
@@ -142,10 +142,9 @@ pub(crate) async fn in_turn<R: Readable>(
     candidates: usize,
     list: impl FnOnce(&Context, &Caller, &Call) -> Result<Reply, Failure> + Send + 'static,
 ) -> Result<Reply, Failure> {
-    let selection = selection(&call.query, R::SYMBOLS, &PageRules::LIST)?;
-    let weight = usize::try_from(selection.plan().weight()).unwrap_or(usize::MAX);
+    let selection = selection(&caller, &call.query, R::SYMBOLS, &PageRules::LIST)?;
     let turns = context.controller().scans().asked_by(&caller);
-    run(turns, candidates.saturating_mul(weight), move || list(&context, &caller, &call)).await
+    run(turns, effort(&selection, candidates), move || list(&context, &caller, &call)).await
 }
 
 /// The answer made of a page and its details.

@@ -7,8 +7,8 @@ use futures::FutureExt as _;
 use serde::Serialize;
 use weft_contract::envelope::Pagination;
 use weft_kernel::call::Answer;
-use weft_kernel::{Call, Caller, Failure, Query, Reply, list};
-use weft_model::filter::{PageRules, Symbols};
+use weft_kernel::{Call, Caller, Failure, Reply, list};
+use weft_model::filter::{PageRules, Selection, Symbols};
 
 use super::context::Context;
 use crate::Controller;
@@ -47,23 +47,24 @@ pub(crate) fn require<L: InMemoryKind>(
 pub(crate) fn list<L: InMemoryKind>(controller: Controller, caller: Caller, call: Call) -> Answer {
     async move {
         let context = controller.context(&caller);
+        let selection = list::selection(&caller, &call.query, L::SYMBOLS, &PageRules::LIST)?;
         let found = L::all(&context);
         let turns = controller.scans().asked_by(&caller);
-        list::run(turns, found.len(), move || page::<L>(&context, &call.query, found)).await
+        let effort = list::effort(&selection, found.len());
+        list::run(turns, effort, move || page::<L>(&context, &selection, found)).await
     }
     .boxed()
 }
 
 /// A page of these records.
-pub(crate) fn page<L: InMemoryKind>(
+fn page<L: InMemoryKind>(
     context: &Context,
-    query: &Query,
+    selection: &Selection,
     mut found: Vec<Arc<L::Record>>,
 ) -> Result<Reply, Failure> {
     let id = L::SYMBOLS.id;
     found.sort_unstable_by(|one, other| id(one).cmp(id(other)));
-    let selection = list::selection(query, L::SYMBOLS, &PageRules::LIST)?;
-    let listed = selection.run_by_id(found.iter().map(|it| L::SYMBOLS.row(context, &**it)));
+    let listed = selection.run_by_id(found.iter().map(|it| L::SYMBOLS.row(context, &**it)))?;
     let details = listed.rows.iter().map(|row| L::detail(context, row.record()));
     let details = details.collect::<Result<Vec<_>, _>>()?;
     let pagination = Pagination {

@@ -10,3 +10,4 @@ mod revocations;
 mod service_session;
 mod sessions;
 mod terminators;
+mod waits;

@@ -1,11 +1,11 @@
 //! Service sessions, and the routers that they list.
 
 use serde_json::{Value, json};
-use weft_contract::ErrorCode;
+use weft_contract::{Api, ErrorCode};
 use weft_kernel::online::RouterFacts;
 
 use crate::Caller;
-use crate::testing::Bed;
+use crate::testing::{Bed, to};
 
 async fn all(bed: &Bed, admin: &Caller, operation: &str, roles: &[&str]) -> String {
     let mut body = json!({"name": "all", "semantic": "AnyOf", "type": "Dial"});
@@ -77,4 +77,41 @@ async fn a_session_needs_a_router_that_is_assigned_and_may_be_away() {
     assert!(names(&session["edgeRouters"]).contains(&"second"));
     bed.manage(&admin, "deleteEdgeRouterPolicy", &[&policy], Value::Null).await.unwrap();
     assert_eq!(make().await.unwrap_err().code(), ErrorCode::NoEdgeRoutersAvailable);
+}
+
+#[tokio::test]
+async fn a_list_of_sessions_that_takes_long_waits_for_its_turn() {
+    let bed = Bed::new().await;
+    let admin = bed.admin().await;
+    let body = json!({"name": "web", "encryptionRequired": true});
+    let service = bed.create(&admin, "createService", body).await;
+    all(&bed, &admin, "createServicePolicy", &["identityRoles", "serviceRoles"]).await;
+    let roles = ["edgeRouterRoles", "identityRoles"];
+    all(&bed, &admin, "createEdgeRouterPolicy", &roles).await;
+    let roles = ["edgeRouterRoles", "serviceRoles"];
+    all(&bed, &admin, "createServiceEdgeRouterPolicy", &roles).await;
+    bed.create(&admin, "createEdgeRouter", json!({"name": "new"})).await;
+    let (_, chain) = bed.enroll(&admin, "laptop").await;
+    let token = bed.login_with(&chain).await.unwrap().data()["token"].clone();
+    let client = bed.with_token(token.as_str().unwrap());
+    for _ in 0..100 {
+        let ask = json!({"serviceId": service, "type": "Dial"});
+        bed.client(&client, "createSession", &[], ask).await.unwrap();
+    }
+    let list = |filter: &str, limit: &str| {
+        let call = to(Api::Client, "listSessions", &[]).with_query("filter", filter);
+        bed.controller.call(client.clone(), call.with_query("limit", limit))
+    };
+    let heavy = vec!["service contains \"x\""; 200].join(" or ");
+    let turns = bed.all_scans();
+    // Many tests of each session, and many signatures.
+    let mut late = [Box::pin(list(&heavy, "1")), Box::pin(list("", "-1"))];
+    for list in &mut late {
+        assert!(futures::poll!(list).is_pending());
+    }
+    assert_eq!(list("", "10").await.unwrap().data().as_array().unwrap().len(), 10);
+    drop(turns);
+    let [tested, signed] = late;
+    assert_eq!(tested.await.unwrap().data(), json!([]));
+    assert_eq!(signed.await.unwrap().data().as_array().unwrap().len(), 100);
 }

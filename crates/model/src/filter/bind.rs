@@ -13,16 +13,26 @@ use super::schema::{Schema, Shape, Symbol, Visibility};
 use super::value::{Type, upper_case};
 
 /// Author of a filter.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Audience {
-    /// A client, which may use public symbols only; other symbols are reported to it as unknown.
-    Caller,
+#[derive(Clone, Copy)]
+pub enum Audience<'a> {
+    /// A client, which may use public symbols only; other symbols are reported to it as unknown. The function
+    /// tells which kinds the client may read: links to other kinds are refused.
+    Caller(&'a dyn Fn(&str) -> bool),
     /// The server, which may use every symbol and link.
     Server,
 }
 
+impl std::fmt::Debug for Audience<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Caller(_) => "Caller",
+            Self::Server => "Server",
+        })
+    }
+}
+
 /// Resolves the names of a query.
-pub fn bind(query: &Query, schema: &dyn Schema, audience: Audience) -> Result<Plan, FilterError> {
+pub fn bind(query: &Query, schema: &dyn Schema, audience: Audience<'_>) -> Result<Plan, FilterError> {
     let binder = Binder { source: &query.source, code: Code::Filter, audience };
     let condition = match &query.condition {
         Some(expr) => binder.condition(schema, expr)?,
@@ -37,7 +47,7 @@ pub fn bind(query: &Query, schema: &dyn Schema, audience: Audience) -> Result<Pl
 pub fn bind_sort(
     sort: &Sort,
     schema: &dyn Schema,
-    audience: Audience,
+    audience: Audience<'_>,
 ) -> Result<Order, FilterError> {
     Binder { source: &sort.source, code: Code::Sort, audience }.order(schema, &sort.fields)
 }
@@ -46,7 +56,7 @@ pub fn bind_sort(
 struct Binder<'q> {
     source: &'q str,
     code: Code,
-    audience: Audience,
+    audience: Audience<'q>,
 }
 
 /// A resolved name.
@@ -178,6 +188,7 @@ impl Binder<'_> {
         let Some(linked) = linked else {
             return Err(self.error(name, Reason::NotALink { name: name.text.clone() }));
         };
+        self.may_read(linked, name)?;
         let condition = match &query.condition {
             Some(expr) => self.condition(linked, expr)?,
             None => Condition::Constant(true),
@@ -220,14 +231,16 @@ impl Binder<'_> {
         let mut hops = Vec::new();
         let mut many = false;
         loop {
-            let path =
-                |hops, leaf, index| Path { hops, leaf, index, name: name.text.as_str().into() };
+            let path = |hops: Vec<_>, leaf, index, is_link| {
+                let is_wide = is_link || !hops.is_empty();
+                Path { hops, leaf, index, is_wide, name: name.text.as_str().into() }
+            };
             let exact = self.visible(schema, rest).filter(|it| it.shape != Shape::Map);
             if let Some(symbol) = exact {
                 let set = symbol.shape == Shape::Set;
                 let leaf = if set { Leaf::Set(symbol.id) } else { Leaf::One(symbol.id) };
                 return Ok(Found {
-                    path: path(hops, leaf, symbol.index),
+                    path: path(hops, leaf, symbol.index, schema.linked(symbol.id).is_some()),
                     ty: symbol.ty,
                     many: many || set,
                     last: Some((schema, symbol)),
@@ -243,10 +256,11 @@ impl Binder<'_> {
             match step {
                 Some((symbol, _, key)) if symbol.shape == Shape::Map => {
                     let leaf = Leaf::Key(symbol.id, key.into());
-                    let path = path(hops, leaf, symbol.index);
+                    let path = path(hops, leaf, symbol.index, false);
                     return Ok(Found { path, ty: symbol.ty, many, last: None });
                 }
                 Some((symbol, Some(next), tail)) if hops.len() < MAX_HOPS => {
+                    self.may_read(next, name)?;
                     hops.push(symbol.id);
                     many |= symbol.shape == Shape::Set;
                     schema = next;
@@ -263,12 +277,23 @@ impl Binder<'_> {
 
     fn visible(&self, schema: &dyn Schema, name: &str) -> Option<Symbol> {
         schema.symbol(name).filter(|symbol| {
-            self.audience == Audience::Server || symbol.visibility != Visibility::Internal
+            matches!(self.audience, Audience::Server) || symbol.visibility != Visibility::Internal
         })
     }
 
     fn may_follow(&self, symbol: &Symbol) -> bool {
-        self.audience == Audience::Server || symbol.visibility == Visibility::PublicLink
+        matches!(self.audience, Audience::Server) || symbol.visibility == Visibility::PublicLink
+    }
+
+    /// Refuses a link to a kind that the author may not read: tests on its symbols would tell their values.
+    fn may_read(&self, linked: &dyn Schema, name: &Name) -> Result<(), FilterError> {
+        match self.audience {
+            Audience::Caller(reads) if !reads(linked.kind()) => {
+                let (name_text, kind) = (name.text.clone(), linked.kind().to_owned());
+                Err(self.error(name, Reason::NotReadable { name: name_text, kind }))
+            }
+            Audience::Caller(_) | Audience::Server => Ok(()),
+        }
     }
 
     fn order(&self, schema: &dyn Schema, fields: &[SortField]) -> Result<Order, FilterError> {

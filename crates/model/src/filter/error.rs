@@ -75,6 +75,13 @@ pub enum Reason {
         /// The name as written.
         name: String,
     },
+    /// A link to a kind that the author of the filter may not read.
+    NotReadable {
+        /// The name as written.
+        name: String,
+        /// The kind.
+        kind: String,
+    },
     /// A bare name that is not a boolean.
     NotBoolean {
         /// The name as written.
@@ -113,6 +120,9 @@ impl fmt::Display for Reason {
             ),
             Self::NotALink { name } => {
                 write!(f, "symbol '{name}' leads to no other kind: a sub-query needs a link")
+            }
+            Self::NotReadable { name, kind } => {
+                write!(f, "symbol '{name}' leads to {kind}, which the caller may not read")
             }
             Self::NotBoolean { name, ty } => {
                 write!(f, "symbol '{name}' is {ty}: only a boolean symbol may stand alone")

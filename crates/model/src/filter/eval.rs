@@ -8,6 +8,7 @@ use std::cmp::Ordering;
 use std::ops::ControlFlow::{self, Break, Continue};
 
 use super::ast::{Literal, Op};
+use super::patience::Patience;
 use super::plan::{Check, Condition, Leaf, Members, Path, Plan, Quantifier, SubQuery, Values};
 use super::schema::{Record, SymbolId};
 use super::value::{Value, contains_folded};
@@ -15,23 +16,32 @@ use super::value::{Value, contains_folded};
 impl Plan {
     /// True if the record matches. The record must be of the kind that the plan was bound to.
     pub fn matches(&self, record: &dyn Record) -> bool {
-        self.condition.holds(record)
+        self.holds(record, &Patience::default())
+    }
+
+    /// True if the record matches and the search is not given up.
+    pub(super) fn holds(&self, record: &dyn Record, patience: &Patience) -> bool {
+        self.condition.holds(record, patience) && patience.check().is_ok()
     }
 }
 
 impl Condition {
-    fn holds(&self, record: &dyn Record) -> bool {
+    /// Whether the record meets the condition; any answer once the search is given up.
+    fn holds(&self, record: &dyn Record, patience: &Patience) -> bool {
+        if !patience.lasts() {
+            return false;
+        }
         match self {
             Self::Constant(value) => *value,
-            Self::All(parts) => parts.iter().all(|part| part.holds(record)),
-            Self::Any(parts) => parts.iter().any(|part| part.holds(record)),
-            Self::Not(inner) => !inner.holds(record),
-            Self::Value(path, check) => path.value_holds(record, check),
+            Self::All(parts) => parts.iter().all(|part| part.holds(record, patience)),
+            Self::Any(parts) => parts.iter().any(|part| part.holds(record, patience)),
+            Self::Not(inner) => !inner.holds(record, patience),
+            Self::Value(path, check) => path.value_holds(record, check, patience),
             Self::Elements(path, quantifier, check) => {
                 // Both quantifiers stop at the first element that decides.
                 let decisive = *quantifier == Quantifier::AnyOf;
                 let mut result = !decisive;
-                let _ = path.visit(record, &mut |value| {
+                let _ = path.visit(record, patience, &mut |value| {
                     if check.holds(&value) == decisive {
                         result = decisive;
                         return Break(());
@@ -41,16 +51,16 @@ impl Condition {
                 result
             }
             Self::Count(members, check) => {
-                let count = members.count(record, u64::MAX);
+                let count = members.count(record, u64::MAX, patience);
                 check.holds(&Value::Int(i64::try_from(count).unwrap_or(i64::MAX)))
             }
-            Self::Empty(members) => members.count(record, 1) == 0,
+            Self::Empty(members) => members.count(record, 1, patience) == 0,
         }
     }
 }
 
 impl Path {
-    fn value_holds(&self, record: &dyn Record, check: &Check) -> bool {
+    fn value_holds(&self, record: &dyn Record, check: &Check, patience: &Patience) -> bool {
         if self.hops.is_empty() {
             return match &self.leaf {
                 Leaf::One(symbol) => check.holds(&record.value(*symbol)),
@@ -59,7 +69,7 @@ impl Path {
             };
         }
         let mut result = None;
-        let _ = self.visit(record, &mut |value| {
+        let _ = self.visit(record, patience, &mut |value| {
             result = Some(check.holds(&value));
             Break(())
         });
@@ -67,52 +77,61 @@ impl Path {
         result.unwrap_or_else(|| check.holds(&Value::Null))
     }
 
-    /// Passes every value of the path to a visitor.
+    /// Passes every value of the path to a visitor, until the search is given up.
     fn visit(
         &self,
         record: &dyn Record,
+        patience: &Patience,
         visit: &mut dyn FnMut(Value<'_>) -> ControlFlow<()>,
     ) -> ControlFlow<()> {
-        walk(record, &self.hops, &mut |end| match &self.leaf {
+        walk(record, &self.hops, patience, &mut |end| match &self.leaf {
             Leaf::One(symbol) => visit(end.value(*symbol)),
             Leaf::Key(symbol, key) => visit(end.keyed(*symbol, key)),
-            Leaf::Set(symbol) => end.each(*symbol, visit),
+            Leaf::Set(symbol) => end.each(*symbol, &mut |value| match patience.lasts() {
+                true => visit(value),
+                false => Break(()),
+            }),
         })
     }
 }
 
-/// Follows the links and passes every record at their end to a visitor.
+/// Follows the links and passes every record at their end to a visitor, until the search is given up.
 fn walk(
     record: &dyn Record,
     hops: &[SymbolId],
+    patience: &Patience,
     visit: &mut dyn FnMut(&dyn Record) -> ControlFlow<()>,
 ) -> ControlFlow<()> {
     match hops.split_first() {
         None => visit(record),
-        Some((hop, rest)) => record.follow(*hop, &mut |linked| walk(linked, rest, visit)),
+        Some((hop, rest)) => record.follow(*hop, &mut |linked| match patience.lasts() {
+            true => walk(linked, rest, patience, visit),
+            false => Break(()),
+        }),
     }
 }
 
 impl Members {
     /// Number of members; counting may stop at `enough`.
-    fn count(&self, record: &dyn Record, enough: u64) -> u64 {
+    fn count(&self, record: &dyn Record, enough: u64, patience: &Patience) -> u64 {
         if let Some(sub_query) = &self.sub_query {
-            return self.count_selected(record, sub_query, enough);
-        }
-        if let (Leaf::Set(symbol), true, u64::MAX) =
-            (&self.path.leaf, self.path.hops.is_empty(), enough)
-        {
-            return record.count(*symbol);
+            return self.count_selected(record, sub_query, enough, patience);
         }
         let mut count = 0;
-        let _ = self.path.visit(record, &mut |_| {
+        let _ = self.path.visit(record, patience, &mut |_| {
             count += 1;
             if count >= enough { Break(()) } else { Continue(()) }
         });
         count
     }
 
-    fn count_selected(&self, record: &dyn Record, sub_query: &SubQuery, enough: u64) -> u64 {
+    fn count_selected(
+        &self,
+        record: &dyn Record,
+        sub_query: &SubQuery,
+        enough: u64,
+        patience: &Patience,
+    ) -> u64 {
         let window = sub_query.limit.unwrap_or(u64::MAX).min(enough);
         let needed = sub_query.skip.saturating_add(window);
         if window == 0 {
@@ -120,10 +139,11 @@ impl Members {
         }
         let (Leaf::One(link) | Leaf::Set(link) | Leaf::Key(link, _)) = &self.path.leaf;
         let mut matched = 0;
-        let _ = walk(record, &self.path.hops, &mut |end| {
+        let _ = walk(record, &self.path.hops, patience, &mut |end| {
             end.follow(*link, &mut |linked| {
-                matched += u64::from(sub_query.condition.holds(linked));
-                if matched >= needed { Break(()) } else { Continue(()) }
+                matched += u64::from(sub_query.condition.holds(linked, patience));
+                let is_enough = matched >= needed || patience.check().is_err();
+                if is_enough { Break(()) } else { Continue(()) }
             })
         });
         matched.saturating_sub(sub_query.skip).min(window)

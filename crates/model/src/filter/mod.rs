@@ -32,6 +32,7 @@ mod limits;
 mod order;
 mod page;
 mod parser;
+mod patience;
 mod plan;
 mod print;
 mod schema;
@@ -54,6 +55,7 @@ pub use limits::{MAX_DEPTH, MAX_HOPS, MAX_SORT_FIELDS, MAX_SUB_QUERIES, MAX_TEST
 pub use order::{Order, SortKey};
 pub use page::{Page, PageError, PageRules, parse_param};
 pub use parser::{parse, parse_sort};
+pub use patience::{GivenUp, Patience};
 pub use plan::Plan;
 pub use schema::{Index, Record, Schema, Shape, Symbol, SymbolId, Visibility};
 pub use search::{Source, Trace};

@@ -6,6 +6,10 @@ use super::schema::{Index, SymbolId};
 
 /// The cost of a filter whose test takes no longer than the rest of the work on a record.
 const SIMPLE: u64 = 8;
+/// The cost of a step to all elements of a set, and of one to all entities at the other end of a link: these may
+/// be a whole table, so that a list with such a filter never counts as a short one.
+const SET: u32 = 10;
+const LINK: u32 = 40_000;
 
 /// A filter bound to a kind. Made by [`super::bind`].
 #[derive(Debug, Clone)]
@@ -84,6 +88,8 @@ pub(super) struct Path {
     pub(super) hops: Vec<SymbolId>,
     pub(super) leaf: Leaf,
     pub(super) index: Index,
+    /// Whether the path leads over links between kinds, or ends in the set of a link.
+    pub(super) is_wide: bool,
     /// Name as written, for explanations.
     pub(super) name: Box<str>,
 }
@@ -189,8 +195,9 @@ impl Condition {
 
 impl Path {
     fn cost(&self) -> u32 {
-        let leaf = if matches!(self.leaf, Leaf::Set(_)) { 10 } else { 1 };
-        self.hops.iter().fold(leaf, |cost, _| cost * 10)
+        let step = if self.is_wide { LINK } else { SET };
+        let leaf = if matches!(self.leaf, Leaf::Set(_)) { step } else { 1 };
+        self.hops.iter().fold(leaf, |cost, _| cost.saturating_mul(step))
     }
 }
 

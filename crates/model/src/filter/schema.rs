@@ -111,16 +111,6 @@ pub trait Record {
         visit: &mut dyn FnMut(Value<'_>) -> ControlFlow<()>,
     ) -> ControlFlow<()>;
 
-    /// The number of elements of a symbol of [`Shape::Set`].
-    fn count(&self, symbol: SymbolId) -> u64 {
-        let mut count = 0;
-        let _ = self.each(symbol, &mut |_| {
-            count += 1;
-            ControlFlow::Continue(())
-        });
-        count
-    }
-
     /// Passes the entities at the other end of a link to a visitor, until the visitor breaks off.
     fn follow(
         &self,
@@ -148,10 +138,6 @@ impl<R: Record + ?Sized> Record for &R {
         visit: &mut dyn FnMut(Value<'_>) -> ControlFlow<()>,
     ) -> ControlFlow<()> {
         (**self).each(symbol, visit)
-    }
-
-    fn count(&self, symbol: SymbolId) -> u64 {
-        (**self).count(symbol)
     }
 
     fn follow(

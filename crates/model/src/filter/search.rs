@@ -15,6 +15,7 @@ use roaring::RoaringBitmap;
 
 use super::access::Access;
 use super::candidates::{Candidates, is_usable};
+use super::patience::GivenUp;
 use super::schema::{Index, Record};
 use super::select::{Listed, Selection};
 use crate::table::Ranking;
@@ -105,13 +106,13 @@ impl Selection {
     pub fn search<'t, R: Record, F: Fn(&'t Entity) -> Option<R>>(
         &self,
         source: Source<'t, F>,
-    ) -> (Listed<R>, Trace) {
+    ) -> Result<(Listed<R>, Trace), GivenUp> {
         let access = self.access();
         let search = Search::new(self, &access, source);
-        match self.walk(search.source.table) {
+        self.unless_given_up(match self.walk(search.source.table) {
             Some(walk) => search.along(walk),
             None => search.sorted(),
-        }
+        })
     }
 
     /// The walk along an index that has the order of the list.

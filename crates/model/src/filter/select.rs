@@ -7,6 +7,7 @@ use super::error::FilterError;
 use super::order::Order;
 use super::page::{Page, PageRules};
 use super::parser::{parse, parse_sort};
+use super::patience::{GivenUp, Patience};
 use super::plan::Plan;
 use super::schema::{Record, Schema};
 
@@ -29,6 +30,7 @@ pub struct Selection {
     plan: Plan,
     order: Order,
     page: Page,
+    patience: Patience,
 }
 
 /// A part of a list.
@@ -48,7 +50,7 @@ impl Selection {
     pub fn new(
         request: &ListQuery<'_>,
         schema: &dyn Schema,
-        audience: Audience,
+        audience: Audience<'_>,
         rules: &PageRules,
     ) -> Result<Self, FilterError> {
         let plan = bind(&parse(request.filter)?, schema, audience)?;
@@ -63,7 +65,13 @@ impl Selection {
             limit = limit.or(request.limit.map(LimitClause::Count));
         }
         let page = rules.page(skip, limit);
-        Ok(Self { plan, order, page })
+        Ok(Self { plan, order, page, patience: Patience::default() })
+    }
+
+    /// The request, given up when the patience ends.
+    #[must_use]
+    pub fn with_patience(self, patience: Patience) -> Self {
+        Self { patience, ..self }
     }
 
     /// The bound filter.
@@ -86,14 +94,23 @@ impl Selection {
         self.plan.access()
     }
 
-    /// True if the record matches.
-    pub fn matches(&self, record: &dyn Record) -> bool {
-        self.plan.matches(record)
+    /// True if the record matches and the search is not given up.
+    pub(super) fn matches(&self, record: &dyn Record) -> bool {
+        self.plan.holds(record, &self.patience)
+    }
+
+    /// What was found, unless the search was given up.
+    pub(super) fn unless_given_up<T>(&self, found: T) -> Result<T, GivenUp> {
+        self.patience.check().map(|()| found)
     }
 
     /// The page of the matches, out of candidates in any order.
-    pub fn run<R: Record>(&self, candidates: impl IntoIterator<Item = R>) -> Listed<R> {
-        self.pick(candidates.into_iter().filter(|record| self.plan.matches(record)))
+    pub fn run<R: Record>(
+        &self,
+        candidates: impl IntoIterator<Item = R>,
+    ) -> Result<Listed<R>, GivenUp> {
+        let found = self.pick(candidates.into_iter().filter(|record| self.matches(record)));
+        self.unless_given_up(found)
     }
 
     /// The page of these matches, which are in any order.
@@ -106,19 +123,22 @@ impl Selection {
 
     /// The page of the matches, out of candidates ordered by id: for a list in that order only the
     /// page is kept.
-    pub fn run_by_id<R: Record>(&self, candidates: impl IntoIterator<Item = R>) -> Listed<R> {
+    pub fn run_by_id<R: Record>(
+        &self,
+        candidates: impl IntoIterator<Item = R>,
+    ) -> Result<Listed<R>, GivenUp> {
         if !self.order.is_by_id() {
             return self.run(candidates);
         }
         let (start, end) = self.page.bounds();
         let mut rows = Vec::new();
         let mut total = 0;
-        for record in candidates.into_iter().filter(|record| self.plan.matches(record)) {
+        for record in candidates.into_iter().filter(|record| self.matches(record)) {
             if (start..end).contains(&total) {
                 rows.push(record);
             }
             total += 1;
         }
-        Listed { rows, total: total as u64, page: self.page }
+        self.unless_given_up(Listed { rows, total: total as u64, page: self.page })
     }
 }

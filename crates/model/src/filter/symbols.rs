@@ -21,7 +21,7 @@
 //! # let plan = weft_model::filter::bind(
 //! #     &weft_model::filter::parse("name = \"b\"").unwrap(),
 //! #     &SITES,
-//! #     weft_model::filter::Audience::Caller,
+//! #     weft_model::filter::Audience::Server,
 //! # ).unwrap();
 //! # assert!(plan.matches(&SITES.row(&Net, &site)));
 //! ```

@@ -197,9 +197,18 @@ fn is_called(node: &Node, name: &str) -> bool {
     name.is_empty() || own.and_then(|own| own.as_str().map(|own| own == name)).unwrap_or(false)
 }
 
+/// A file that cannot be read. One that does not exist was named wrongly.
+fn unread(name: &str, error: &io::Error) -> Failure {
+    let text = format!("{name}: {error}");
+    match error.kind() {
+        io::ErrorKind::NotFound => Failure::usage(text),
+        _ => Failure::new(text),
+    }
+}
+
 /// Reads a text of at most `room` bytes, and takes its length from `room`.
 fn text(name: &str, source: io::Result<impl Read>, room: &mut usize) -> Result<String, Failure> {
-    let wrong = |error: io::Error| Failure::new(format!("{name}: {error}"));
+    let wrong = |error: io::Error| unread(name, &error);
     let mut bytes = Vec::new();
     source.and_then(|it| it.take(*room as u64 + 1).read_to_end(&mut bytes)).map_err(wrong)?;
     let Some(left) = room.checked_sub(bytes.len()) else {
@@ -221,7 +230,7 @@ fn texts(paths: &[String]) -> Result<Vec<(String, String)>, Failure> {
             texts.push((name, text));
             continue;
         }
-        let wrong = |error: io::Error| Failure::new(format!("{path}: {error}"));
+        let wrong = |error: io::Error| unread(path, &error);
         if !Path::new(path).is_dir() {
             texts.push((path.clone(), text(path, File::open(path), &mut room)?));
             continue;
@@ -292,6 +301,15 @@ mod tests {
         assert_eq!(refused.to_string(), "zero: more than 16 MiB in all");
         assert_eq!(text("b", Ok(io::repeat(b'b').take(95)), &mut room).unwrap().len(), 95);
         assert!(text("c", Ok(&b"c"[..]), &mut room).is_err());
+    }
+
+    #[test]
+    fn a_file_that_does_not_exist_is_a_mistake_of_the_command_line() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("none.yaml").display().to_string();
+        let failure = texts(std::slice::from_ref(&path)).unwrap_err();
+        assert!(failure.to_string().starts_with(&path));
+        assert!(format!("{failure:?}").contains("status: 2"), "{failure:?}");
     }
 
     #[test]

@@ -141,7 +141,11 @@ fn access(text: &mut String, service: &ServiceAccess, colors: Colors) {
         DialBind::Bind => "host",
         _ => "dial",
     };
-    let _ = writeln!(text, "  {} {}", verb, printable::line(&service.service));
+    let name = match service.service.as_str() {
+        "" => "a service that this login may not read".into(),
+        name => printable::line(name),
+    };
+    let _ = writeln!(text, "  {verb} {name}");
     let sides = [
         ("create", "+", service.gained, &service.gained_by),
         ("delete", "-", service.lost, &service.lost_by),

@@ -53,6 +53,11 @@ impl Document {
     /// Reads a document. Mistakes with sections and names are in [`Document::problems`].
     pub(super) fn read(body: &ChangeBody) -> Result<Self, Failure> {
         let network = body.network.as_ref().map_or_else(|| Ok(&EMPTY), Ok::<_, Failure>)?;
+        let count: usize = network.values().filter_map(Value::as_array).map(Vec::len).sum();
+        if count > MAX_ENTITIES {
+            let reason = format!("{count} entities, at most {MAX_ENTITIES} are taken");
+            return Err(Failure::field("network", reason, ""));
+        }
         let mut problems = Problems::default();
         let mut sections = BTreeSet::new();
         let mut entries = Vec::new();
@@ -68,10 +73,6 @@ impl Document {
             };
             sections.insert(place);
             read_section(place, name, value, &mut entries, &mut problems);
-        }
-        if entries.len() > MAX_ENTITIES {
-            let reason = format!("{} entities, at most {MAX_ENTITIES} are taken", entries.len());
-            return Err(Failure::field("network", reason, ""));
         }
         entries.sort_by_key(|entry: &Entry| (entry.section, entry.index));
         let mut names: BTreeMap<(usize, String), usize> = BTreeMap::new();

@@ -7,6 +7,7 @@ use std::sync::OnceLock;
 use serde_json::{Map, Value};
 use weft_contract::resource::change::{SERVICE_CONFIGS, document_name};
 use weft_contract::{Field, FieldType, Kind as ContractKind, Verb, defaults};
+use weft_kernel::{Caller, gate};
 use weft_model::entity::{AuthPolicy, Config, Identity, IdentityType, Router, Service};
 use weft_model::{Entity, Id, Kind, Snapshot};
 
@@ -245,6 +246,10 @@ pub(super) struct Said {
 
 /// Translates entries, with the names of one snapshot.
 pub(super) struct Reader<'s> {
+    /// The caller, which learns no names of entities that it may not read.
+    pub(super) caller: &'s Caller,
+    /// The entity of the entry, if there is one that the caller may read.
+    pub(super) known: Option<&'s Entity>,
     /// The snapshot whose names are looked up.
     pub(super) snapshot: &'s Snapshot,
     /// The document, whose other entries may still be made.
@@ -396,24 +401,44 @@ impl Reader<'_> {
         pairs
     }
 
-    /// The entity of a collection with this name, or else with this id.
+    /// The entity of a collection with this name, or else with this id. Of a kind that the caller may not
+    /// read, only entities are found by name that the document makes, or to which the entity of the entry
+    /// refers already: the caller is not told which other names there are.
     fn find(&self, collection: &str, path: &str, name: &str) -> Result<Id, Wrong> {
         let place = section::place(collection);
-        let found = place.and_then(|place| find(self.snapshot, place, name));
+        let is_coming = place.is_some_and(|place| self.document.find(place, name).is_some());
+        let may_read = gate::reads(self.caller, collection);
+        let found = place.and_then(|place| {
+            let named = find(self.snapshot, place, name)
+                .filter(|it| may_read || is_coming || self.is_referred_to(it.id()));
+            named.or_else(|| by_id(self.snapshot, place, name))
+        });
         if let Some(entity) = found {
             return Ok(entity.id().clone());
         }
-        let is_coming = place.is_some_and(|place| self.document.find(place, name).is_some());
         let one =
             place.and_then(|place| SECTIONS.get(place)).map_or(collection, |it| it.kind().name);
-        let reason = match is_coming {
-            true => format!("the {one} `{name}` of the document could not be made"),
-            false => {
+        let reason = match (is_coming, may_read) {
+            (true, _) => format!("the {one} `{name}` of the document could not be made"),
+            (false, true) => {
                 format!("there is no {one} `{name}`, neither in the network nor in the document")
             }
+            (false, false) => format!(
+                "there is no {one} `{name}` in the document, nor one with this id in the network; \
+                 names of {collection} are for callers that may read them"
+            ),
         };
         let sought = place.filter(|_| !is_coming).map(|place| (place, name.to_owned()));
         Err(Wrong { is_coming, sought, ..Wrong::new(path, reason) })
+    }
+
+    /// Whether the entity of the entry refers to another one.
+    fn is_referred_to(&self, id: &Id) -> bool {
+        let mut found = false;
+        if let Some(known) = self.known {
+            known.links(&mut |_, own| found |= own == id);
+        }
+        found
     }
 }
 
@@ -422,7 +447,13 @@ pub(super) fn find<'s>(snapshot: &'s Snapshot, place: usize, name: &str) -> Opti
     let section = SECTIONS.get(place)?;
     let table = snapshot.table(section.model());
     let by_name = table.by_name(name).filter(|entity| section.holds(entity));
-    by_name.or_else(|| table.get(&Id::new(name)).filter(|entity| section.holds(entity)))
+    by_name.or_else(|| by_id(snapshot, place, name))
+}
+
+/// The entity of a section with this id.
+fn by_id<'s>(snapshot: &'s Snapshot, place: usize, id: &str) -> Option<&'s Entity> {
+    let section = SECTIONS.get(place)?;
+    snapshot.entity(section.model(), &Id::new(id)).filter(|entity| section.holds(entity))
 }
 
 fn is_called(field: &Field, key: &str) -> bool {

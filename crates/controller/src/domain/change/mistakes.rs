@@ -5,7 +5,7 @@ use weft_contract::{Verb, defaults};
 use weft_kernel::gate;
 
 use super::document::Entry;
-use super::form::{self, Reader};
+use super::form;
 use super::plan::{Source, Work};
 use super::problems::{Problems, Refusal};
 use super::section::SECTIONS;
@@ -51,10 +51,10 @@ impl Work<'_> {
     async fn more_of(&self, entry: &Entry, told: Vec<String>, problems: &mut Problems) {
         let Source::Fresh { controller, .. } = &self.source else { return };
         let (section, kind) = (entry.section(), entry.section().kind());
-        let reader = Reader { snapshot: &self.working, document: self.document };
+        let existing = self.existing(entry);
+        let reader = self.reader(kind, existing.as_ref());
         let mut body = reader.read(entry.section, &entry.members).0.body;
         defaults::fill(kind, &mut body);
-        let existing = self.existing(entry);
         let verb = if existing.is_some() { Verb::Replace } else { Verb::Create };
         let id = match &existing {
             Some(entity) => entity.id().clone(),
@@ -82,8 +82,7 @@ impl Work<'_> {
         let entries = self.document.entries.iter();
         let own = entries.filter(|it| it.section == place && !it.is_only_read);
         let own: Vec<&str> = own.map(|it| it.name.as_str()).take(LOOKED_AT).collect();
-        let may_read =
-            section.kind().detail().is_some_and(|row| gate::pass(self.caller, row).is_ok());
+        let may_read = gate::reads(self.caller, section.kind().plural);
         let table = self.tip.table(section.model()).iter();
         let there = table.filter(|entity| may_read && section.holds(entity)).take(LOOKED_AT);
         let there: Vec<String> = there.map(form::name).collect();

@@ -35,11 +35,12 @@ use std::time::{Duration, Instant};
 
 use futures::FutureExt as _;
 use tokio::runtime::Handle;
-use weft_contract::resource::change::{ChangeBody, ChangePlan, MAX_TIME};
+use weft_contract::json::count_values;
+use weft_contract::resource::change::{ChangeBody, ChangePlan, MAX_TIME, MAX_VALUES};
 use weft_contract::{Api, ErrorCode, Verb};
-use weft_kernel::call::{Answer, Handler, Wait};
+use weft_kernel::call::{Answer, Handler};
 use weft_kernel::turns::Turns;
-use weft_kernel::{Call, Caller, Failure, Reply};
+use weft_kernel::{Call, Caller, Failure, Reply, Wait};
 use weft_model::Snapshot;
 
 use crate::Controller;
@@ -72,10 +73,10 @@ pub(crate) fn turns() -> Turns {
 fn plan_change(controller: Controller, caller: Caller, call: Call) -> Answer {
     async move {
         is_heard(&caller)?;
-        let body: ChangeBody = call.decode(Verb::Create)?;
         let until = Instant::now() + MAX_TIME;
         let (turns, asking) = (controller.plans().clone(), caller.clone());
         let plan = on_its_own(&turns, &asking, async move {
+            let body = read(&call)?;
             let document = Document::read(&body)?;
             let caller = heard_again(&controller, &caller)?;
             let made = make(&controller, &caller, &document, until).await?;
@@ -91,15 +92,28 @@ fn plan_change(controller: Controller, caller: Caller, call: Call) -> Answer {
 fn apply_change(controller: Controller, caller: Caller, call: Call) -> Answer {
     async move {
         is_heard(&caller)?;
-        let body: ChangeBody = call.decode(Verb::Create)?;
         let until = Instant::now() + MAX_TIME;
         let (turns, asking) = (controller.plans().clone(), caller.clone());
-        let wait = call.wait.clone();
-        let work = async move { apply(&controller, &caller, &body, until, &wait).await };
+        let work = async move {
+            let body = read(&call)?;
+            apply(&controller, &caller, &body, until, &call.wait).await
+        };
         let applied = on_its_own(&turns, &asking, work).await?;
         Reply::detail(&applied)
     }
     .boxed()
+}
+
+/// Reads the body of a request. Its values are counted first, because a short text may have very many.
+fn read(call: &Call) -> Result<ChangeBody, Failure> {
+    let values = count_values(&call.body);
+    if values > MAX_VALUES {
+        let reason = format!(
+            "{values} values, at most {MAX_VALUES} are taken: send the network in several documents"
+        );
+        return Err(Failure::field("network", reason, ""));
+    }
+    call.decode(Verb::Create)
 }
 
 /// Refuses a caller without any permission before its document is read. Permissions for the single
@@ -209,7 +223,7 @@ async fn apply(
         expect(body, &made.report)?;
         if Instant::now() >= until || !wait.begin() {
             // The caller's deadline is over, and the caller was told so: the plan is not applied.
-            return Err(ErrorCode::Timeout.into());
+            return Err(Failure::timed_out());
         }
         let again = attempt == TRIES && may_be_decided_again(body, made.took);
         match submit(controller, &caller, &document, made, again).await? {

@@ -262,7 +262,7 @@ impl<'a> Work<'a> {
     pub(super) fn check_time(&self) -> Result<(), Failure> {
         match &self.source {
             Source::Fresh { until, .. } if Instant::now() >= *until => {
-                Err(ErrorCode::Timeout.into())
+                Err(Failure::timed_out())
             }
             _ => Ok(()),
         }
@@ -275,8 +275,7 @@ impl<'a> Work<'a> {
         let existing = self.existing(entry);
         let row = if existing.is_some() { kind.replace() } else { kind.create() };
         self.let_in(kind, row)?;
-        let reader = Reader { snapshot: &self.working, document: self.document };
-        let (mut said, wrong) = reader.read(entry.section, &entry.members);
+        let (mut said, wrong) = self.reader(kind, existing.as_ref()).read(entry.section, &entry.members);
         if !wrong.is_empty() {
             return Err(Refusal::Wrong(wrong));
         }
@@ -311,6 +310,17 @@ impl<'a> Work<'a> {
             self.busy.insert(at);
         }
         Ok(if said.is_partial { Outcome::Partly } else { Outcome::Done })
+    }
+
+    /// A reader of an entry of a kind, with the names of the working snapshot.
+    pub(super) fn reader<'s>(
+        &'s self,
+        kind: &ContractKind,
+        existing: Option<&'s Entity>,
+    ) -> Reader<'s> {
+        let known = existing.filter(|_| gate::reads(self.caller, kind.plural));
+        let (caller, snapshot, document) = (self.caller, &self.working, self.document);
+        Reader { caller, known, snapshot, document }
     }
 
     /// The entity that has the section and the name of an entry.

@@ -16,7 +16,7 @@ use weft_contract::{Action, Subject};
 use weft_kernel::{Caller, gate};
 use weft_model::entity::{Identity, PolicyType, Service};
 use weft_model::policy::{AccessChange as ServiceChange, access_changes};
-use weft_model::{Change, Entity, Snapshot};
+use weft_model::{Change, Entity, Kind, Snapshot};
 
 use super::document::Document;
 use super::form::{self, EntryWriter};
@@ -153,9 +153,7 @@ fn changes(
             // Documents do not show this change, such as a new time of the last change.
             continue;
         }
-        let may_read = SECTIONS.get(place).is_none_or(|section| {
-            section.kind().detail().is_none_or(|row| gate::pass(caller, row).is_ok())
-        });
+        let may_read = SECTIONS.get(place).is_none_or(|it| gate::reads(caller, it.kind().plural));
         if !may_read && !is_asked_for {
             if action == DELETE {
                 *along.entry(change.kind().collection()).or_default() += 1;
@@ -242,8 +240,10 @@ fn access(
     changes.sort_by(|(one, first), (other, second)| {
         (one, first.policy_type as u8).cmp(&(other, second.policy_type as u8))
     });
-    // A caller that may not read identities gets their number, without names.
+    // A caller that may not read identities or services gets their number, without names; services that it
+    // changes itself are named.
     let may_know = caller.may(Subject::Identity, Action::Read);
+    let knows_services = caller.may(Subject::Service, Action::Read);
     let mut sums = Sums { before, after, known: HashMap::new() };
     let mut told = AccessChange::default();
     for (at, (service, change)) in changes.iter().enumerate() {
@@ -272,7 +272,10 @@ fn access(
             gained_by: names(after, &change.gained),
             lost,
             lost_by: names(before, &change.lost),
-            service: service.clone(),
+            service: match knows_services || planned.asked.contains(&(Kind::Service, change.service.clone())) {
+                true => service.clone(),
+                false => String::new(),
+            },
             r#type: of,
         });
     }

@@ -6,7 +6,7 @@ use std::time::Instant;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use serde_json::{Value, json};
-use weft_contract::resource::change::{ChangePlan, MAX_TIME};
+use weft_contract::resource::change::{ChangePlan, MAX_DOCUMENT, MAX_ENTITIES, MAX_TIME};
 use weft_contract::{Api, ErrorCode};
 use weft_model::Snapshot;
 
@@ -342,6 +342,29 @@ async fn documents_and_other_changes_at_the_same_time_lose_nothing() {
 }
 
 #[tokio::test]
+async fn the_values_of_a_document_are_counted_before_it_is_read() {
+    let bed = Bed::new().await;
+    let admin = bed.admin().await;
+    let sent = async |item: &str, count: usize| {
+        let items = vec![item; count].join(",");
+        let mut call = to(Api::Weft, "planChange", &[]).with_json(&NONE);
+        call.body = format!(r#"{{"network":{{"services":[{items}]}}}}"#).into();
+        bed.controller.call(admin.clone(), call).await.unwrap_err()
+    };
+    for (item, count, what) in [
+        ("{}", MAX_DOCUMENT / 3, "values"),
+        ("0", MAX_DOCUMENT / 2, "values"),
+        ("{}", MAX_ENTITIES + 1, "entities"),
+        ("0", MAX_ENTITIES + 1, "entities"),
+    ] {
+        let failure = sent(item, count).await;
+        assert_eq!(failure.field_name(), Some("network"), "{item}: {failure}");
+        let reason = failure.cause().and_then(|it| it.reason.clone()).unwrap();
+        assert!(reason.contains(what), "{reason}");
+    }
+}
+
+#[tokio::test]
 async fn what_nobody_waits_for_is_given_up() {
     let bed = Bed::new().await;
     let admin = bed.admin().await;
@@ -367,9 +390,10 @@ async fn many_documents_of_one_caller_do_not_go_before_those_of_another() {
     let admin = bed.admin().await;
     let clerk = somebody(&bed, &admin, "clerk", &["service"]).await;
     let mut held = Vec::new();
-    for _ in 0..super::PLANS {
+    for at in 0..super::PLANS {
         let (release, released) = std::sync::mpsc::channel::<()>();
-        let plans = bed.controller.plans().asked_by(&clerk);
+        let somebody = Caller::router(&format!("r{at}").as_str().into(), "test");
+        let plans = bed.controller.plans().asked_by(&somebody);
         let mut plan = Box::pin(plans.work(move || {
             let _ = released.recv();
             Ok(())
@@ -530,6 +554,43 @@ async fn a_plan_leaves_out_what_its_caller_may_not_read() {
     let fields = &told.changes[0].fields;
     assert_eq!(fields.len(), 1);
     assert_eq!((&fields[0].before, &fields[0].after), (&NONE, &json!("elsewhere")));
+}
+
+#[tokio::test]
+async fn a_plan_names_no_services_to_who_may_not_read_them() {
+    let bed = Bed::new().await;
+    let admin = bed.admin().await;
+    apply(&bed, &admin, small()).await.unwrap();
+    let policy = |services: &str, identities: &str| {
+        json!({"name": "new", "type": "Dial", "semantic": "AnyOf", "serviceRoles": [services],
+            "identityRoles": [identities]})
+    };
+    let network = |services: &str| json!({"service-policies": [policy(services, "#all")]});
+    let all = plan(&bed, &admin, network("#all")).await.unwrap();
+    let writer = somebody(&bed, &admin, "writer", &["service-policy", "service.create"]).await;
+    let told = plan(&bed, &writer, network("#all")).await.unwrap();
+    assert!(told.access.services.iter().all(|it| it.service.is_empty()), "{told:?}");
+    assert_eq!(told.access.services.len(), all.access.services.len());
+    // Services that the document makes are its own.
+    let mut own = network("@mine");
+    own["services"] = json!([{"name": "mine"}]);
+    let told = plan(&bed, &writer, own).await.unwrap();
+    let names: Vec<_> = told.access.services.iter().map(|it| it.service.as_str()).collect();
+    assert_eq!(names, ["mine"]);
+
+    // Names that exist and names that do not are refused alike; ids are taken.
+    let mut said = Vec::new();
+    for name in ["web", "wen"] {
+        let failure = plan(&bed, &writer, network(&format!("@{name}"))).await.unwrap_err();
+        assert_eq!(failure.code(), ErrorCode::CouldNotValidate);
+        said.push(format!("{:?}", failure.cause()).replace(name, ""));
+    }
+    assert_eq!(said[0], said[1]);
+    let web = bed.list(&admin, "listServices", "name = \"web\"").await[0]["id"].clone();
+    let by_id = network(&format!("@{}", web.as_str().unwrap()));
+    assert_eq!(plan(&bed, &writer, by_id).await.unwrap().created, 1);
+    let identities = json!({"service-policies": [policy("#all", "@laptop")]});
+    assert!(plan(&bed, &writer, identities).await.is_err());
 }
 
 #[tokio::test]

@@ -108,8 +108,8 @@ fn indexes_agree<R: Readable>(context: &Context, caller: &Caller) -> usize {
                 ("filter".to_owned(), filter.clone()),
                 ("sort".to_owned(), sort.to_owned()),
             ]);
-            let selection = selection(&query, R::SYMBOLS, &PageRules::LIST).unwrap();
-            let (found, trace) = selection.search(source::<R>(context, caller, None));
+            let selection = selection(caller, &query, R::SYMBOLS, &PageRules::LIST).unwrap();
+            let (found, trace) = selection.search(source::<R>(context, caller, None)).unwrap();
             let all = context.view().all::<R::Record>();
             let scanned = select::<R>(context, caller, &query, all).unwrap();
             let ids = |listed: &Listed<Row<'_, Context, R::Record>>| -> Vec<String> {

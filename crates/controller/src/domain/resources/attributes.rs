@@ -6,8 +6,8 @@ use futures::FutureExt as _;
 use weft_contract::Api;
 use weft_kernel::call::{Answer, Handler};
 use weft_kernel::{Call, Caller, Failure, Reply, list};
-use weft_model::Kind;
 use weft_model::filter::{Column, PageRules, Symbols, Type, Value};
+use weft_model::{Kind, Snapshot};
 
 use crate::Controller;
 
@@ -35,14 +35,20 @@ pub(crate) const HANDLERS: &[(Api, &str, Handler<Controller>)] = &[
     }),
 ];
 
-fn answer(controller: Controller, _caller: Caller, call: Call, kind: Kind) -> Answer {
-    async move { page(&controller, &call, kind) }.boxed()
+fn answer(controller: Controller, caller: Caller, call: Call, kind: Kind) -> Answer {
+    async move {
+        let snapshot = controller.snapshot();
+        let selection = list::selection(&caller, &call.query, &SYMBOLS, &PageRules::ATTRIBUTES)?;
+        let effort = list::effort(&selection, snapshot.table(kind).attributes().count());
+        let turns = controller.scans().asked_by(&caller);
+        list::run(turns, effort, move || page(&snapshot, &caller, &call, kind)).await
+    }
+    .boxed()
 }
 
-fn page(controller: &Controller, call: &Call, kind: Kind) -> Result<Reply, Failure> {
-    let snapshot = controller.snapshot();
+fn page(snapshot: &Snapshot, caller: &Caller, call: &Call, kind: Kind) -> Result<Reply, Failure> {
     let attributes: Vec<String> =
         snapshot.table(kind).attributes().map(|(attribute, _)| attribute.to_string()).collect();
     let rows = attributes.iter().map(|it| SYMBOLS.row(&(), it));
-    list::answer(&call.query, &SYMBOLS, &PageRules::ATTRIBUTES, rows, String::as_str)
+    list::answer(caller, &call.query, &SYMBOLS, &PageRules::ATTRIBUTES, rows, String::as_str)
 }

@@ -13,7 +13,7 @@ use weft_contract::entity::DialBind;
 use weft_contract::resource::edge_router::{COLLECTION as ROUTERS, OwnEdgeRouterDetail};
 use weft_contract::resource::service::{COLLECTION as SERVICES, ServiceDetail, ServiceEdgeRouters};
 use weft_contract::resource::terminator::{COLLECTION as TERMINATORS, TerminatorClientDetail};
-use weft_contract::{Action, Api, Subject};
+use weft_contract::Api;
 use weft_kernel::call::{Answer, Handler};
 use weft_kernel::{Call, Reply, convert, list};
 use weft_model::entity::{Identity, PolicyType, Router, Service, Terminator};
@@ -72,12 +72,15 @@ fn list_as(controller: Controller, caller: Caller, call: Call) -> Answer {
     async move {
         let context = controller.context(&caller);
         let as_identity = match call.query.get("asIdentity").filter(|text| !text.is_empty()) {
-            Some(text) if caller.may(Subject::Identity, Action::Read) => {
+            Some(text) if caller.is_admin() => {
                 let found = context.snapshot().by_id_or_name::<Identity>(text);
                 let found = found.ok_or_else(|| Failure::not_found("identity", text))?;
                 Some(found.base.id.clone())
             }
-            Some(_) => return Err(Failure::unauthorized("asIdentity needs identity.read")),
+            Some(_) => {
+                let reason = "asIdentity is for administrators";
+                return Err(Failure::unauthorized(reason));
+            }
             None => None,
         };
         let (seen_as, found) = match &as_identity {

@@ -39,7 +39,7 @@ pub(crate) const HANDLERS: &[(Api, &str, Handler<Controller>)] = &[
 impl Controller {
     /// Writes a snapshot of the database while the controller goes on. Returns the path of the
     /// file.
-    pub async fn write_snapshot(&self, path: &str) -> Result<PathBuf, Failure> {
+    async fn write_snapshot(&self, caller: &Caller, path: &str) -> Result<PathBuf, Failure> {
         let now = self.now();
         let store = Arc::clone(&self.settings().store);
         let path = if path.is_empty() { DEFAULT_PATH } else { path };
@@ -53,6 +53,7 @@ impl Controller {
         let confined = tokio::task::spawn_blocking(move || confine(&path, &folder)).await;
         let path = confined.map_err(|error| Failure::unhandled(error.to_string()))??;
         let turn = self.snapshots().turn(now)?;
+        caller.begin()?;
         let revision = store.backup(&path).await.map_err(|error| refused(&path, &error))?;
         turn.written(now);
         tracing::info!(path = %path.display(), %revision, "a snapshot of the database was written");
@@ -156,18 +157,19 @@ fn substitute(text: &str, words: &[(&str, String)]) -> String {
     filled
 }
 
-fn snapshot(controller: Controller, _caller: Caller, _call: Call) -> Answer {
+fn snapshot(controller: Controller, caller: Caller, _call: Call) -> Answer {
     async move {
-        controller.write_snapshot("").await?;
+        controller.write_snapshot(&caller, "").await?;
         Reply::empty()
     }
     .boxed()
 }
 
-fn snapshot_at(controller: Controller, _caller: Caller, call: Call) -> Answer {
+fn snapshot_at(controller: Controller, caller: Caller, call: Call) -> Answer {
     async move {
         let body: SnapshotBody = call.decode_optional(Verb::Create)?;
-        let path = controller.write_snapshot(body.path.as_deref().unwrap_or_default()).await?;
+        let path = body.path.as_deref().unwrap_or_default();
+        let path = controller.write_snapshot(&caller, path).await?;
         Reply::detail(&SnapshotDetail { path: path.display().to_string() })
     }
     .boxed()

@@ -84,7 +84,7 @@ impl Readable for EdgeRouters {
             true => None,
             false => outstanding(context.view(), &record.base.id),
         };
-        let ticket = enrollment.filter(|it| may_enroll(context, it));
+        let ticket = enrollment.filter(|it| may_enroll(context.caller(), context.view(), it));
         EdgeRouterDetail {
             capabilities: common.capabilities,
             enrollment_created_at: enrollment.map(|it| convert::time(it.base.created_at)),

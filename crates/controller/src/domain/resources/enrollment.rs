@@ -16,6 +16,7 @@ use weft_model::Id;
 use weft_model::entity::{Ca, Enrollment, EnrollmentMethod, Identity, IdentityType, Router};
 use weft_model::filter::Index;
 
+use super::router::may_enroll;
 use crate::Controller;
 use crate::domain::context::Context;
 use crate::domain::fields::{Fields as _, fields};
@@ -42,11 +43,18 @@ fields! {
     .public();
     ca_id { merged, shown, searched indexed Index::Link(2) }
     expires_at { merged, shown, searched }
-    token { merged, shown }
+    token { merged }
     jwt { merged }
     username { merged, shown }
     read ca_id, expires_at, identity_id, method, username;
-    show jwt by |context, it| context.jwt(it);
+    show token by |context, it| match is_told(context.caller(), context.view(), it) {
+        true => it.token.to_string(),
+        false => String::new(),
+    };
+    show jwt by |context, it| match is_told(context.caller(), context.view(), it) {
+        true => context.jwt(it),
+        false => String::new(),
+    };
     show ca by |context, it| {
         it.ca_id.as_ref().map(|id| convert::mention::<Ca>(context.view(), "cas", id))
     };
@@ -100,6 +108,12 @@ pub(crate) fn is_visible(caller: &Caller, view: View<'_>, record: &Enrollment) -
     let whose = [&record.identity_id, &record.router_id].into_iter().flatten();
     let mut identities = whose.filter_map(|id| view.get::<Identity>(id.as_str()));
     !identities.any(|identity| rank::may_more(caller, identity))
+}
+
+/// Whether a caller that may see an enrollment is told its token. The permissions for enrollments are for
+/// those of identities: the tickets of routers are for callers that may create or change routers.
+fn is_told(caller: &Caller, view: View<'_>, record: &Enrollment) -> bool {
+    record.router_id.is_none() || may_enroll(caller, view, record)
 }
 
 impl Resource for Enrollments {
@@ -235,6 +249,10 @@ fn refresh(controller: Controller, caller: Caller, call: Call) -> Answer {
             .decide(&caller, move |decision| {
                 let mut record = (**require::<Enrollments>(decision.view(), &id)?).clone();
                 guard(decision, &record)?;
+                if !is_told(decision.caller(), decision.view(), &record) {
+                    let reason = "renewing the ticket of a router needs `router.create` or `router.update`";
+                    return Err(Failure::unauthorized(reason));
+                }
                 record.token = token.as_str().into();
                 record.expires_at = expires_at;
                 record.base.updated_at = decision.now();

@@ -102,7 +102,7 @@ fn began(controller: &Controller) -> Timestamp {
 /// The list of a kind of constant.
 pub(super) fn list_of<D: Serialize + 'static>(
     controller: Controller,
-    _caller: Caller,
+    caller: Caller,
     call: Call,
     mut all: Vec<Constant>,
     shown: fn(&str, Timestamp) -> D,
@@ -111,7 +111,7 @@ pub(super) fn list_of<D: Serialize + 'static>(
         all.sort_unstable_by_key(|it| it.id);
         let at = began(&controller);
         let rows = all.iter().map(|it| SYMBOLS.row(&at, it));
-        list::answer(&call.query, &SYMBOLS, &PageRules::LIST, rows, |it| shown(it.id, at))
+        list::answer(&caller, &call.query, &SYMBOLS, &PageRules::LIST, rows, |it| shown(it.id, at))
     }
     .boxed()
 }

@@ -116,13 +116,20 @@ fn answer(controller: Controller, caller: Caller, call: Call, bearer: &'static B
         let snapshot = controller.snapshot();
         let policies: usize = bearer.sides.iter().map(|side| snapshot.table(side.kind).len()).sum();
         let bearers = snapshot.table(bearer.kind).attributes().count();
+        let selection = list::selection(&caller, &call.query, &SYMBOLS, &PageRules::ATTRIBUTES)?;
+        let effort = list::effort(&selection, policies + bearers);
         let turns = controller.scans().asked_by(&caller);
-        list::run(turns, policies + bearers, move || page(&snapshot, &call, bearer)).await
+        list::run(turns, effort, move || page(&snapshot, &caller, &call, bearer)).await
     }
     .boxed()
 }
 
-fn page(snapshot: &Snapshot, call: &Call, bearer: &Bearer) -> Result<Reply, Failure> {
+fn page(
+    snapshot: &Snapshot,
+    caller: &Caller,
+    call: &Call,
+    bearer: &Bearer,
+) -> Result<Reply, Failure> {
     let with_ids = match call.query.get("withIds") {
         None | Some("" | "false") => false,
         Some("true") => true,
@@ -141,7 +148,7 @@ fn page(snapshot: &Snapshot, call: &Call, bearer: &Bearer) -> Result<Reply, Fail
     let users = |kind, ordinals: &RoaringBitmap| users(snapshot, kind, ordinals, with_ids);
     let none = RoaringBitmap::new();
     let rows = names.iter().map(|name| SYMBOLS.row(&(), name));
-    list::answer(&call.query, &SYMBOLS, &PageRules::ATTRIBUTES, rows, |name| {
+    list::answer(caller, &call.query, &SYMBOLS, &PageRules::ATTRIBUTES, rows, |name| {
         let own = bearing.get(name).unwrap_or(&none);
         let mut usage = BTreeMap::from([(bearer.key.to_owned(), users(bearer.kind, own))]);
         for side in bearer.sides {

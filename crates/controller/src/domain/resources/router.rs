@@ -8,6 +8,7 @@ use weft_contract::resource::router::{RouterBody, RouterDetail};
 use weft_contract::{Action, Api, ErrorCode, Kind as ContractKind, Subject, Verb};
 use weft_kernel::call::Handler;
 use weft_kernel::decision::Decision;
+use weft_kernel::view::View;
 use weft_kernel::{Caller, Failure, convert};
 use weft_model::Id;
 use weft_model::entity::{ConfigTarget, Enrollment, EnrollmentMethod, Router};
@@ -58,7 +59,7 @@ impl Readable for Routers {
             true => None,
             false => outstanding(context.view(), &record.base.id),
         };
-        let ticket = enrollment.filter(|it| may_enroll(context, it));
+        let ticket = enrollment.filter(|it| may_enroll(context.caller(), context.view(), it));
         RouterDetail {
             enrollment_created_at: enrollment.map(|it| convert::time(it.base.created_at)),
             enrollment_expires_at: enrollment.map(|it| convert::time(it.expires_at)),
@@ -78,10 +79,10 @@ pub(super) fn if_any(text: &str) -> Option<String> {
 
 /// Whether the caller may see the ticket of a router. The ticket's holder becomes the router and
 /// its identity, so the permission to read routers is not enough.
-pub(super) fn may_enroll(context: &Context, ticket: &Enrollment) -> bool {
-    let may = |action| context.caller().is_granted(Subject::Router, action);
+pub(super) fn may_enroll(caller: &Caller, view: View<'_>, ticket: &Enrollment) -> bool {
+    let may = |action| caller.is_granted(Subject::Router, action);
     let is_granted = may(Action::Create) || may(Action::Update);
-    is_granted && super::enrollment::is_visible(context.caller(), context.view(), ticket)
+    is_granted && super::enrollment::is_visible(caller, view, ticket)
 }
 
 impl Resource for Routers {

@@ -148,7 +148,7 @@ fn controllers(controller: Controller, caller: Caller, call: Call) -> Answer {
     }
     let own = this_controller::shown(&controller, call.api);
     let rows = std::iter::once(CONTROLLERS.row(&(), &own));
-    ready(list::answer(&call.query, &CONTROLLERS, &PageRules::LIST, rows, Clone::clone))
+    ready(list::answer(&caller, &call.query, &CONTROLLERS, &PageRules::LIST, rows, Clone::clone))
 }
 
 fn summary(controller: Controller, _caller: Caller, _call: Call) -> Answer {

@@ -22,12 +22,15 @@ use weft_kernel::{Call, Reply, convert, list};
 use weft_model::Id;
 use weft_model::access::{AccessDecision, Denial};
 use weft_model::entity::{PolicyType, Service, ServiceSession};
-use weft_model::filter::{Column, PageRules, Symbols, Type, Value};
+use weft_model::filter::{Column, PageRules, Selection, Symbols, Type, Value};
 
 use crate::domain::context::Context;
 use crate::domain::resources::known_routers::{common, routers_between};
 use crate::domain::symbols::symbols;
 use crate::{Caller, Controller, Failure};
+
+/// The number of rows of a list that take as long as a signature.
+const SIGNATURE: usize = 64;
 
 /// The operations.
 pub(crate) const HANDLERS: &[(Api, &str, Handler<Controller>)] = &[
@@ -92,6 +95,7 @@ fn create(controller: Controller, caller: Caller, call: Call) -> Answer {
         if edge_routers.is_empty() {
             return Err(ErrorCode::NoEdgeRoutersAvailable.into());
         }
+        caller.begin()?;
         let session = record(&controller, &login, &service.base.id, session_type)?;
         controller.remember_end(&session.base.id, &decision);
         // The session did not exist when a change was published after the decision, so that change
@@ -167,21 +171,28 @@ fn list_own(controller: Controller, caller: Caller, call: Call) -> Answer {
             true => sessions.all_services(),
             false => sessions.services_of_identity(&login.identity_id),
         };
+        let selection = list::selection(&caller, &call.query, &SYMBOLS, &PageRules::LIST)?;
         let key = controller.keys().of_tokens().key().algorithm();
-        let effort = if is_slow(key) { usize::MAX } else { found.len() };
+        let effort = if is_slow(key) { usize::MAX } else { effort(&selection, found.len()) };
         let turns = controller.scans().asked_by(&caller);
-        list::run(turns, effort, move || page_of(&context, &call, &found)).await
+        list::run(turns, effort, move || page_of(&context, &selection, &found)).await
     }
     .boxed()
 }
 
+/// The effort of a page of this many sessions, whose tokens are signed.
+fn effort(selection: &Selection, sessions: usize) -> usize {
+    let (start, end) = selection.page().bounds();
+    let signed = end.min(sessions).saturating_sub(start);
+    list::effort(selection, sessions).saturating_add(signed.saturating_mul(SIGNATURE))
+}
+
 fn page_of(
     context: &Context,
-    call: &Call,
+    selection: &Selection,
     found: &[Arc<ServiceSession>],
 ) -> Result<Reply, Failure> {
-    let selection = list::selection(&call.query, &SYMBOLS, &PageRules::LIST)?;
-    let listed = selection.run_by_id(found.iter().map(|it| SYMBOLS.row(context, it)));
+    let listed = selection.run_by_id(found.iter().map(|it| SYMBOLS.row(context, it)))?;
     let details = listed.rows.iter().map(|row| detail_of(context, row.record()));
     let details = details.collect::<Result<Vec<_>, _>>()?;
     let pagination = Pagination {

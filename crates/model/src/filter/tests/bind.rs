@@ -1,10 +1,10 @@
 //! Names and types that binding refuses, with their positions.
 
-use super::net::{PEOPLE, SERVICES, ids_of, plan_for};
-use crate::filter::{Audience, Code, FilterError, Schema, bind_sort, parse_sort};
+use super::net::{CALLER, PEOPLE, SERVICES, ids_of, plan_for};
+use crate::filter::{Audience, Code, FilterError, Reason, Schema, bind_sort, parse_sort};
 
 fn refused(text: &str) -> FilterError {
-    plan_for(Audience::Caller, text).expect_err(text)
+    plan_for(CALLER, text).expect_err(text)
 }
 
 #[test]
@@ -127,12 +127,12 @@ fn sort_fields_must_have_one_value() {
         assert_eq!((error.code(), error.offset()), (Code::Sort, offset), "{text}");
         let alone = text.trim_start_matches("sort by ");
         let sort = parse_sort(alone).expect(alone);
-        let error = bind_sort(&sort, &PEOPLE, Audience::Caller).expect_err(alone);
+        let error = bind_sort(&sort, &PEOPLE, CALLER).expect_err(alone);
         assert_eq!((error.code(), error.offset()), (Code::Sort, offset - 8), "{alone}");
     }
     // A dot may be part of a symbol's name.
     let sort = parse_sort("login.tries desc").unwrap();
-    bind_sort(&sort, &PEOPLE, Audience::Caller).unwrap();
+    bind_sort(&sort, &PEOPLE, CALLER).unwrap();
     assert_eq!(refused("size = 1").code().as_str(), "INVALID_FILTER");
     assert_eq!(refused("sort by size").code().as_str(), "INVALID_SORT_IDENTIFIER");
 }
@@ -144,6 +144,26 @@ fn the_server_may_use_what_callers_may_not() {
     assert_eq!(ids("favourite.name = \"web\""), "a");
     assert_eq!(ids("favourite.name = null"), "cd");
     assert_eq!(ids("favourite.name != \"web\""), "bcd");
+}
+
+#[test]
+fn links_lead_only_to_kinds_that_the_caller_may_read() {
+    let reader = Audience::Caller(&|kind| kind == "people");
+    for (text, offset) in [
+        ("anyOf(services.name) = \"web\"", 6),
+        ("isEmpty(from services where true)", 13),
+        ("count(from services where name contains \"w\") > 0", 11),
+        ("isEmpty(services.users)", 8),
+    ] {
+        let error = plan_for(reader, text).expect_err(text);
+        assert!(matches!(error.reason(), Reason::NotReadable { kind, .. } if kind == "services"));
+        assert_eq!((error.code(), error.offset()), (Code::Filter, offset), "{text}");
+    }
+    // The ids of a link are values of the own kind.
+    for text in ["anyOf(services) = \"s\"", "isEmpty(services)", "count(services) = 2"] {
+        plan_for(reader, text).expect(text);
+    }
+    assert!(plan_for(CALLER, "anyOf(services.name) = \"web\"").is_ok());
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! The questions of plans to indexes, and explanations of plans.
 
-use super::net::{PEOPLE, plan};
-use crate::filter::{Audience, ListQuery, PageRules, Selection};
+use super::net::{CALLER, PEOPLE, plan};
+use crate::filter::{ListQuery, PageRules, Selection};
 
 fn access(text: &str) -> String {
     plan(text).access().to_string()
@@ -60,7 +60,7 @@ fn plans_explain_themselves() {
         offset: None,
     };
     let selection =
-        Selection::new(&request, &PEOPLE, Audience::Caller, &PageRules::LIST).expect("valid");
+        Selection::new(&request, &PEOPLE, CALLER, &PageRules::LIST).expect("valid");
     assert_eq!(
         selection.explain(),
         "list people

@@ -1,10 +1,15 @@
 //! Order and paging.
 
-use super::net::{PEOPLE, net};
-use crate::filter::{Audience, LimitClause, ListQuery, Page, PageRules, Selection, parse_param};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use super::net::{CALLER, PEOPLE, Person, net};
+use crate::filter::{
+    GivenUp, LimitClause, ListQuery, Page, PageRules, Patience, Selection, parse_param,
+};
 
 fn select(request: ListQuery<'_>, rules: &PageRules) -> Selection {
-    Selection::new(&request, &PEOPLE, Audience::Caller, rules).expect("valid")
+    Selection::new(&request, &PEOPLE, CALLER, rules).expect("valid")
 }
 
 /// Ids in order and the total, however the list is found.
@@ -12,8 +17,8 @@ fn listed(request: ListQuery<'_>) -> (String, u64) {
     let net = net();
     let selection = select(request, &PageRules::LIST);
     let rows = || net.people.iter().map(|person| PEOPLE.row(&net, person));
-    let page = selection.run(rows().rev());
-    let by_id = selection.run_by_id(rows());
+    let page = selection.run(rows().rev()).unwrap();
+    let by_id = selection.run_by_id(rows()).unwrap();
     let ids = |rows: &[crate::filter::Row<'_, _, super::net::Person>]| {
         rows.iter().map(|row| row.record().id).collect::<String>()
     };
@@ -70,7 +75,7 @@ fn clauses_of_the_filter_win() {
     let partly = ListQuery { filter: "limit 1", sort: "id desc", limit: None, offset: Some(1) };
     assert_eq!(listed(partly), ("c".into(), 4));
     let bad = ListQuery { filter: "sort by id", sort: "nonsense", ..ListQuery::default() };
-    assert!(Selection::new(&bad, &PEOPLE, Audience::Caller, &PageRules::LIST).is_err());
+    assert!(Selection::new(&bad, &PEOPLE, CALLER, &PageRules::LIST).is_err());
 }
 
 #[test]
@@ -117,4 +122,30 @@ fn paging_parameters_are_whole_numbers() {
     }
     let message = parse_param("offset", "x").expect_err("no number").to_string();
     assert_eq!(message, "parameter offset must be a whole number, not \"x\"");
+}
+
+#[test]
+fn a_search_is_given_up_when_nobody_waits() {
+    let mut net = net();
+    net.people[3] = Person { services: vec![0; 5000], ..net.people[3].clone() };
+    for filter in [
+        "name = \"Zoe\" or age = 5",
+        "isEmpty(from services where name = \"mail\")",
+        "allOf(services.name) = \"web\"",
+        "count(services) = 1",
+        "not anyOf(services) = \"t\"",
+    ] {
+        let asked = Arc::new(AtomicU32::new(0));
+        let asking = Arc::clone(&asked);
+        // The first question comes before the first test.
+        let patience = Patience::until(move || asking.fetch_add(1, Ordering::Relaxed) > 0);
+        let request = ListQuery { filter, ..ListQuery::default() };
+        let selection = select(request, &PageRules::LIST);
+        let rows = || [3; 1000].map(|at| PEOPLE.row(&net, &net.people[at]));
+        let impatient = selection.clone().with_patience(patience);
+        assert_eq!(impatient.run(rows()).err(), Some(GivenUp), "{filter}");
+        assert_eq!(asked.load(Ordering::Relaxed), 2, "{filter}");
+        let patient = selection.with_patience(Patience::until(|| false));
+        assert!(patient.run(rows().into_iter().take(3)).is_ok(), "{filter}");
+    }
 }

@@ -3,9 +3,9 @@
 use proptest::prelude::*;
 use time::OffsetDateTime;
 
-use super::net::{PEOPLE, ids_of, net};
+use super::net::{CALLER, PEOPLE, ids_of, net};
 use crate::filter::{
-    Audience, Check, Direction, Expr, LimitClause, ListQuery, Literal, Name, Op, Operand,
+    Check, Direction, Expr, LimitClause, ListQuery, Literal, Name, Op, Operand,
     PageRules, Position, Query, Selection, SetExpr, SortField, Test, bind, parse, parse_sort,
 };
 
@@ -224,7 +224,7 @@ fn survives(text: &str) {
         Ok(query) => {
             let printed = query.to_string();
             assert_eq!(parse(&printed).as_ref(), Ok(&query), "{text} printed as {printed}");
-            if let Ok(plan) = bind(&query, &PEOPLE, Audience::Caller) {
+            if let Ok(plan) = bind(&query, &PEOPLE, CALLER) {
                 ids_of(&plan);
                 plan.explain();
             }
@@ -259,7 +259,7 @@ proptest! {
     fn negation_selects_the_others(expr in expr()) {
         let select = |condition| {
             let query = Query { condition: Some(condition), ..Query::default() };
-            ids_of(&bind(&query, &PEOPLE, Audience::Caller).expect("well typed"))
+            ids_of(&bind(&query, &PEOPLE, CALLER).expect("well typed"))
         };
         let chosen = select(expr.clone());
         let others = select(Expr::Not(Box::new(expr)));
@@ -272,7 +272,7 @@ proptest! {
     fn simplification_and_order_of_tests_change_nothing(parts in prop::collection::vec(expr(), 1..4)) {
         let select = |condition: Expr| {
             let query = Query { condition: Some(condition), ..Query::default() };
-            ids_of(&bind(&query, &PEOPLE, Audience::Caller).expect("well typed"))
+            ids_of(&bind(&query, &PEOPLE, CALLER).expect("well typed"))
         };
         let single: Vec<String> = parts.iter().cloned().map(select).collect();
         let by = |all: bool| -> String {
@@ -296,9 +296,10 @@ proptest! {
             let filter = format!("{base}{gap}{tail}");
             let request = ListQuery { filter: &filter, ..ListQuery::default() };
             let rows = net.people.iter().map(|person| PEOPLE.row(&net, person));
-            let list = Selection::new(&request, &PEOPLE, Audience::Caller, &PageRules::LIST)
+            let list = Selection::new(&request, &PEOPLE, CALLER, &PageRules::LIST)
                 .expect("well typed")
-                .run(rows);
+                .run(rows)
+                .expect("nothing ends the search");
             (list.rows.iter().map(|row| row.record().id).collect::<String>(), list.total)
         };
         let (whole, total) = run("limit none".into());

@@ -6,9 +6,10 @@ use std::sync::Arc;
 use proptest::prelude::*;
 use roaring::RoaringBitmap;
 
+use super::net::CALLER;
 use crate::entity::{Identity, Router};
 use crate::filter::{
-    Audience, Column, Index, ListQuery, Listed, PageRules, Row, Selection, Source, Symbols, Trace,
+    Column, Index, ListQuery, Listed, PageRules, Row, Selection, Source, Symbols, Trace,
     Type, Value, ValueVisitor,
 };
 use crate::role::attributes;
@@ -218,7 +219,7 @@ fn both<R: crate::Record>(
     within: Option<&RoaringBitmap>,
     hidden: Option<u8>,
 ) -> (Page, Page, Trace) {
-    let selection = Selection::new(request, symbols, Audience::Caller, &PageRules::LIST);
+    let selection = Selection::new(request, symbols, CALLER, &PageRules::LIST);
     let selection = selection.unwrap_or_else(|error| panic!("{request:?}: {error}"));
     let shown = |entity: &Entity| {
         hidden.is_none_or(|digit| !entity.id().as_str().ends_with(char::from(b'0' + digit)))
@@ -228,11 +229,11 @@ fn both<R: crate::Record>(
         shown(entity).then(|| symbols.row(&(), record))
     };
     let source = Source { table, within: within.cloned(), all_have_rows: hidden.is_none(), row };
-    let (found, trace) = selection.search(source);
+    let (found, trace) = selection.search(source).unwrap();
     let candidates = table
         .occupied()
         .filter(|(ordinal, _)| within.is_none_or(|within| within.contains(*ordinal)));
-    let scanned = selection.run(candidates.filter_map(|(_, entity)| row(entity)));
+    let scanned = selection.run(candidates.filter_map(|(_, entity)| row(entity))).unwrap();
     assert_eq!(found.page, scanned.page);
     (seen(found, symbols.id), seen(scanned, symbols.id), trace)
 }

@@ -2,11 +2,11 @@
 //! (docs/protocol/management-api.md 4).
 
 use serde_json::{Value, json};
-use weft_contract::ErrorCode;
+use weft_contract::{Api, ErrorCode};
 
 use super::{NONE, refusal};
 use crate::Caller;
-use crate::testing::Bed;
+use crate::testing::{Bed, to};
 
 /// An identity with these permissions, logged in.
 async fn clerk(bed: &Bed, admin: &Caller, name: &str, permissions: &[&str]) -> (String, Caller) {
@@ -63,6 +63,27 @@ async fn tickets_of_identities_are_for_those_who_may_read_enrollments() {
 }
 
 #[tokio::test]
+async fn only_administrators_see_services_as_another_identity() {
+    let bed = Bed::new().await;
+    let admin = bed.admin().await;
+    let body = json!({"name": "laptop", "type": "Default", "isAdmin": false});
+    let laptop = bed.create(&admin, "createIdentity", body).await;
+    let reads = ["service.read", "identity.read"];
+    let (_, reader) = clerk(&bed, &admin, "reader", &reads).await;
+    let (_, auditor) = clerk(&bed, &admin, "auditor", &["admin_readonly"]).await;
+    let list = async |caller: &Caller| {
+        let call = to(Api::Management, "listServices", &[]);
+        let call = call.with_query("asIdentity", &laptop).with_query("configTypes", "all");
+        bed.controller.call(caller.clone(), call).await
+    };
+    for clerk in [&reader, &auditor] {
+        assert_eq!(list(clerk).await.unwrap_err().code(), ErrorCode::Unauthorized);
+        bed.manage(clerk, "listServices", &[], NONE).await.unwrap();
+    }
+    assert_eq!(list(&admin).await.unwrap().status, 200);
+}
+
+#[tokio::test]
 async fn tickets_of_routers_are_for_those_who_may_change_routers() {
     let bed = Bed::new().await;
     let admin = bed.admin().await;
@@ -71,6 +92,8 @@ async fn tickets_of_routers_are_for_those_who_may_change_routers() {
     let (_, maker) = clerk(&bed, &admin, "maker", &may_make).await;
     let (_, reader) = clerk(&bed, &admin, "reader", &["router.read"]).await;
     let (_, auditor) = clerk(&bed, &admin, "auditor", &["admin_readonly"]).await;
+    let (_, giver) = clerk(&bed, &admin, "giver", &["enrollment"]).await;
+    let (_, both) = clerk(&bed, &admin, "both", &["enrollment", "router.update"]).await;
     for (create, detail) in
         [("createEdgeRouter", "detailEdgeRouter"), ("createTransitRouter", "detailTransitRouter")]
     {
@@ -85,5 +108,78 @@ async fn tickets_of_routers_are_for_those_who_may_change_routers() {
             assert_eq!((&seen["enrollmentToken"], &seen["enrollmentJwt"]), (&NONE, &NONE));
             assert_eq!(seen["enrollmentExpiresAt"], known["enrollmentExpiresAt"]);
         }
+        tickets_are_told(&bed, &admin, &known, &[&both], &[&giver, &auditor]).await;
     }
+}
+
+/// Checks who is told the ticket of a router by the operations on enrollments, and who may renew it.
+async fn tickets_are_told(
+    bed: &Bed,
+    admin: &Caller,
+    router: &Value,
+    told: &[&Caller],
+    untold: &[&Caller],
+) {
+    let token = &router["enrollmentToken"];
+    let all = bed.manage(admin, "listEnrollments", &[], NONE).await.unwrap();
+    let its = all.as_array().unwrap().iter().find(|it| it["token"] == *token).unwrap();
+    let id = its["id"].as_str().unwrap();
+    let both = async |caller: &Caller| {
+        let list = bed.manage(caller, "listEnrollments", &[], NONE).await.unwrap();
+        let row = list.as_array().unwrap().iter().find(|it| it["id"] == id).unwrap().clone();
+        [row, bed.manage(caller, "detailEnrollment", &[id], NONE).await.unwrap()]
+    };
+    for caller in untold {
+        for seen in both(caller).await {
+            assert_eq!((&seen["token"], &seen["jwt"]), (&json!(""), &json!("")));
+            assert_eq!(seen["expiresAt"], its["expiresAt"]);
+        }
+    }
+    for caller in told {
+        for seen in both(caller).await {
+            assert_eq!(seen["token"], *token);
+            assert_ne!(seen["jwt"], "");
+        }
+    }
+    let expires = json!({"expiresAt": "2026-02-02T00:00:00Z"});
+    for caller in untold {
+        let failure = refusal(bed, caller, "refreshEnrollment", id, expires.clone()).await;
+        assert_eq!(failure.code(), ErrorCode::Unauthorized);
+    }
+    for caller in told {
+        bed.manage(caller, "refreshEnrollment", &[id], expires.clone()).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn filters_follow_links_only_to_what_their_caller_may_read() {
+    let bed = Bed::new().await;
+    let admin = bed.admin().await;
+    let reads = ["service-policy.read"];
+    let (_, clerk_of_policies) = clerk(&bed, &admin, "policies", &reads).await;
+    let reads = ["service-policy.read", "identity.read"];
+    let (_, clerk_of_both) = clerk(&bed, &admin, "both", &reads).await;
+    let body = json!({"name": "all", "semantic": "AnyOf", "type": "Dial",
+        "serviceRoles": ["#all"], "identityRoles": ["#all"]});
+    bed.create(&admin, "createServicePolicy", body).await;
+    let list = async |caller: &Caller, filter: &str| {
+        let call = to(Api::Management, "listServicePolicies", &[]).with_query("filter", filter);
+        bed.controller.call(caller.clone(), call).await
+    };
+    for filter in [
+        "not isEmpty(from identities where isAdmin = true and name contains \"a\")",
+        "count(from identities where name contains \"a\") > 0",
+        "anyOf(identities.tags.x) = \"y\" or true",
+    ] {
+        let failure = list(&clerk_of_policies, filter).await.unwrap_err();
+        let found = (failure.status(), failure.code());
+        assert_eq!(found, (400, ErrorCode::InvalidFilter), "{filter}");
+        let found = list(&clerk_of_both, filter).await.unwrap().data();
+        assert_eq!(found[0]["name"], "all", "{filter}");
+    }
+    let services = "isEmpty(from services where name = \"x\")";
+    assert_eq!(list(&clerk_of_both, services).await.unwrap_err().status(), 400);
+    // Which identities a policy is for is said by the policy itself.
+    let own = list(&clerk_of_policies, "count(identities) > 2").await.unwrap().data();
+    assert_eq!(own[0]["name"], "all");
 }
