@@ -24,6 +24,7 @@ mod live;
 mod model;
 mod options;
 mod queue;
+mod service_sessions;
 mod sessions;
 mod subscription;
 mod token;
@@ -85,7 +86,7 @@ impl AccessHalf {
             sessions: Mutex::default(),
             live: Mutex::default(),
             grants: Mutex::default(),
-            ended: Mutex::default(),
+            service_sessions: Mutex::default(),
             subscription: Mutex::default(),
             events: broadcast::Sender::new(EVENTS),
             tunneled: watch::Sender::new(own_services.list()),
@@ -237,7 +238,7 @@ impl AccessHalf {
 
     /// A service session ended.
     pub(crate) fn end_service_session(&self, id: &str) {
-        self.0.end_service_session(id);
+        self.0.end_service_sessions([id]);
     }
 }
 

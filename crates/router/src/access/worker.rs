@@ -325,6 +325,7 @@ impl Inner {
             // session belong to closed connections.
             let identities: HashSet<&str> = live.identities().collect();
             self.grants.lock().retain(|identity| identities.contains(identity));
+            self.service_sessions.lock().retain(|api_session| live.contains(api_session));
             ended
         };
         for session in ended {
@@ -396,7 +397,7 @@ impl Inner {
     fn on_service_sessions_removed(&self, message: &Message) -> Result<(), WireError> {
         let removed = SessionRemoved::from_message(message)?;
         let ids = if removed.ids.is_empty() { removed.tokens } else { removed.ids };
-        ids.iter().for_each(|id| self.end_service_session(id));
+        self.end_service_sessions(ids.iter().map(String::as_str));
         Ok(())
     }
 }
