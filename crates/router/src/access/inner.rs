@@ -10,7 +10,10 @@ use std::{
 
 use arc_swap::ArcSwap;
 use parking_lot::{Mutex, RwLock};
-use tokio::sync::{Notify, broadcast, watch};
+use tokio::{
+    sync::{Notify, broadcast, watch},
+    task::JoinHandle,
+};
 use weft_circuit::now;
 use weft_identity::LiveIdentity;
 
@@ -60,6 +63,8 @@ pub(super) struct Inner {
     pub(super) taken: AtomicU64,
     /// The model that is in the file.
     pub(super) saved: Mutex<Saved>,
+    /// The last write of the model that the worker has started.
+    pub(super) saving: Mutex<Option<JoinHandle<()>>>,
 }
 
 /// Identifies a model that was written to the file. A whole model that was received again may have the

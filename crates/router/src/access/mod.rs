@@ -103,6 +103,7 @@ impl AccessHalf {
                 index: model.index,
                 taken: 0,
             }),
+            saving: Mutex::default(),
             model: RwLock::new(model),
             options,
             identity,
@@ -167,6 +168,18 @@ impl AccessHalf {
     #[cfg(test)]
     pub(crate) async fn hold_up(&self) -> impl Sized + use<> {
         self.0.queue.hold_up().await
+    }
+
+    /// Keeps the model from being written to its file until the returned value is dropped.
+    #[cfg(test)]
+    pub(crate) fn hold_up_saving(&self) -> impl Sized {
+        self.0.saved.lock()
+    }
+
+    /// True while a write of the model that the worker has started goes on.
+    #[cfg(test)]
+    pub(crate) fn is_saving(&self) -> bool {
+        self.0.saving.lock().as_ref().is_some_and(|saving| !saving.is_finished())
     }
 
     /// A controller is connected, and showed these certificates.

@@ -7,7 +7,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use tokio::time::{MissedTickBehavior, interval};
+use tokio::{
+    task::JoinHandle,
+    time::{MissedTickBehavior, interval},
+};
 use weft_channel::{Lane, clock::time_of_day};
 use weft_circuit::now;
 use weft_limits::SettledClock;
@@ -46,7 +49,7 @@ pub(crate) async fn run(inner: Arc<Inner>) {
         tokio::select! {
             (from, message) = inner.queue.pop() => inner.on_message(&from, &message),
             () = inner.look.notified() => inner.check_subscription(),
-            _ = ticks.tick() => inner.on_tick(&mut times).await,
+            _ = ticks.tick() => inner.on_tick(&mut times),
         }
     }
 }
@@ -76,7 +79,7 @@ fn due(last: &mut Instant, every: Duration, now: Instant) -> bool {
 }
 
 impl Inner {
-    async fn on_tick(self: &Arc<Self>, times: &mut Times) {
+    fn on_tick(self: &Arc<Self>, times: &mut Times) {
         let now = now();
         let late = self.sessions.lock().overdue(now, rand::random());
         for late in late {
@@ -92,10 +95,17 @@ impl Inner {
             self.sweep();
         }
         if due(&mut times.save, self.options.save_interval, now) {
+            self.begin_save();
+        }
+    }
+
+    /// Starts to write the model, unless the last write still goes on. Nobody waits for the write,
+    /// because a large model takes seconds.
+    fn begin_save(self: &Arc<Self>) {
+        let mut saving = self.saving.lock();
+        if saving.as_ref().is_none_or(JoinHandle::is_finished) {
             let inner = self.clone();
-            if let Err(problem) = tokio::task::spawn_blocking(move || inner.save()).await {
-                tracing::error!(%problem, "the data model could not be written to its file");
-            }
+            *saving = Some(tokio::task::spawn_blocking(move || inner.save()));
         }
     }
 
