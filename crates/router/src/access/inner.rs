@@ -110,16 +110,15 @@ impl Inner {
     pub(super) fn save(&self) {
         let Some(path) = &self.options.db else { return };
         let mut saved = self.saved.lock();
-        let (state, now) = {
+        let (model, taken) = {
             let model = self.model.read();
-            let taken = self.taken.load(Ordering::Acquire);
-            let now = Saved { timeline: model.timeline.clone(), index: model.index, taken };
-            if model.timeline.is_empty() || *saved == now {
-                return;
-            }
-            (model.to_state(), now)
+            (model.clone(), self.taken.load(Ordering::Acquire))
         };
-        match file::save(path, &state) {
+        let now = Saved { timeline: model.timeline.clone(), index: model.index, taken };
+        if model.timeline.is_empty() || *saved == now {
+            return;
+        }
+        match file::save(path, &model) {
             Ok(()) => *saved = now,
             Err(problem) => {
                 tracing::warn!(

@@ -23,6 +23,7 @@ mod keys;
 mod live;
 mod model;
 mod options;
+mod policies;
 mod queue;
 mod service_sessions;
 mod sessions;

@@ -148,12 +148,14 @@ impl Inner {
         let state = DataState::from_message(message)?;
         let mut fresh = Model::from_state(state);
         let (index, timeline) = (fresh.index, fresh.timeline.clone());
-        {
+        let former = {
             let mut model = self.model.write();
             fresh.caches = std::mem::take(&mut model.caches);
-            *model = fresh;
             self.taken.fetch_add(1, Ordering::Release);
-        }
+            std::mem::replace(&mut *model, fresh)
+        };
+        // Not under the lock, because a large model takes long to be freed.
+        drop(former);
         tracing::info!(controller = %from.id, index, timeline, "data model received");
         self.timeline.send_if_modified(|known| {
             let changed = *known != timeline;
@@ -197,7 +199,8 @@ impl Inner {
     fn on_validate(&self, from: &Arc<Controller>, message: &Message) -> Result<(), WireError> {
         let request = ValidateRequest::from_message(message)?;
         let mut wanted = Model::from_state(request.state.unwrap_or_default());
-        let response = compare(&wanted, &self.model.read());
+        let found = self.model.read().clone();
+        let response = compare(&wanted, &found);
         let wrong = !response.diffs.is_empty();
         let reply = response.to_message().in_reply_to(message);
         if let Err(problem) = from.channel.try_send_on(Lane::Low, reply) {
