@@ -236,32 +236,50 @@ impl Account {
         wanted: DialBind,
     ) -> Result<Arc<SessionDetail>> {
         self.ensure_login().await?;
-        let key = (service.base.id.clone(), wanted);
-        let api_token = self.token();
-        {
-            let mut known = self.known.lock();
-            match known.sessions.get(&key) {
-                Some(session) if session.api_token == api_token => {
-                    return Ok(Arc::clone(&session.detail));
-                }
-                Some(_) => known.sessions.clear(),
-                None => {}
-            }
+        match self.known_session(service, wanted) {
+            Some(known) => Ok(known),
+            None => self.make_session(service, wanted).await,
         }
+    }
+
+    /// The service session that was made or read last in the present API session.
+    fn known_session(
+        &self,
+        service: &ServiceDetail,
+        wanted: DialBind,
+    ) -> Option<Arc<SessionDetail>> {
+        let api_token = self.token();
+        let mut known = self.known.lock();
+        let session = known.sessions.get(&(service.base.id.clone(), wanted))?;
+        if session.api_token == api_token {
+            return Some(Arc::clone(&session.detail));
+        }
+        known.sessions.clear();
+        None
+    }
+
+    async fn make_session(
+        &self,
+        service: &ServiceDetail,
+        wanted: DialBind,
+    ) -> Result<Arc<SessionDetail>> {
         let used = self.used()?;
         let made = self.watch(used, used.api.create_session(&service.base.id, wanted).await);
         let detail = Arc::new(made.map_err(|error| self.no_session(error, service, wanted))?);
-        self.remember(key, Arc::clone(&detail));
+        self.remember((service.base.id.clone(), wanted), Arc::clone(&detail));
         Ok(detail)
     }
 
-    /// The service session with the present routers, read now.
+    /// The service session with the present routers, made or read now.
     pub(crate) async fn session_now(
         &self,
         service: &ServiceDetail,
         wanted: DialBind,
     ) -> Result<Arc<SessionDetail>> {
-        let known = self.session(service, wanted).await?;
+        self.ensure_login().await?;
+        let Some(known) = self.known_session(service, wanted) else {
+            return self.make_session(service, wanted).await;
+        };
         let used = self.used()?;
         let read = self.watch(used, used.api.session(&known.base.id).await);
         let Ok(mut detail) = read else {
