@@ -73,6 +73,22 @@ impl Routers {
         self.changes.subscribe()
     }
 
+    /// True if another router than this one is connected.
+    pub(crate) fn has_other(&self, than: &Slot) -> bool {
+        let slots = self.slots.lock();
+        slots.values().any(|slot| !std::ptr::eq(&**slot, than) && slot.channel().is_some())
+    }
+
+    /// Waits until no other router than this one is connected.
+    pub(crate) async fn no_other(&self, than: &Slot) {
+        let mut changes = self.changes();
+        while self.has_other(than) {
+            if changes.changed().await.is_err() {
+                return;
+            }
+        }
+    }
+
     /// The names of connected routers.
     pub(crate) fn connected(&self) -> Vec<String> {
         let slots = self.slots.lock();

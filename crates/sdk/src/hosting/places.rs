@@ -1,4 +1,4 @@
-//! The places of a listener: on which routers it is bound, and which router comes next. Pure.
+//! The places of a listener: on which routers it is bound, and which router comes next.
 
 use crate::error::{Error, Refusal};
 use std::collections::HashMap;

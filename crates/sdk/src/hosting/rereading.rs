@@ -1,4 +1,4 @@
-//! The times at which a listener reads its routers again. Pure.
+//! The times at which a listener reads its routers again.
 
 use std::time::Duration;
 use tokio::time::Instant;
