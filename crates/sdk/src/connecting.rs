@@ -68,7 +68,7 @@ impl Inner {
         let slots = self.want(routers);
         let none = |reason| Err(Error::NoEdgeRouters { service: service.to_owned(), reason });
         if slots.is_empty() {
-            return none("the controller names none; check its edge router policies".to_owned());
+            return none(unusable(routers));
         }
         let has_refused = |channel: &Arc<RouterChannel>| {
             refused.is_some_and(|refused| Arc::ptr_eq(refused, channel))
@@ -223,6 +223,22 @@ fn wait(failures: u32, has_other: bool, chance: f64) -> Duration {
 /// Parses `tls://host:port`, the form of controllers, or `tls:host:port`.
 fn parse(url: &str) -> Option<Address> {
     url.replacen("://", ":", 1).trim_end_matches('/').parse().ok()
+}
+
+/// The reason why none of the routers of a service session can be used: a controller tells no usable
+/// address of a router that is offline.
+pub(crate) fn unusable(routers: &[SessionEdgeRouter]) -> String {
+    const SHOWN: usize = 8;
+    if routers.is_empty() {
+        return "the controller names none; check its edge router policies".to_owned();
+    }
+    let names: Vec<&str> =
+        routers.iter().take(SHOWN).map(|router| router.router.name.as_str()).collect();
+    let more = match routers.len().saturating_sub(SHOWN) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    format!("none of its {} is online: {}{more}", routers.len(), names.join(", "))
 }
 
 #[cfg(test)]

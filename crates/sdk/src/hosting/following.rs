@@ -4,6 +4,7 @@ use super::Host;
 use super::binding::{BindEnd, Bound};
 use super::places::{Ended, LONGEST_WAIT, Places, wait};
 use super::rereading::{Need, Rereading};
+use crate::connecting::unusable;
 use crate::error::{Error, Failure, Result};
 use crate::inner::Inner;
 use crate::jitter::{jittered, spread};
@@ -156,7 +157,7 @@ impl<'a> Following<'a> {
         if self.places.is_empty() {
             self.host.note(Error::NoEdgeRouters {
                 service: self.host.service.name.clone(),
-                reason: "the controller names none; check its edge router policies".to_owned(),
+                reason: unusable(&session.edge_routers),
             });
             self.rereading.read_at(now + jittered(LONGEST_WAIT));
             return Ok(());
