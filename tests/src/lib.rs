@@ -39,6 +39,8 @@ mod native;
 #[cfg(test)]
 mod network;
 #[cfg(test)]
+mod posture;
+#[cfg(test)]
 mod promises;
 #[cfg(test)]
 mod router_files;

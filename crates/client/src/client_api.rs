@@ -8,6 +8,7 @@ use weft_contract::json::{Password, Username};
 use weft_contract::resource::client::{EnvInfo, SdkInfo};
 use weft_contract::resource::edge_router::OwnEdgeRouterDetail;
 use weft_contract::resource::identity::IdentityDetail;
+use weft_contract::resource::posture_check::{PostureResponseBody, PostureResponseDetail};
 use weft_contract::resource::server::Version;
 use weft_contract::resource::service::{ALL_CONFIG_TYPES, ServiceDetail};
 use weft_contract::resource::service_session::{SessionBody, SessionDetail};
@@ -186,21 +187,29 @@ impl ClientApi {
         self.list("getCurrentIdentityEdgeRouters", &[], &[]).await
     }
 
-    /// The services the caller may dial or host, with all their configs.
+    /// The services the caller may dial or host, with their configs of these types; an empty list
+    /// means all types.
     ///
     /// # Errors
     /// As [`ClientApi::call`].
-    pub async fn services(&self) -> Result<Vec<ServiceDetail>> {
-        self.list("listServices", &[], &[("configTypes", ALL_CONFIG_TYPES)]).await
+    pub async fn services(&self, config_types: &[String]) -> Result<Vec<ServiceDetail>> {
+        let types = types_in_query(config_types);
+        self.list("listServices", &[], &[("configTypes", types.as_str())]).await
     }
 
-    /// The service of this name, if the caller may dial or host it.
+    /// The service of this name, if the caller may dial or host it, with its configs of these types;
+    /// an empty list means all types.
     ///
     /// # Errors
     /// As [`ClientApi::call`].
-    pub async fn service_named(&self, name: &str) -> Result<Option<ServiceDetail>> {
+    pub async fn service_named(
+        &self,
+        name: &str,
+        config_types: &[String],
+    ) -> Result<Option<ServiceDetail>> {
         let filter = format!("name = {}", weft_contract::filter_text(name));
-        let query = [("configTypes", ALL_CONFIG_TYPES), ("filter", filter.as_str())];
+        let types = types_in_query(config_types);
+        let query = [("configTypes", types.as_str()), ("filter", filter.as_str())];
         let found: Vec<ServiceDetail> = self.list("listServices", &[], &query).await?;
         Ok(found.into_iter().find(|service| service.name == name))
     }
@@ -238,6 +247,18 @@ impl ClientApi {
     /// As [`ClientApi::call`].
     pub async fn session(&self, id: &str) -> Result<SessionDetail> {
         self.call("detailSession", &[id], &[], None).await
+    }
+
+    /// Tells the controller about this device, as answers to posture checks. A controller takes 1,000
+    /// answers at once. Returns the services that need a new code of the second factor.
+    ///
+    /// # Errors
+    /// As [`ClientApi::call`].
+    pub async fn report_posture(
+        &self,
+        answers: &[PostureResponseBody],
+    ) -> Result<PostureResponseDetail> {
+        self.call("createPostureResponseBulk", &[], &[], Some(&to_value(&answers)?)).await
     }
 
     /// Runs an operation of the client API, by its id. If the session has ended, the client logs in
@@ -298,6 +319,13 @@ impl ClientApi {
 
     fn remembered(&self) -> std::sync::MutexGuard<'_, Option<(Credentials, About)>> {
         self.login.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn types_in_query(config_types: &[String]) -> String {
+    match config_types.is_empty() {
+        true => ALL_CONFIG_TYPES.to_owned(),
+        false => config_types.join(","),
     }
 }
 

@@ -154,6 +154,11 @@ impl Reply {
         Self { status: 201, content, headers: Vec::new() }
     }
 
+    /// A reply with one object, which is this JSON.
+    pub fn detail_as(data: String) -> Self {
+        Self { status: 200, ..Self::created_as(data) }
+    }
+
     /// A reply with one object.
     pub fn detail(data: &impl Serialize) -> Result<Self, Failure> {
         Self::envelope(data, Meta::versions(), 200)

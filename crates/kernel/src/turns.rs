@@ -246,7 +246,8 @@ mod tests {
     #[tokio::test]
     async fn no_caller_has_all_turns() {
         let turns = Turns::new(3, PATIENCE);
-        let [first, second] = [turns.take("greedy").await.unwrap(), turns.take("greedy").await.unwrap()];
+        let [first, second] =
+            [turns.take("greedy").await.unwrap(), turns.take("greedy").await.unwrap()];
         let mut third = Box::pin(turns.take("greedy"));
         assert!(futures::poll!(&mut third).is_pending());
         // The turn that is left goes from one other caller to the next, before the greedy one.

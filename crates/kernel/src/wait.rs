@@ -45,7 +45,8 @@ impl Wait {
     #[must_use]
     pub fn end(&self) -> bool {
         let over = |now| if matches!(now, BEGUN | UNKNOWN) { UNKNOWN } else { OVER };
-        let before = self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, |now| Some(over(now)));
+        let before =
+            self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, |now| Some(over(now)));
         !matches!(before, Ok(BEGUN | UNKNOWN))
     }
 

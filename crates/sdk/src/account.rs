@@ -5,12 +5,18 @@
 //! next one is tried.
 
 use crate::error::{Error, Result};
+use crate::jitter::jittered;
+use crate::posture::{self, Reporter};
 use crate::service::Service;
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 use tokio::sync::watch;
+use tokio::time::Instant;
 use weft_client::{About, ClientApi, Credentials, Tls};
 use weft_contract::Timestamp;
 use weft_contract::entity::DialBind;
@@ -18,10 +24,14 @@ use weft_contract::resource::edge_router::EdgeRouterCommon;
 use weft_contract::resource::identity::IdentityDetail;
 use weft_contract::resource::service::ServiceDetail;
 use weft_contract::resource::service_session::SessionDetail;
+use weft_contract::resource::session::ApiSessionDetail;
 use weft_identity::{IdentityFile, LiveIdentity};
 
 /// Most services and service sessions of one identity that are remembered.
 const MAX_REMEMBERED: usize = 65_536;
+
+/// The time for which the routers of a service session are taken for known, on average.
+const ROUTERS_KNOWN: Duration = Duration::from_secs(3600);
 
 /// The logins, services and service sessions of an identity.
 #[derive(Debug)]
@@ -34,11 +44,15 @@ pub(crate) struct Account {
     known: Mutex<Known>,
     /// The services that were read last.
     services: watch::Sender<Arc<Vec<Service>>>,
+    /// Reports about this device for posture checks.
+    posture: Reporter,
 }
 
 #[derive(Debug, Default)]
 struct Known {
     identity: Option<String>,
+    /// The time without a request after which the controller ends the API session.
+    session_lasts: Option<Duration>,
     services: HashMap<String, Arc<ServiceDetail>>,
     changed_at: Option<Timestamp>,
     sessions: HashMap<(String, DialBind), KeptSession>,
@@ -49,6 +63,16 @@ struct Known {
 struct KeptSession {
     detail: Arc<SessionDetail>,
     api_token: Option<String>,
+    /// The time from which its routers are read again before it is used.
+    outdated: Instant,
+}
+
+/// A service session that is known.
+#[derive(Debug)]
+struct KnownSession {
+    detail: Arc<SessionDetail>,
+    /// Its routers were read long ago, or may have changed.
+    is_outdated: bool,
 }
 
 /// A controller, and the value of `current` that selects it.
@@ -74,6 +98,7 @@ impl Account {
             login: tokio::sync::Mutex::new(()),
             known: Mutex::default(),
             services: watch::Sender::default(),
+            posture: Reporter::default(),
         })
     }
 
@@ -110,6 +135,7 @@ impl Account {
             match used.api.login(Credentials::Certificate, self.about.clone()).await {
                 Ok(session) => {
                     tracing::debug!(identity = %session.identity.name, "logged in");
+                    self.note_session(&session);
                     self.known.lock().identity = Some(session.identity.name);
                     return Ok(());
                 }
@@ -135,22 +161,48 @@ impl Account {
 
     /// Checks that the API session is valid, logs in again if it is not, and keeps it alive.
     pub(crate) async fn check_session(&self) -> Result<()> {
-        self.ensure_login().await?;
-        let used = self.used()?;
-        self.watch(used, used.api.current_session().await).map(|_| ())
+        let session = self.ask(|api| api.current_session().boxed()).await?;
+        self.note_session(&session);
+        Ok(())
+    }
+
+    fn note_session(&self, session: &ApiSessionDetail) {
+        let lasts = session.expiration_seconds.and_then(|seconds| u64::try_from(seconds).ok());
+        let lasts = lasts.filter(|seconds| *seconds > 0).map(Duration::from_secs);
+        self.known.lock().session_lasts = lasts;
+    }
+
+    /// The interval of refreshes: the wanted one, or a shorter one that keeps the API session alive.
+    pub(crate) fn refresh_interval(&self, wanted: Duration) -> Duration {
+        let most = self.known.lock().session_lasts.map_or(wanted, |lasts| lasts / 2);
+        wanted.min(most.max(Duration::from_secs(1)))
     }
 
     /// Reads the services again if they have changed. To be called at intervals.
     pub(crate) async fn refresh(&self) -> Result<()> {
         self.check_session().await?;
-        let used = self.used()?;
-        let changed_at = self.watch(used, used.api.services_changed_at().await)?;
+        let changed_at = self.ask(|api| api.services_changed_at().boxed()).await?;
         if self.known.lock().changed_at == Some(changed_at) {
             return Ok(());
         }
         self.read_services().await?;
-        self.known.lock().changed_at = Some(changed_at);
+        let (mut known, now) = (self.known.lock(), Instant::now());
+        known.changed_at = Some(changed_at);
+        // The change may have been one of routers.
+        known.sessions.values_mut().for_each(|session| session.outdated = now);
         Ok(())
+    }
+
+    /// Tells the controller about this device, if services of the identity have posture checks and
+    /// the controller does not know it yet. To be called at intervals.
+    pub(crate) async fn answer_posture_checks(&self) -> Result<()> {
+        let questions = posture::questions(self.known.lock().services.values().map(Arc::as_ref));
+        if questions.is_empty() {
+            return Ok(());
+        }
+        self.ensure_login().await?;
+        let used = self.used()?;
+        self.watch(used, self.posture.report(used.api, questions).await).map(|_| ())
     }
 
     /// The identity has no services, until they are read again.
@@ -171,9 +223,7 @@ impl Account {
 
     /// All services that the identity may use, read now.
     pub(crate) async fn read_services(&self) -> Result<Vec<Arc<ServiceDetail>>> {
-        self.ensure_login().await?;
-        let used = self.used()?;
-        let services = self.watch(used, used.api.services().await)?;
+        let services = self.ask(|api| api.services(&self.about.config_types).boxed()).await?;
         let services: Vec<_> = services.into_iter().take(MAX_REMEMBERED).map(Arc::new).collect();
         let mut known = self.known.lock();
         known.services =
@@ -193,6 +243,11 @@ impl Account {
         Ok(services)
     }
 
+    /// True once the services were read.
+    pub(crate) fn has_services(&self) -> bool {
+        self.known.lock().changed_at.is_some()
+    }
+
     /// The services that were read last, and every change of them.
     pub(crate) fn service_changes(&self) -> watch::Receiver<Arc<Vec<Service>>> {
         self.services.subscribe()
@@ -200,9 +255,7 @@ impl Account {
 
     /// The identity's entity, read now.
     pub(crate) async fn identity(&self) -> Result<IdentityDetail> {
-        self.ensure_login().await?;
-        let used = self.used()?;
-        self.watch(used, used.api.current_identity().await)
+        self.ask(|api| api.current_identity().boxed()).await
     }
 
     /// The service of this name; the controller is asked if it is unknown.
@@ -212,16 +265,9 @@ impl Account {
         if let Some(service) = known.filter(|service| service.permissions.contains(&wanted)) {
             return Ok(service);
         }
-        let used = self.used()?;
-        let found = self.watch(used, used.api.service_named(name).await)?;
-        let Some(found) = found.map(Arc::new) else {
-            self.known.lock().services.remove(name);
+        let Some(found) = self.read_service(name).await? else {
             return Err(Error::ServiceUnknown { service: name.to_owned() });
         };
-        let mut known = self.known.lock();
-        if known.services.len() < MAX_REMEMBERED || known.services.contains_key(name) {
-            known.services.insert(name.to_owned(), Arc::clone(&found));
-        }
         if found.permissions.contains(&wanted) {
             return Ok(found);
         }
@@ -229,44 +275,107 @@ impl Account {
         Err(Error::NotPermitted { service: name.to_owned(), action })
     }
 
-    /// The service session; it is made if there is none.
+    /// The service of this name, read now.
+    async fn read_service(&self, name: &str) -> Result<Option<Arc<ServiceDetail>>> {
+        let types = &self.about.config_types;
+        let found = self.ask(|api| api.service_named(name, types).boxed()).await?;
+        let mut known = self.known.lock();
+        let Some(found) = found.map(Arc::new) else {
+            known.services.remove(name);
+            return Ok(None);
+        };
+        if known.services.len() < MAX_REMEMBERED || known.services.contains_key(name) {
+            known.services.insert(name.to_owned(), Arc::clone(&found));
+        }
+        Ok(Some(found))
+    }
+
+    /// The service session; it is made if there is none. If its routers were read long ago, they are
+    /// read again.
     pub(crate) async fn session(
         &self,
         service: &ServiceDetail,
         wanted: DialBind,
     ) -> Result<Arc<SessionDetail>> {
         self.ensure_login().await?;
-        let key = (service.base.id.clone(), wanted);
+        let Some(known) = self.known_session(service, wanted) else {
+            return self.make_session(service, wanted).await;
+        };
+        if !known.is_outdated {
+            return Ok(known.detail);
+        }
+        // The known routers are good enough while no controller can be reached.
+        match self.session_now(service, wanted).await {
+            Err(Error::Controller(problem)) if problem.is_temporary() => Ok(known.detail),
+            read => read,
+        }
+    }
+
+    /// The service session that was made or read last in the present API session.
+    fn known_session(&self, service: &ServiceDetail, wanted: DialBind) -> Option<KnownSession> {
         let api_token = self.token();
-        {
-            let mut known = self.known.lock();
-            match known.sessions.get(&key) {
-                Some(session) if session.api_token == api_token => {
-                    return Ok(Arc::clone(&session.detail));
-                }
-                Some(_) => known.sessions.clear(),
-                None => {}
+        let mut known = self.known.lock();
+        let session = known.sessions.get(&(service.base.id.clone(), wanted))?;
+        if session.api_token == api_token {
+            let is_outdated = Instant::now() >= session.outdated;
+            return Some(KnownSession { detail: Arc::clone(&session.detail), is_outdated });
+        }
+        known.sessions.clear();
+        None
+    }
+
+    async fn make_session(
+        &self,
+        service: &ServiceDetail,
+        wanted: DialBind,
+    ) -> Result<Arc<SessionDetail>> {
+        self.answer_checks_of(service).await;
+        let make = || self.ask(|api| api.create_session(&service.base.id, wanted).boxed());
+        let mut made = make().await;
+        if made.as_ref().is_err_and(is_for_posture) {
+            // The controller has lost the reports, or the service has a check that was not known.
+            self.posture.forget();
+            if let Some(service) = self.read_service(&service.name).await? {
+                self.answer_checks_of(&service).await;
+                made = make().await;
             }
         }
-        let used = self.used()?;
-        let made = self.watch(used, used.api.create_session(&service.base.id, wanted).await);
         let detail = Arc::new(made.map_err(|error| self.no_session(error, service, wanted))?);
-        self.remember(key, Arc::clone(&detail));
+        self.remember((service.base.id.clone(), wanted), Arc::clone(&detail));
         Ok(detail)
     }
 
-    /// The service session with the present routers, read now.
+    /// Tells the controller about this device, as the posture checks of a service ask. If that
+    /// fails, the controller decides by the reports that it has.
+    async fn answer_checks_of(&self, service: &ServiceDetail) {
+        let questions = posture::questions([service]);
+        let Ok(used) = self.used() else { return };
+        let told = self.watch(used, self.posture.report(used.api, questions).await);
+        if let Err(problem) = told {
+            tracing::debug!(service = %service.name, %problem, "the posture checks of a service were not answered");
+        }
+    }
+
+    /// The service session with the present routers, made or read now.
     pub(crate) async fn session_now(
         &self,
         service: &ServiceDetail,
         wanted: DialBind,
     ) -> Result<Arc<SessionDetail>> {
-        let known = self.session(service, wanted).await?;
-        let used = self.used()?;
-        let read = self.watch(used, used.api.session(&known.base.id).await);
-        let Ok(mut detail) = read else {
-            self.forget_session(&service.base.id, wanted);
-            return self.session(service, wanted).await;
+        self.ensure_login().await?;
+        let Some(known) = self.known_session(service, wanted) else {
+            return self.make_session(service, wanted).await;
+        };
+        let known = known.detail;
+        let mut detail = match self.ask(|api| api.session(&known.base.id).boxed()).await {
+            Ok(detail) => detail,
+            Err(Error::Controller(problem)) if problem.is_temporary() => {
+                return Err(Error::Controller(problem));
+            }
+            Err(_) => {
+                self.forget_session(&service.base.id, wanted);
+                return Box::pin(self.make_session(service, wanted)).await;
+            }
         };
         // Some controllers return the token only when the session is made.
         if detail.token.is_empty() {
@@ -286,9 +395,7 @@ impl Account {
 
     /// The routers that the identity may connect to.
     pub(crate) async fn edge_routers(&self) -> Result<Vec<EdgeRouterCommon>> {
-        self.ensure_login().await?;
-        let used = self.used()?;
-        let routers = self.watch(used, used.api.edge_routers().await)?;
+        let routers = self.ask(|api| api.edge_routers().boxed()).await?;
         Ok(routers.into_iter().map(|router| router.router).collect())
     }
 
@@ -300,7 +407,26 @@ impl Account {
     fn remember(&self, key: (String, DialBind), detail: Arc<SessionDetail>) {
         let mut known = self.known.lock();
         if known.sessions.len() < MAX_REMEMBERED || known.sessions.contains_key(&key) {
-            known.sessions.insert(key, KeptSession { detail, api_token: self.token() });
+            let outdated = Instant::now() + jittered(ROUTERS_KNOWN);
+            let session = KeptSession { detail, api_token: self.token(), outdated };
+            known.sessions.insert(key, session);
+        }
+    }
+
+    /// Asks the controller in use, and the next one if that cannot be reached.
+    async fn ask<'a, T>(
+        &'a self,
+        call: impl Fn(&'a ClientApi) -> BoxFuture<'a, weft_client::Result<T>>,
+    ) -> Result<T> {
+        self.ensure_login().await?;
+        let used = self.used()?;
+        match self.watch(used, call(used.api).await) {
+            Err(Error::Controller(problem)) if problem.is_temporary() && self.apis.len() > 1 => {
+                self.ensure_login().await?;
+                let next = self.used()?;
+                self.watch(next, call(next.api).await)
+            }
+            done => done,
         }
     }
 
@@ -325,12 +451,21 @@ impl Account {
             Some((_, "NO_EDGE_ROUTERS_AVAILABLE")) => {
                 Error::NoEdgeRouters { service: name, reason: refusal.to_string() }
             }
+            Some((_, "INVALID_POSTURE")) => {
+                Error::Posture { service: name, reason: refusal.to_string() }
+            }
             _ => {
                 self.forget_session(&service.base.id, wanted);
                 error
             }
         }
     }
+}
+
+/// True if the controller refused because this device fails posture checks.
+fn is_for_posture(error: &Error) -> bool {
+    matches!(error, Error::Controller(refusal)
+        if refusal.api().is_some_and(|api| api.code() == "INVALID_POSTURE"))
 }
 
 #[cfg(test)]

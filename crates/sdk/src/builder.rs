@@ -43,8 +43,9 @@ impl ContextBuilder {
         self
     }
 
-    /// The interval at which the controller is asked if services have changed. At most 5 minutes,
-    /// so that the API session stays alive.
+    /// The interval at which the controller is asked if services have changed: 1 s to 5 minutes. It
+    /// is shorter if the API session would end meanwhile: half of the time that the controller keeps
+    /// a session without requests.
     #[must_use]
     pub fn refresh_interval(mut self, interval: Duration) -> Self {
         let (least, most) = (Duration::from_secs(1), Duration::from_secs(300));

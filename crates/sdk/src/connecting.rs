@@ -21,8 +21,14 @@ use weft_wire::{Address, Message, content_type};
 const UNREAD: Duration = Duration::from_secs(300);
 /// The first wait before a router is dialed again.
 const FIRST_WAIT: Duration = Duration::from_millis(100);
-/// The longest such wait: a host has to be back within 10 s after its router.
+/// The longest such wait of a program without another router: a host has to be back within 10 s after its
+/// router.
 const LONGEST_WAIT: Duration = Duration::from_secs(4);
+/// The bound of the first wait while another router is connected.
+const FIRST_WAIT_WITH_OTHERS: Duration = Duration::from_secs(1);
+/// The bound of the longest such wait: a router that comes back is not dialed by all of its SDKs at the same
+/// time.
+const LONGEST_WAIT_WITH_OTHERS: Duration = Duration::from_secs(60);
 /// A channel that was open this long counts as a success, whatever the router sent.
 const GOOD_LIFE: Duration = Duration::from_secs(10);
 /// The interval of probes to a router, and the longest wait for its answer.
@@ -62,7 +68,7 @@ impl Inner {
         let slots = self.want(routers);
         let none = |reason| Err(Error::NoEdgeRouters { service: service.to_owned(), reason });
         if slots.is_empty() {
-            return none("the controller names none; check its edge router policies".to_owned());
+            return none(unusable(routers));
         }
         let has_refused = |channel: &Arc<RouterChannel>| {
             refused.is_some_and(|refused| Arc::ptr_eq(refused, channel))
@@ -119,10 +125,23 @@ impl Inner {
             }
             tokio::select! {
                 () = slot.dropped() => break,
-                () = tokio::time::sleep(wait(failures)) => {}
+                () = self.pause(&slot, failures) => {}
             }
         }
         slot.left();
+    }
+
+    /// Waits before a router is dialed again. The wait becomes a short one when no other router is connected
+    /// any more.
+    async fn pause(&self, slot: &Slot, failures: u32) {
+        let chance = rand::random();
+        if self.routers.has_other(slot) {
+            tokio::select! {
+                () = tokio::time::sleep(wait(failures, true, chance)) => return,
+                () = self.routers.no_other(slot) => {}
+            }
+        }
+        tokio::time::sleep(wait(failures, false, chance)).await;
     }
 
     /// Uses a channel until it closes; true if it counts as a success.
@@ -188,15 +207,38 @@ async fn probe(slot: &Slot, channel: &RouterChannel) {
     }
 }
 
-/// The wait after this many failures in a row.
-fn wait(failures: u32) -> Duration {
-    let doubled = FIRST_WAIT.saturating_mul(1 << failures.min(10));
-    jittered(doubled.min(LONGEST_WAIT))
+/// The wait after this many failures in a row; `chance` is between 0 and 1. Without another router the wait
+/// varies by a tenth. With another one it may be of any length up to its bound, because nobody needs the
+/// router at once, and thousands of SDKs may have lost it together.
+fn wait(failures: u32, has_other: bool, chance: f64) -> Duration {
+    let chance = chance.clamp(0.0, 1.0);
+    let doubled = |first: Duration| first.saturating_mul(1 << failures.min(10));
+    if has_other {
+        let bound = doubled(FIRST_WAIT_WITH_OTHERS).min(LONGEST_WAIT_WITH_OTHERS);
+        return bound.mul_f64(chance).max(FIRST_WAIT);
+    }
+    doubled(FIRST_WAIT).min(LONGEST_WAIT).mul_f64(0.9 + chance / 5.0)
 }
 
 /// Parses `tls://host:port`, the form of controllers, or `tls:host:port`.
 fn parse(url: &str) -> Option<Address> {
     url.replacen("://", ":", 1).trim_end_matches('/').parse().ok()
+}
+
+/// The reason why none of the routers of a service session can be used: a controller tells no usable
+/// address of a router that is offline.
+pub(crate) fn unusable(routers: &[SessionEdgeRouter]) -> String {
+    const SHOWN: usize = 8;
+    if routers.is_empty() {
+        return "the controller names none; check its edge router policies".to_owned();
+    }
+    let names: Vec<&str> =
+        routers.iter().take(SHOWN).map(|router| router.router.name.as_str()).collect();
+    let more = match routers.len().saturating_sub(SHOWN) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    format!("none of its {} is online: {}{more}", routers.len(), names.join(", "))
 }
 
 #[cfg(test)]
@@ -214,8 +256,19 @@ mod tests {
     }
 
     #[test]
-    fn waits_stay_short_enough_to_be_back_in_time() {
-        assert!(wait(0) < Duration::from_millis(120));
-        assert!((0..99).all(|failures| wait(failures) < Duration::from_secs(5)));
+    fn waits_without_another_router_stay_short_enough_to_be_back_in_time() {
+        assert!(wait(0, false, 1.0) < Duration::from_millis(120));
+        assert!((0..99).all(|failures| wait(failures, false, 1.0) < Duration::from_secs(5)));
+        assert!(wait(99, false, 0.0) > Duration::from_secs(3));
+    }
+
+    #[test]
+    fn waits_with_another_router_grow_and_are_spread_over_all_their_length() {
+        for (failures, most) in [(0, 1), (3, 8), (6, 60), (99, 60)] {
+            let most = Duration::from_secs(most);
+            assert_eq!(wait(failures, true, 1.0), most);
+            assert_eq!(wait(failures, true, 0.5), most / 2);
+            assert_eq!(wait(failures, true, 0.0), FIRST_WAIT);
+        }
     }
 }

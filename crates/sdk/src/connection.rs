@@ -21,8 +21,14 @@ pub struct Info {
     pub service: String,
     /// The circuit's id, for operators; empty if the router does not send it.
     pub circuit_id: Arc<str>,
-    /// The name that the dialer gave.
+    /// The name that the dialer gave, which nobody has verified.
     pub caller_id: String,
+    /// At a host: the id of the dialer's identity, verified by its router; older routers do not send
+    /// it.
+    pub dialer_identity: Option<String>,
+    /// At a host: the name of the dialer's identity, verified by its router; older routers do not
+    /// send it.
+    pub dialer_name: Option<String>,
     /// Data that the dialer's application sent with the dial.
     pub app_data: Option<Bytes>,
 }

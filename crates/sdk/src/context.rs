@@ -73,14 +73,19 @@ impl Context {
     /// # Errors
     /// When the controller cannot be reached.
     pub async fn services(&self) -> Result<Vec<Service>> {
+        self.guard.inner.check_open()?;
         let services = Box::pin(self.guard.inner.account.read_services()).await?;
         Ok(services.iter().map(|service| Service::of(service)).collect())
     }
 
-    /// The services that the identity may use, as they were read last, and every change of them:
-    /// the context checks at intervals ([`ContextBuilder::refresh_interval`]).
+    /// The services that the identity may use, as they were read last, and every change of them. The
+    /// list is empty until they are read for the first time, which begins with this call; then the
+    /// context checks at intervals ([`ContextBuilder::refresh_interval`]).
     #[must_use]
     pub fn service_changes(&self) -> watch::Receiver<Arc<Vec<Service>>> {
+        if !self.guard.inner.account.has_services() {
+            self.guard.inner.reads_services.notify_one();
+        }
         self.guard.inner.account.service_changes()
     }
 
@@ -89,6 +94,7 @@ impl Context {
     /// # Errors
     /// When the controller cannot be reached.
     pub async fn identity(&self) -> Result<Identity> {
+        self.guard.inner.check_open()?;
         Ok(Identity::of(Box::pin(self.guard.inner.account.identity()).await?))
     }
 
@@ -106,6 +112,7 @@ impl Context {
     /// # Errors
     /// As [`Context::dial`].
     pub async fn dial_with(&self, service: &str, options: DialOptions) -> Result<Connection> {
+        self.guard.inner.check_open()?;
         dial::dial(&self.guard, service, &options).await
     }
 
@@ -123,6 +130,7 @@ impl Context {
     /// # Errors
     /// As [`Context::bind`].
     pub async fn bind_with(&self, service: &str, options: BindOptions) -> Result<Listener> {
+        self.guard.inner.check_open()?;
         Box::pin(Listener::open(&self.guard, service, options)).await
     }
 

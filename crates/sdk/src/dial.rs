@@ -163,6 +163,8 @@ async fn connect(
         service: service.name.clone(),
         circuit_id: Arc::clone(circuit.id()),
         caller_id,
+        dialer_identity: None,
+        dialer_name: None,
         app_data: options.app_data.clone(),
     };
     Ok(Ok(Connection::new(circuit, keys, info, Arc::clone(guard))))

@@ -38,6 +38,14 @@ pub enum Error {
         /// `dial` or `bind`.
         action: &'static str,
     },
+    /// This device does not pass the posture checks of the service.
+    #[error("this device does not pass the posture checks of `{service}`: {reason}")]
+    Posture {
+        /// The name of the service.
+        service: String,
+        /// The answer of the controller, which names the service policies.
+        reason: String,
+    },
     /// No host offers the service now.
     #[error("`{service}` has no host now: {message}")]
     NoTerminators {
@@ -141,7 +149,9 @@ impl From<Error> for io::Error {
             Error::NoTerminators { .. } | Error::Refused { .. } => io::ErrorKind::ConnectionRefused,
             Error::NoEdgeRouters { .. } => io::ErrorKind::HostUnreachable,
             Error::ServiceUnknown { .. } => io::ErrorKind::NotFound,
-            Error::NotPermitted { .. } | Error::NotLoggedIn(_) => io::ErrorKind::PermissionDenied,
+            Error::NotPermitted { .. } | Error::Posture { .. } | Error::NotLoggedIn(_) => {
+                io::ErrorKind::PermissionDenied
+            }
             Error::Closed(_) => io::ErrorKind::NotConnected,
             _ => io::ErrorKind::Other,
         };

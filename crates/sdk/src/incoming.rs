@@ -85,6 +85,8 @@ impl Incoming {
             service: service.clone(),
             circuit_id: Arc::clone(circuit.id()),
             caller_id: self.caller_id(),
+            dialer_identity: self.dialer_identity().map(str::to_owned),
+            dialer_name: self.dialer_name().map(str::to_owned),
             app_data: self.arrival.dial.app_data.clone(),
         };
         Ok(Connection::new(circuit, keys, info, Arc::clone(&self.guard)))

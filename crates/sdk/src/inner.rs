@@ -4,12 +4,14 @@ use crate::account::Account;
 use crate::channel::Figures;
 use crate::circuit::Timers;
 use crate::jitter::jittered;
+use crate::posture;
 use crate::routers::Routers;
 use crate::settings::Settings;
 use bytes::Bytes;
 use parking_lot::Mutex;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
+use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use weft_identity::LiveIdentity;
 use weft_limits::Budget;
@@ -38,6 +40,8 @@ pub(crate) struct Inner {
     pub(crate) routers: Routers,
     pub(crate) figures: Figures,
     pub(crate) cancel: CancellationToken,
+    /// Wakes the reading of services, for an application that follows them.
+    pub(crate) reads_services: Notify,
     sticky: Mutex<Sticky>,
 }
 
@@ -62,9 +66,11 @@ impl Inner {
             routers: Routers::default(),
             figures,
             cancel: CancellationToken::new(),
+            reads_services: Notify::new(),
             sticky: Mutex::default(),
         });
         tokio::spawn(Arc::clone(&inner).keep_fresh());
+        tokio::spawn(Arc::clone(&inner).keep_answering());
         inner
     }
 
@@ -72,10 +78,11 @@ impl Inner {
     async fn keep_fresh(self: Arc<Self>) {
         let mut is_refused = false;
         loop {
-            let interval = jittered(self.settings.refresh_interval);
+            let interval = self.account.refresh_interval(self.settings.refresh_interval);
             tokio::select! {
                 () = self.cancel.cancelled() => return,
-                () = tokio::time::sleep(interval) => {}
+                () = tokio::time::sleep(jittered(interval)) => {}
+                () = self.reads_services.notified() => {}
             }
             let work = async {
                 self.account.refresh().await?;
@@ -112,6 +119,31 @@ impl Inner {
                     tracing::debug!(%problem, "the services of the identity could not be read again")
                 }
             }
+        }
+    }
+
+    /// Keeps the controller's knowledge of this device up to date, for posture checks.
+    async fn keep_answering(self: Arc<Self>) {
+        loop {
+            tokio::select! {
+                () = self.cancel.cancelled() => return,
+                () = tokio::time::sleep(jittered(posture::INTERVAL)) => {}
+            }
+            let answered = tokio::select! {
+                () = self.cancel.cancelled() => return,
+                answered = self.account.answer_posture_checks() => answered,
+            };
+            if let Err(problem) = answered {
+                tracing::debug!(%problem, "the posture checks of services were not answered");
+            }
+        }
+    }
+
+    /// Fails once the context is closed.
+    pub(crate) fn check_open(&self) -> crate::Result<()> {
+        match self.cancel.is_cancelled() {
+            true => Err(crate::Error::Closed("the context is closed".to_owned())),
+            false => Ok(()),
         }
     }
 

@@ -48,8 +48,9 @@
 //! let mut listener = context.bind("greeter").await?;
 //! loop {
 //!     let incoming = listener.accept().await?;
-//!     if incoming.caller_id().is_empty() {
-//!         incoming.reject("who are you?");
+//!     // Verified by the router; `caller_id` is only what the dialer says of itself.
+//!     if incoming.dialer_name() != Some("laptop") {
+//!         incoming.reject("only laptop is greeted");
 //!         continue;
 //!     }
 //!     let connection = incoming.accept().await?;
@@ -81,6 +82,7 @@ mod inner;
 mod jitter;
 mod listener;
 mod outlet;
+mod posture;
 mod routed;
 mod routers;
 mod sealing;

@@ -21,6 +21,8 @@ const MAX_ROUTERS: usize = 1024;
 #[derive(Debug, Default)]
 pub(crate) struct Routers {
     slots: Mutex<HashMap<String, Arc<Slot>>>,
+    /// Counts connects and disconnects.
+    changes: watch::Sender<u64>,
 }
 
 /// One router.
@@ -32,6 +34,7 @@ pub(crate) struct Slot {
     /// The round trip of the last probe, in microseconds.
     rtt: AtomicU64,
     cancel: CancellationToken,
+    changes: watch::Sender<u64>,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -60,9 +63,30 @@ impl Routers {
         if slots.len() >= MAX_ROUTERS || context.is_cancelled() {
             return None;
         }
-        let slot = Arc::new(Slot::new(name, address, context));
+        let slot = Arc::new(Slot::new(name, address, context, self.changes.clone()));
         slots.insert(name.to_owned(), Arc::clone(&slot));
         Some((slot, true))
+    }
+
+    /// Changes whenever a router connects or disconnects.
+    pub(crate) fn changes(&self) -> watch::Receiver<u64> {
+        self.changes.subscribe()
+    }
+
+    /// True if another router than this one is connected.
+    pub(crate) fn has_other(&self, than: &Slot) -> bool {
+        let slots = self.slots.lock();
+        slots.values().any(|slot| !std::ptr::eq(&**slot, than) && slot.channel().is_some())
+    }
+
+    /// Waits until no other router than this one is connected.
+    pub(crate) async fn no_other(&self, than: &Slot) {
+        let mut changes = self.changes();
+        while self.has_other(than) {
+            if changes.changed().await.is_err() {
+                return;
+            }
+        }
     }
 
     /// The names of connected routers.
@@ -109,13 +133,19 @@ impl Routers {
 }
 
 impl Slot {
-    fn new(name: &str, address: Address, context: &CancellationToken) -> Self {
+    fn new(
+        name: &str,
+        address: Address,
+        context: &CancellationToken,
+        changes: watch::Sender<u64>,
+    ) -> Self {
         Self {
             name: name.to_owned(),
             address: Mutex::new(address),
             state: watch::Sender::default(),
             rtt: AtomicU64::new(u64::MAX),
             cancel: context.child_token(),
+            changes,
         }
     }
 
@@ -162,6 +192,7 @@ impl Slot {
             state.channel = Some(Arc::clone(channel));
             state.problem = None;
         });
+        self.tell();
     }
 
     /// Notes that the channel is closed.
@@ -170,6 +201,11 @@ impl Slot {
             state.channel = None;
             state.problem = Some(reason.into());
         });
+        self.tell();
+    }
+
+    fn tell(&self) {
+        self.changes.send_modify(|count| *count = count.wrapping_add(1));
     }
 
     /// Notes that no channel could be opened.
@@ -216,7 +252,7 @@ mod tests {
 
     fn slot(name: &str) -> Arc<Slot> {
         let address = "tls:router.example:3022".parse().unwrap();
-        Arc::new(Slot::new(name, address, &CancellationToken::new()))
+        Arc::new(Slot::new(name, address, &CancellationToken::new(), watch::Sender::default()))
     }
 
     #[tokio::test]

@@ -197,7 +197,8 @@ async fn serve_one<P>(incoming: Incoming, place: P, plan: &Plan, traffic: &Arc<T
         plan.config.connect(&data, CONNECT_TIME, patience).await
     };
     let connected = connected.await;
-    let caller = incoming.caller_id();
+    // The verified name, if the router tells it.
+    let caller = incoming.dialer_name().map_or_else(|| incoming.caller_id(), str::to_owned);
     let connected = match connected {
         Ok(connected) => connected,
         Err(refusal) => {

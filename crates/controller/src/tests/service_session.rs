@@ -71,7 +71,15 @@ async fn a_session_needs_a_router_that_is_assigned_and_may_be_away() {
     bed.controller.online().remove_router(&two, 1);
     let patch = json!({"name": "second"});
     bed.manage(&admin, "patchEdgeRouter", &[two.as_str()], patch).await.unwrap();
+    let has_list = || {
+        let (snapshot, online) = (bed.controller.snapshot(), bed.controller.online());
+        bed.controller.router_texts().has_list(&snapshot, online)
+    };
+    assert!(!has_list());
+    let alone = bed.client(&client, "detailSession", &[id], Value::Null).await.unwrap();
+    assert!(has_list(), "whoever asks first leaves the texts to the others");
     let session = make().await.unwrap();
+    assert_eq!(session["edgeRouters"], alone["edgeRouters"]);
     let routers = session["edgeRouters"].as_array().unwrap();
     assert!(routers.iter().all(|router| router["isOnline"] == json!(false)));
     assert!(names(&session["edgeRouters"]).contains(&"second"));

@@ -32,7 +32,11 @@ impl std::fmt::Debug for Audience<'_> {
 }
 
 /// Resolves the names of a query.
-pub fn bind(query: &Query, schema: &dyn Schema, audience: Audience<'_>) -> Result<Plan, FilterError> {
+pub fn bind(
+    query: &Query,
+    schema: &dyn Schema,
+    audience: Audience<'_>,
+) -> Result<Plan, FilterError> {
     let binder = Binder { source: &query.source, code: Code::Filter, audience };
     let condition = match &query.condition {
         Some(expr) => binder.condition(schema, expr)?,

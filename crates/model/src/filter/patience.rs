@@ -27,7 +27,11 @@ impl Patience {
     /// Lets a search go on until the function is true.
     pub fn until(is_over: impl Fn() -> bool + Send + Sync + 'static) -> Self {
         let is_over = Box::new(is_over);
-        Self(Some(Arc::new(Waiting { is_over, tests: AtomicU32::new(0), is_given_up: AtomicBool::new(false) })))
+        Self(Some(Arc::new(Waiting {
+            is_over,
+            tests: AtomicU32::new(0),
+            is_given_up: AtomicBool::new(false),
+        })))
     }
 
     /// Counts a test. False if the search is given up.

@@ -1,11 +1,14 @@
 //! The comparison of a controller's data model with this router's
 //! (docs/protocol/edge-control-plane.md 9).
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::{
+    collections::{BTreeMap, HashSet},
+    hash::Hash,
+};
 
 use weft_wire::edge_ctrl::data_model::{Diff, ValidateResponse};
 
-use super::model::{Model, Policy};
+use super::model::{Entities, Model};
 
 /// Compares the model that a router should have (`wanted`) with the model that it has (`found`).
 pub(crate) fn compare(wanted: &Model, found: &Model) -> ValidateResponse {
@@ -17,7 +20,8 @@ pub(crate) fn compare(wanted: &Model, found: &Model) -> ValidateResponse {
     maps(&mut diffs, "router", &wanted.routers, &found.routers);
     maps(&mut diffs, "posture-check", &wanted.checks, &found.checks);
     maps(&mut diffs, "revocations", &wanted.revocations, &found.revocations);
-    entries(&mut diffs, "service-policy", &wanted.policies, &found.policies, same_policy);
+    let (policies, others) = (wanted.policies.by_id(), found.policies.by_id());
+    entries(&mut diffs, "service-policy", policies, others, |a, b| a == b);
     // The usages of a key are a set.
     entries(&mut diffs, "public-keys", &wanted.keys, &found.keys, |a, b| {
         let usages = |key: &weft_wire::edge_ctrl::data_model::PublicKey| -> HashSet<i32> {
@@ -32,33 +36,26 @@ pub(crate) fn compare(wanted: &Model, found: &Model) -> ValidateResponse {
     }
 }
 
-fn same_policy(a: &Policy, b: &Policy) -> bool {
-    a.value == b.value
-        && a.services == b.services
-        && a.checks == b.checks
-        && a.identities == b.identities
-}
-
 fn maps<T: PartialEq>(
     diffs: &mut Vec<Diff>,
     kind: &str,
-    wanted: &HashMap<String, T>,
-    found: &HashMap<String, T>,
+    wanted: &Entities<T>,
+    found: &Entities<T>,
 ) {
     entries(diffs, kind, wanted, found, |a, b| a == b);
 }
 
-fn entries<T>(
+fn entries<K: AsRef<str> + Hash + Eq, T>(
     diffs: &mut Vec<Diff>,
     kind: &str,
-    wanted: &HashMap<String, T>,
-    found: &HashMap<String, T>,
+    wanted: &imbl::HashMap<K, T>,
+    found: &imbl::HashMap<K, T>,
     same: impl Fn(&T, &T) -> bool,
 ) {
-    let mut add = |id: &String, what: &str, detail: &str| {
+    let mut add = |id: &K, what: &str, detail: &str| {
         diffs.push(Diff {
             entity_type: kind.to_owned(),
-            entity_id: id.clone(),
+            entity_id: id.as_ref().to_owned(),
             diff_type: what.to_owned(),
             detail: detail.to_owned(),
         });
@@ -84,7 +81,7 @@ fn counts(model: &Model) -> BTreeMap<String, u32> {
         count("identities", model.identities.len()),
         count("Services", model.services.len()),
         count("routers", model.routers.len()),
-        count("service-policies", model.policies.len()),
+        count("service-policies", model.policies.by_id().len()),
         count("posture-checks", model.checks.len()),
         count("public-keys", model.keys.len()),
         count("revocations", model.revocations.len()),

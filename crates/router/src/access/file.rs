@@ -77,15 +77,31 @@ pub(crate) fn set_aside(path: &Path) -> io::Result<PathBuf> {
     Ok(aside)
 }
 
-/// Writes a state, whole or not at all. The file names identities and has configs, so that only the
-/// router's user may read it.
-pub(crate) fn save(path: &Path, state: &DataState) -> io::Result<()> {
-    let body = state.to_body();
-    if body.len() as u64 > MAX_STATE {
-        let length = body.len();
-        return Err(io::Error::other(format!("{length} bytes, at most {MAX_STATE} are kept")));
-    }
+/// Writes a model, whole or not at all. The file names identities and has configs, so that only the
+/// router's user may read it. The model is encoded event by event: as a whole, a large one would take
+/// several times its memory.
+pub(crate) fn save(path: &Path, model: &Model) -> io::Result<()> {
     let mut packed = GzEncoder::new(Vec::new(), Compression::fast());
-    packed.write_all(&body)?;
+    let mut length = 0;
+    let mut write = |part: DataState| {
+        let body = part.to_body();
+        length += body.len() as u64;
+        if length > MAX_STATE {
+            return Err(io::Error::other(format!(
+                "more than {MAX_STATE} bytes, which are the most"
+            )));
+        }
+        packed.write_all(&body)
+    };
+    // The encodings of parts, one after the other, are the encoding of the whole.
+    for event in model.events() {
+        write(DataState { events: vec![event], ..DataState::default() })?;
+    }
+    write(DataState {
+        events: Vec::new(),
+        end_index: model.index,
+        timeline_id: model.timeline.clone(),
+        caches: model.caches.clone(),
+    })?;
     write_private(path, &packed.finish()?).map_err(io::Error::other)
 }

@@ -1,32 +1,31 @@
 //! The state that the modules of the access half share.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
+    collections::{BTreeMap, BTreeSet},
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
-    time::{Duration, Instant},
 };
 
 use arc_swap::ArcSwap;
 use parking_lot::{Mutex, RwLock};
-use tokio::sync::{Notify, broadcast, watch};
+use tokio::{
+    sync::{Notify, broadcast, watch},
+    task::JoinHandle,
+};
 use weft_circuit::now;
 use weft_identity::LiveIdentity;
 
 use super::{
     binding::FirstParty, file, grants::Grants, keys::Keys, live::LiveSessions, model::Model,
-    options::AccessOptions, queue::Queue, sessions::Sessions, subscription::Subscription,
-    tunneled::Tunneled,
+    options::AccessOptions, queue::Queue, service_sessions::ServiceSessions, sessions::Sessions,
+    subscription::Subscription, tunneled::Tunneled,
 };
 use crate::{
     controllers::Controllers,
     seam::{AccessEvent, TunnelService},
 };
-
-/// How long a service session that ended is remembered, to refuse late binds.
-const ENDED_FOR: Duration = Duration::from_secs(300);
 
 /// The configs that controllers keep for this router: JSON texts by the names of their config
 /// types.
@@ -46,8 +45,8 @@ pub(super) struct Inner {
     pub(super) live: Mutex<LiveSessions>,
     /// Grants of this router, judged again when the model changes.
     pub(super) grants: Mutex<Grants>,
-    /// Service sessions that ended lately.
-    pub(super) ended: Mutex<HashMap<String, Instant>>,
+    /// Service sessions in use, and those that ended lately.
+    pub(super) service_sessions: Mutex<ServiceSessions>,
     pub(super) subscription: Mutex<Subscription>,
     pub(super) events: broadcast::Sender<AccessEvent>,
     pub(super) own_services: Mutex<Tunneled>,
@@ -65,6 +64,8 @@ pub(super) struct Inner {
     pub(super) taken: AtomicU64,
     /// The model that is in the file.
     pub(super) saved: Mutex<Saved>,
+    /// The last write of the model that the worker has started.
+    pub(super) saving: Mutex<Option<JoinHandle<()>>>,
 }
 
 /// Identifies a model that was written to the file. Timeline and index alone do not identify it: a
@@ -83,16 +84,12 @@ impl Inner {
         let _ = self.events.send(event);
     }
 
-    pub(super) fn end_service_session(&self, id: &str) {
-        if id.is_empty() {
-            return;
+    /// Ends service sessions, and tells the bindings of those in use.
+    pub(super) fn end_service_sessions<'a>(&self, ids: impl IntoIterator<Item = &'a str>) {
+        let ended = self.service_sessions.lock().end(ids, now());
+        for (session, service_sessions) in ended {
+            self.tell(AccessEvent::ServiceSessionsEnded { session, service_sessions });
         }
-        let now = now();
-        let mut ended = self.ended.lock();
-        ended.retain(|_, since| now.saturating_duration_since(*since) < ENDED_FOR);
-        ended.insert(id.to_owned(), now);
-        drop(ended);
-        self.tell(AccessEvent::ServiceSessionEnded { service_session: id.to_owned() });
     }
 
     pub(super) fn refresh_online(&self) {
@@ -115,16 +112,15 @@ impl Inner {
     pub(super) fn save(&self) {
         let Some(path) = &self.options.db else { return };
         let mut saved = self.saved.lock();
-        let (state, now) = {
+        let (model, taken) = {
             let model = self.model.read();
-            let taken = self.taken.load(Ordering::Acquire);
-            let now = Saved { timeline: model.timeline.clone(), index: model.index, taken };
-            if model.timeline.is_empty() || *saved == now {
-                return;
-            }
-            (model.to_state(), now)
+            (model.clone(), self.taken.load(Ordering::Acquire))
         };
-        match file::save(path, &state) {
+        let now = Saved { timeline: model.timeline.clone(), index: model.index, taken };
+        if model.timeline.is_empty() || *saved == now {
+            return;
+        }
+        match file::save(path, &model) {
             Ok(()) => *saved = now,
             Err(problem) => {
                 tracing::warn!(

@@ -58,9 +58,6 @@ fn of_token(
     if !claims.z_iid.is_empty() && claims.z_iid != session.identity {
         return Err(invalid(&"the token is of another identity", session));
     }
-    if inner.ended.lock().contains_key(&claims.jti) {
-        return Err(invalid(&"the service session has ended", session));
-    }
     let facts = live::TokenFacts { jti: claims.jti.clone(), issued: 0.0, expires: 0.0 };
     if live::is_revoked(&inner.model.read(), "", "", &facts) {
         return Err(invalid(&"the token is revoked", session));
@@ -75,6 +72,9 @@ fn of_token(
         let text = format!("rejecting {verb}, invalid session type. expected {wanted}, got {got}");
         return Err(Refusal::new(ErrorCode::WRONG_SESSION_TYPE, RetryHint::START_OVER, text));
     }
+    // Under one lock: either the end comes before, or it is told to the bindings.
+    let used = inner.service_sessions.lock().use_one(&claims.jti, &session.id);
+    used.map_err(|why| invalid(&why, session))?;
     Ok(Grant { service: claims.sub, service_session: claims.jti, token: text.to_owned(), purpose })
 }
 

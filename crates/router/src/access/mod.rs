@@ -23,7 +23,9 @@ mod keys;
 mod live;
 mod model;
 mod options;
+mod policies;
 mod queue;
+mod service_sessions;
 mod sessions;
 mod subscription;
 mod token;
@@ -85,7 +87,7 @@ impl AccessHalf {
             sessions: Mutex::default(),
             live: Mutex::default(),
             grants: Mutex::default(),
-            ended: Mutex::default(),
+            service_sessions: Mutex::default(),
             subscription: Mutex::default(),
             events: broadcast::Sender::new(EVENTS),
             tunneled: watch::Sender::new(own_services.list()),
@@ -102,6 +104,7 @@ impl AccessHalf {
                 index: model.index,
                 taken: 0,
             }),
+            saving: Mutex::default(),
             model: RwLock::new(model),
             options,
             identity,
@@ -166,6 +169,18 @@ impl AccessHalf {
     #[cfg(test)]
     pub(crate) async fn hold_up(&self) -> impl Sized + use<> {
         self.0.queue.hold_up().await
+    }
+
+    /// Keeps the model from being written to its file until the returned value is dropped.
+    #[cfg(test)]
+    pub(crate) fn hold_up_saving(&self) -> impl Sized {
+        self.0.saved.lock()
+    }
+
+    /// True while a write of the model that the worker has started goes on.
+    #[cfg(test)]
+    pub(crate) fn is_saving(&self) -> bool {
+        self.0.saving.lock().as_ref().is_some_and(|saving| !saving.is_finished())
     }
 
     /// A controller is connected, and showed these certificates.
@@ -238,7 +253,7 @@ impl AccessHalf {
 
     /// A service session ended.
     pub(crate) fn end_service_session(&self, id: &str) {
-        self.0.end_service_session(id);
+        self.0.end_service_sessions([id]);
     }
 }
 

@@ -1,7 +1,10 @@
 //! The router's copy of the data model: entities by id, and policies with their members, changed by
 //! the events of a controller (docs/protocol/edge-control-plane.md 4, 8.1).
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::{
+    collections::{BTreeMap, HashSet},
+    sync::Arc,
+};
 
 use weft_wire::edge_ctrl::data_model::{
     Action, Cache, ChangeSet, Config, ConfigType, DataState, Event, Identity, PolicyType,
@@ -9,35 +12,30 @@ use weft_wire::edge_ctrl::data_model::{
     ServicePolicyChange, TARGET_ROUTER, event,
 };
 
-/// A service policy with its members.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Policy {
-    pub(crate) value: ServicePolicy,
-    pub(crate) services: HashSet<String>,
-    pub(crate) checks: HashSet<String>,
-    pub(crate) identities: HashSet<String>,
-}
+use super::policies::{Ids, Policies, Policy};
 
-/// The data model.
+/// Entities by id.
+pub(super) type Entities<T> = imbl::HashMap<String, Arc<T>>;
+
+/// The data model. A clone costs little, and shares everything with its original until one of them
+/// changes: long work is done on a clone, so that changes and look-ups do not wait for it.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Model {
     /// The timeline of the index; empty without a model.
     pub(crate) timeline: String,
     /// Index of the last change.
     pub(crate) index: u64,
-    pub(crate) config_types: HashMap<String, ConfigType>,
-    pub(crate) configs: HashMap<String, Config>,
-    pub(crate) identities: HashMap<String, Identity>,
-    pub(crate) services: HashMap<String, Service>,
-    pub(crate) routers: HashMap<String, Router>,
-    pub(crate) policies: HashMap<String, Policy>,
-    pub(crate) checks: HashMap<String, PostureCheck>,
-    pub(crate) keys: HashMap<String, PublicKey>,
-    pub(crate) revocations: HashMap<String, Revocation>,
+    pub(crate) config_types: Entities<ConfigType>,
+    pub(crate) configs: Entities<Config>,
+    pub(crate) identities: Entities<Identity>,
+    pub(crate) services: Entities<Service>,
+    pub(crate) routers: Entities<Router>,
+    pub(crate) policies: Policies,
+    pub(crate) checks: Entities<PostureCheck>,
+    pub(crate) keys: Entities<PublicKey>,
+    pub(crate) revocations: Entities<Revocation>,
     /// Values of the router itself, kept in its file.
     pub(crate) caches: BTreeMap<String, Cache>,
-    /// The policies that each identity is a member of.
-    policies_of: HashMap<String, HashSet<String>>,
 }
 
 /// The entities that events may have changed.
@@ -176,11 +174,7 @@ impl Model {
             touched.gone.push(one.id.clone());
         }
         if delete {
-            for policy in self.policies_of.remove(&one.id).unwrap_or_default() {
-                if let Some(policy) = self.policies.get_mut(&policy) {
-                    policy.identities.remove(&one.id);
-                }
-            }
+            self.policies.forget_identity(&one.id);
         }
         put(&mut self.identities, one.id.clone(), one, delete);
     }
@@ -188,35 +182,25 @@ impl Model {
     fn apply_service(&mut self, one: Service, delete: bool, touched: &mut Touched) {
         touched.services.insert(one.id.clone());
         if delete {
-            for policy in self.policies.values_mut() {
-                policy.services.remove(&one.id);
-            }
+            self.policies.forget_service(&one.id);
         }
         put(&mut self.services, one.id.clone(), one, delete);
     }
 
     fn apply_policy(&mut self, one: ServicePolicy, delete: bool, touched: &mut Touched) {
-        let id = one.id.clone();
-        if !delete {
-            touched.policies.insert(id.clone());
-            let policy = self.policies.entry(id).or_default();
-            touched.identities.extend(policy.identities.iter().cloned());
-            policy.value = one;
-            return;
+        if delete {
+            let Some(policy) = self.policies.remove(&one.id) else { return };
+            touched.identities.extend(strings(&policy.identities));
+            touched.dropped.push(policy);
+        } else {
+            touched.policies.insert(one.id.clone());
+            touched.identities.extend(strings(&self.policies.put(one).identities));
         }
-        let Some(policy) = self.policies.remove(&id) else { return };
-        for identity in &policy.identities {
-            if let Some(policies) = self.policies_of.get_mut(identity) {
-                policies.remove(&id);
-            }
-            touched.identities.insert(identity.clone());
-        }
-        touched.dropped.push(policy);
     }
 
     fn apply_members(&mut self, change: ServicePolicyChange, touched: &mut Touched) {
         let kind = change.related_entity_type();
-        let Some(policy) = self.policies.get_mut(&change.policy_id) else {
+        let Some(policy) = self.policies.change(&change) else {
             if change.add {
                 tracing::warn!(
                     policy = %change.policy_id,
@@ -225,48 +209,29 @@ impl Model {
             }
             return;
         };
-        let members = match kind {
-            RelatedEntityType::Service => &mut policy.services,
-            RelatedEntityType::PostureCheck => &mut policy.checks,
-            RelatedEntityType::Identity => &mut policy.identities,
+        match kind {
+            RelatedEntityType::Identity => touched.identities.extend(change.related_entity_ids),
+            RelatedEntityType::PostureCheck => {
+                touched.identities.extend(strings(&policy.identities));
+            }
+            // Only these services are noted: a policy with all identities changes with every
+            // service.
+            RelatedEntityType::Service => {
+                touched.services.extend(change.related_entity_ids);
+                return;
+            }
             RelatedEntityType::Invalid => return,
-        };
-        for id in change.related_entity_ids {
-            if kind == RelatedEntityType::Identity {
-                touched.identities.insert(id.clone());
-                let policies = self.policies_of.entry(id.clone()).or_default();
-                if change.add {
-                    policies.insert(change.policy_id.clone());
-                } else {
-                    policies.remove(&change.policy_id);
-                }
-            }
-            if kind == RelatedEntityType::Service {
-                // Only these services are noted, and not the identities of the policy: a policy may
-                // have all identities, and changes with every new service.
-                touched.services.insert(id.clone());
-            }
-            if change.add {
-                members.insert(id);
-            } else {
-                members.remove(&id);
-            }
         }
-        if kind == RelatedEntityType::PostureCheck {
-            touched.identities.extend(policy.identities.iter().cloned());
-        }
-        if kind != RelatedEntityType::Service {
-            touched.policies.insert(change.policy_id);
-        }
+        touched.policies.insert(change.policy_id);
     }
 
     fn apply_check(&mut self, one: PostureCheck, delete: bool, touched: &mut Touched) {
-        for policy in self.policies.values_mut().filter(|policy| policy.checks.contains(&one.id)) {
-            touched.identities.extend(policy.identities.iter().cloned());
+        for policy in self.policies.of_check(&one.id) {
+            touched.identities.extend(strings(&policy.identities));
             touched.policies.insert(policy.value.id.clone());
-            if delete {
-                policy.checks.remove(&one.id);
-            }
+        }
+        if delete {
+            self.policies.forget_check(&one.id);
         }
         put(&mut self.checks, one.id.clone(), one, delete);
     }
@@ -274,13 +239,25 @@ impl Model {
     fn apply_config(&mut self, one: Config, delete: bool, touched: &mut Touched) {
         touched.configs.insert(one.id.clone());
         if delete {
-            for identity in self.identities.values_mut() {
-                for configs in identity.service_configs.values_mut() {
-                    configs.configs.retain(|_, config| *config != one.id);
-                }
-            }
+            self.drop_overrides(&one.id);
         }
         put(&mut self.configs, one.id.clone(), one, delete);
+    }
+
+    /// Removes a config that was deleted from the overrides of identities.
+    fn drop_overrides(&mut self, config: &str) {
+        let is_meant = |identity: &&Arc<Identity>| {
+            let mut overrides = identity.service_configs.values();
+            overrides.any(|of_service| of_service.configs.values().any(|id| id == config))
+        };
+        let meant: Vec<String> =
+            self.identities.values().filter(is_meant).map(|one| one.id.clone()).collect();
+        for id in meant {
+            let Some(identity) = self.identities.get_mut(&id).map(Arc::make_mut) else { continue };
+            for of_service in identity.service_configs.values_mut() {
+                of_service.configs.retain(|_, id| id != config);
+            }
+        }
     }
 
     /// The policies of one type with both an identity and a service.
@@ -290,24 +267,19 @@ impl Model {
         service: &str,
         kind: PolicyType,
     ) -> impl Iterator<Item = &Policy> {
-        let policies = self.policies_of.get(identity).into_iter().flatten();
-        policies
-            .filter_map(|id| self.policies.get(id))
-            .filter(move |policy| policy.value.policy_type() == kind)
-            .filter(move |policy| policy.services.contains(service))
+        self.policies.of_both(identity, service, kind)
     }
 
     /// The services that an identity has by policies of one type.
     pub(crate) fn services_of(&self, identity: &str, kind: PolicyType) -> Vec<&Service> {
-        let policies = self.policies_of.get(identity).into_iter().flatten();
-        let mut ids: Vec<&String> = policies
-            .filter_map(|id| self.policies.get(id))
+        let policies = self.policies.of_identity(identity);
+        let mut ids: Vec<&str> = policies
             .filter(|policy| policy.value.policy_type() == kind)
-            .flat_map(|policy| &policy.services)
+            .flat_map(|policy| policy.services.iter().map(|id| &**id))
             .collect();
         ids.sort_unstable();
         ids.dedup();
-        ids.into_iter().filter_map(|id| self.services.get(id)).collect()
+        ids.into_iter().filter_map(|id| self.services.get(id)).map(|one| &**one).collect()
     }
 
     /// Configs (JSON text by type name) of a service for an identity: the service's own, overridden
@@ -343,7 +315,7 @@ impl Model {
     pub(crate) fn managed(&self, router: &str) -> BTreeMap<String, String> {
         let ids = self.routers.get(router).map(|router| router.configs.as_slice());
         let configs = ids.unwrap_or_default().iter().filter_map(|id| self.configs.get(id));
-        let of_router = |config: &Config| {
+        let of_router = |config: &Arc<Config>| {
             let kind = self.config_types.get(&config.type_id)?;
             (kind.target == TARGET_ROUTER).then(|| (kind.name.clone(), config.data_json.clone()))
         };
@@ -360,43 +332,19 @@ impl Model {
         });
     }
 
-    /// The model as a full state, referenced entities first
+    /// The model as the events of a full state, one after the other, referenced entities first
     /// (docs/protocol/edge-control-plane.md 7.3).
-    pub(crate) fn to_state(&self) -> DataState {
-        let create = |model: event::Model| Event::new(Action::Create, model);
-        let mut events: Vec<Event> = Vec::new();
-        events.extend(sorted(&self.config_types).map(|one| create(one.clone().into())));
-        events.extend(sorted(&self.configs).map(|one| create(one.clone().into())));
-        events.extend(sorted(&self.identities).map(|one| create(one.clone().into())));
-        events.extend(sorted(&self.services).map(|one| create(one.clone().into())));
-        events.extend(sorted(&self.routers).map(|one| create(one.clone().into())));
-        events.extend(sorted(&self.checks).map(|one| create(one.clone().into())));
-        for policy in sorted(&self.policies) {
-            events.push(create(policy.value.clone().into()));
-            for (members, kind) in [
-                (&policy.services, RelatedEntityType::Service),
-                (&policy.checks, RelatedEntityType::PostureCheck),
-                (&policy.identities, RelatedEntityType::Identity),
-            ] {
-                let mut ids: Vec<String> = members.iter().cloned().collect();
-                ids.sort_unstable();
-                let change = ServicePolicyChange {
-                    policy_id: policy.value.id.clone(),
-                    related_entity_ids: ids,
-                    related_entity_type: kind.into(),
-                    add: true,
-                };
-                events.push(create(change.into()));
-            }
-        }
-        events.extend(sorted(&self.keys).map(|one| create(one.clone().into())));
-        events.extend(sorted(&self.revocations).map(|one| create(one.clone().into())));
-        DataState {
-            events,
-            end_index: self.index,
-            timeline_id: self.timeline.clone(),
-            caches: self.caches.clone(),
-        }
+    pub(crate) fn events(&self) -> impl Iterator<Item = Event> {
+        let policies = sorted(self.policies.by_id()).flat_map(events_of_policy);
+        created(&self.config_types)
+            .chain(created(&self.configs))
+            .chain(created(&self.identities))
+            .chain(created(&self.services))
+            .chain(created(&self.routers))
+            .chain(created(&self.checks))
+            .chain(policies)
+            .chain(created(&self.keys))
+            .chain(created(&self.revocations))
     }
 
     /// Removes revocations that ended before `now` (seconds since 1970).
@@ -406,15 +354,41 @@ impl Model {
     }
 }
 
-fn put<T>(map: &mut HashMap<String, T>, id: String, value: T, delete: bool) {
+fn put<T>(map: &mut Entities<T>, id: String, value: T, delete: bool) {
     if delete {
         map.remove(&id);
     } else {
-        map.insert(id, value);
+        map.insert(id, Arc::new(value));
     }
 }
 
-fn sorted<T>(map: &HashMap<String, T>) -> impl Iterator<Item = &T> {
+fn strings(ids: &Ids) -> impl Iterator<Item = String> {
+    ids.iter().map(ToString::to_string)
+}
+
+/// Entities as events that create them.
+fn created<T: Clone + Into<event::Model>>(entities: &Entities<T>) -> impl Iterator<Item = Event> {
+    sorted(entities).map(|one| Event::new(Action::Create, T::clone(one)))
+}
+
+/// A policy as events that create it and add its members.
+fn events_of_policy(policy: &Policy) -> impl Iterator<Item = Event> {
+    let value = Event::new(Action::Create, policy.value.clone());
+    let members = policy.members().into_iter().map(|(kind, members)| {
+        let mut related_entity_ids: Vec<String> = strings(members).collect();
+        related_entity_ids.sort_unstable();
+        let change = ServicePolicyChange {
+            policy_id: policy.value.id.clone(),
+            related_entity_ids,
+            related_entity_type: kind.into(),
+            add: true,
+        };
+        Event::new(Action::Create, change)
+    });
+    std::iter::once(value).chain(members)
+}
+
+fn sorted<K: Ord, T>(map: &imbl::HashMap<K, T>) -> impl Iterator<Item = &T> {
     let mut entries: Vec<_> = map.iter().collect();
     entries.sort_unstable_by_key(|(id, _)| *id);
     entries.into_iter().map(|(_, value)| value)

@@ -81,9 +81,10 @@ impl Tunneled {
         let policies = touched.policies.iter().filter_map(|id| model.policies.get(id));
         for policy in policies.chain(&touched.dropped) {
             // The identity is no longer a member of a policy that it has left.
-            if policy.identities.contains(&self.router) || touched.identities.contains(&self.router)
+            if policy.identities.contains(self.router.as_str())
+                || touched.identities.contains(&self.router)
             {
-                ids.extend(policy.services.iter().cloned());
+                ids.extend(policy.services.iter().map(ToString::to_string));
             }
         }
         ids
@@ -230,7 +231,7 @@ mod tests {
         assert!(lab.tunneled.services["web"].can_dial);
         assert!(lab.change(vec![events::members("p1", person, &["r1"], false)]));
         assert!(!lab.tunneled.services["web"].can_bind);
-        let gone = lab.model.policies["p2"].value.clone();
+        let gone = lab.model.policies.get("p2").unwrap().value.clone();
         assert!(lab.change(vec![events::delete(gone)]));
         assert!(lab.tunneled.services.is_empty());
         assert!(lab.tunneled.configs.is_empty() && lab.tunneled.users.is_empty());

@@ -7,7 +7,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use tokio::time::{MissedTickBehavior, interval};
+use tokio::{
+    task::JoinHandle,
+    time::{MissedTickBehavior, interval},
+};
 use weft_channel::{Lane, clock::time_of_day};
 use weft_circuit::now;
 use weft_limits::SettledClock;
@@ -47,7 +50,7 @@ pub(crate) async fn run(inner: Arc<Inner>) {
         tokio::select! {
             (from, message) = inner.queue.pop() => inner.on_message(&from, &message),
             () = inner.look.notified() => inner.check_subscription(),
-            _ = ticks.tick() => inner.on_tick(&mut times).await,
+            _ = ticks.tick() => inner.on_tick(&mut times),
         }
     }
 }
@@ -77,7 +80,7 @@ fn due(last: &mut Instant, every: Duration, now: Instant) -> bool {
 }
 
 impl Inner {
-    async fn on_tick(self: &Arc<Self>, times: &mut Times) {
+    fn on_tick(self: &Arc<Self>, times: &mut Times) {
         let now = now();
         let late = self.sessions.lock().overdue(now, rand::random());
         for late in late {
@@ -93,10 +96,17 @@ impl Inner {
             self.sweep();
         }
         if due(&mut times.save, self.options.save_interval, now) {
+            self.begin_save();
+        }
+    }
+
+    /// Starts to write the model, unless the last write still goes on. Nobody waits for the write,
+    /// because a large model takes seconds.
+    fn begin_save(self: &Arc<Self>) {
+        let mut saving = self.saving.lock();
+        if saving.as_ref().is_none_or(JoinHandle::is_finished) {
             let inner = self.clone();
-            if let Err(problem) = tokio::task::spawn_blocking(move || inner.save()).await {
-                tracing::error!(%problem, "the data model could not be written to its file");
-            }
+            *saving = Some(tokio::task::spawn_blocking(move || inner.save()));
         }
     }
 
@@ -139,12 +149,14 @@ impl Inner {
         let state = DataState::from_message(message)?;
         let mut fresh = Model::from_state(state);
         let (index, timeline) = (fresh.index, fresh.timeline.clone());
-        {
+        let former = {
             let mut model = self.model.write();
             fresh.caches = std::mem::take(&mut model.caches);
-            *model = fresh;
             self.taken.fetch_add(1, Ordering::Release);
-        }
+            std::mem::replace(&mut *model, fresh)
+        };
+        // Not under the lock, because a large model takes long to be freed.
+        drop(former);
         tracing::info!(controller = %from.id, index, timeline, "data model received");
         self.timeline.send_if_modified(|known| {
             let changed = *known != timeline;
@@ -191,7 +203,8 @@ impl Inner {
     fn on_validate(&self, from: &Arc<Controller>, message: &Message) -> Result<(), WireError> {
         let request = ValidateRequest::from_message(message)?;
         let mut wanted = Model::from_state(request.state.unwrap_or_default());
-        let response = compare(&wanted, &self.model.read());
+        let found = self.model.read().clone();
+        let response = compare(&wanted, &found);
         let wrong = !response.diffs.is_empty();
         let reply = response.to_message().in_reply_to(message);
         if let Err(problem) = from.channel.try_send_on(Lane::Low, reply) {
@@ -330,6 +343,7 @@ impl Inner {
             // session belong to closed connections.
             let identities: HashSet<&str> = live.identities().collect();
             self.grants.lock().retain(|identity| identities.contains(identity));
+            self.service_sessions.lock().retain(|api_session| live.contains(api_session));
             ended
         };
         for session in ended {
@@ -401,7 +415,7 @@ impl Inner {
     fn on_service_sessions_removed(&self, message: &Message) -> Result<(), WireError> {
         let removed = SessionRemoved::from_message(message)?;
         let ids = if removed.ids.is_empty() { removed.tokens } else { removed.ids };
-        ids.iter().for_each(|id| self.end_service_session(id));
+        self.end_service_sessions(ids.iter().map(String::as_str));
         Ok(())
     }
 }

@@ -1,6 +1,9 @@
 //! The questions of bindings to access: the identity of a peer, and its rights.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use bytes::Bytes;
 use futures::{future::BoxFuture, stream::BoxStream};
@@ -59,10 +62,12 @@ pub enum AccessEvent {
         /// Id of the API session.
         session: String,
     },
-    /// A service session ended: circuits and terminators made with it are to be closed.
-    ServiceSessionEnded {
-        /// Id of the service session.
-        service_session: String,
+    /// Service sessions ended: circuits and terminators made with them are to be closed.
+    ServiceSessionsEnded {
+        /// Id of the API session that they belong to.
+        session: String,
+        /// Ids of the service sessions.
+        service_sessions: BTreeSet<String>,
     },
     /// A controller has sent all its opaque sessions, as it does after a connect. Ended service
     /// sessions are not in that list, so that the controller is to be asked about those in use.

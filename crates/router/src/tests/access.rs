@@ -195,9 +195,14 @@ async fn signed_sessions_are_judged_here() {
     assert_eq!(next(&mut events).await, lost);
     assert_eq!(code(&dial, Use::Dial), 14);
 
-    let removed = SessionRemoved { tokens: vec!["ss1".into()], ids: vec!["ss1".into()] };
+    // The other one is of an SDK of another router.
+    let ids = vec!["ss2".to_owned(), "ss1".to_owned()];
+    let removed = SessionRemoved { tokens: ids.clone(), ids };
     network.peer.send(removed.to_message()).await;
-    let ended = AccessEvent::ServiceSessionEnded { service_session: "ss1".into() };
+    let ended = AccessEvent::ServiceSessionsEnded {
+        session: "as1".into(),
+        service_sessions: ["ss1".to_owned()].into(),
+    };
     assert_eq!(next(&mut events).await, ended);
     assert_eq!(code(&dial, Use::Dial), 3, "ended");
     network.router.control.shutdown().await;

@@ -142,6 +142,24 @@ async fn a_model_taken_anew_at_the_same_index_is_the_one_that_is_kept() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn messages_are_handled_while_the_model_is_written() {
+    let mut network = Network::new().await;
+    let access = network.router.access.clone();
+    let file = network.home.path().join("router.yml.proto.gzip");
+    {
+        let _disk = access.hold_up_saving();
+        let id = network.peer.give_model(vec![events::create(events::identity("alice"))], 10).await;
+        network.router.online().await;
+        until(|| access.is_saving()).await;
+        network.peer.change(&id, 10, 11, vec![events::create(events::identity("bob"))]).await;
+        until(|| access.index() == 11).await;
+        assert!(access.is_saving() && !file.exists());
+    }
+    until(|| file.exists()).await;
+    network.router.control.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_damaged_file_is_set_aside_and_the_model_fetched_anew() {
     let mut network = Network::new().await;
     network.peer.give_model(vec![events::create(events::identity("alice"))], 10).await;

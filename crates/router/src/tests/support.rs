@@ -324,7 +324,11 @@ impl TestRouter {
         let config = RouterConfig::from_str(&text, &path, &ProcessEnvironment).unwrap().config;
         let identity = pki.identity("router1");
         let controllers = Arc::new(Controllers::new(Duration::from_secs(5)));
-        let options = AccessOptions { lookup_timeout, ..AccessOptions::new(&config, "router1") };
+        let options = AccessOptions {
+            lookup_timeout,
+            save_interval: Duration::ZERO,
+            ..AccessOptions::new(&config, "router1")
+        };
         let access = AccessHalf::new(options, identity.clone(), controllers.clone());
         let options = ControlOptions {
             // A controller has to ask within this time, on a busy machine, too.

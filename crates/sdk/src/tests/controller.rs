@@ -69,6 +69,12 @@ pub(crate) struct State {
     /// Routers: name and address.
     pub(crate) routers: Vec<(String, SocketAddr)>,
     pub(crate) logins: usize,
+    /// The posture check of every service, as services show it.
+    pub(crate) check: Option<Value>,
+    /// The answers to posture checks that were told and not forgotten.
+    pub(crate) reports: Vec<Value>,
+    /// The config types that were last asked for.
+    pub(crate) config_types: String,
 }
 
 #[derive(Clone)]
@@ -111,6 +117,10 @@ impl Controller {
         let token = request.headers().get("zt-session").map(|value| value.as_bytes().to_vec());
         let method = request.method().to_string();
         let path = request.uri().path().trim_start_matches("/edge/client/v1").to_owned();
+        let query = request.uri().query().unwrap_or_default();
+        if let Some(types) = query.split('&').find_map(|one| one.strip_prefix("configTypes=")) {
+            types.clone_into(&mut self.state.lock().config_types);
+        }
         let body = request.into_body().collect().await.unwrap().to_bytes();
         let (status, data) = self.answer(&method, &path, token.as_deref(), &body);
         let body = match status {
@@ -141,7 +151,7 @@ impl Controller {
             return (401, json!("UNAUTHORIZED"));
         };
         let token = String::from_utf8_lossy(token).into_owned();
-        let state = self.state.lock();
+        let mut state = self.state.lock();
         match (method, path) {
             ("GET", "/current-api-session") => (200, session(&token)),
             ("GET", "/current-api-session/service-updates") => {
@@ -149,12 +159,22 @@ impl Controller {
             }
             ("GET", "/services") => {
                 let services = state.services.iter().map(|(name, encrypted, permissions)| {
+                    let queries = [json!({"policyId": "p", "postureQueries": state.check})];
                     json!({"id": format!("id-{name}"), "name": name, "permissions": permissions,
-                        "encryptionRequired": encrypted, "config": {"host.v1": {"port": 80}}})
+                        "encryptionRequired": encrypted, "config": {"host.v1": {"port": 80}},
+                        "postureQueries": queries})
                 });
                 (200, services.collect())
             }
             ("GET", "/current-identity/edge-routers") => (200, state.routers()),
+            ("POST", "/posture-response-bulk") => {
+                let told: Vec<Value> = serde_json::from_slice(body).unwrap();
+                state.reports.extend(told);
+                (201, json!({"services": []}))
+            }
+            ("POST", "/sessions") if state.check.is_some() && state.reports.is_empty() => {
+                (409, json!("INVALID_POSTURE"))
+            }
             ("POST", "/sessions") => {
                 let asked: Value = serde_json::from_slice(body).unwrap();
                 let (service, kind) =

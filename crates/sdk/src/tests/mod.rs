@@ -4,6 +4,7 @@ pub(crate) mod controller;
 mod cut;
 mod data;
 mod faults;
+mod posture;
 mod router;
 mod spans;
 

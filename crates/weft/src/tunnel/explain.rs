@@ -10,6 +10,8 @@ pub(super) fn failure(error: &Error) -> Failure {
     match error {
         Error::ServiceUnknown { .. } => Failure::not_found(text),
         Error::NotPermitted { .. } => Failure::not_logged_in(text),
+        Error::Posture { .. } => Failure::refused(text)
+            .and("hint: `weft why IDENTITY SERVICE` says which posture checks fail, and why"),
         Error::NotLoggedIn(cause) if cause.is_temporary() => Failure::unreachable(text),
         Error::NotLoggedIn(_) => Failure::not_logged_in(text)
             .and("hint: the identity may be deleted or disabled, or its certificate has expired"),

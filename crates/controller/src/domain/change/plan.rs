@@ -261,9 +261,7 @@ impl<'a> Work<'a> {
 
     pub(super) fn check_time(&self) -> Result<(), Failure> {
         match &self.source {
-            Source::Fresh { until, .. } if Instant::now() >= *until => {
-                Err(Failure::timed_out())
-            }
+            Source::Fresh { until, .. } if Instant::now() >= *until => Err(Failure::timed_out()),
             _ => Ok(()),
         }
     }
@@ -275,7 +273,8 @@ impl<'a> Work<'a> {
         let existing = self.existing(entry);
         let row = if existing.is_some() { kind.replace() } else { kind.create() };
         self.let_in(kind, row)?;
-        let (mut said, wrong) = self.reader(kind, existing.as_ref()).read(entry.section, &entry.members);
+        let (mut said, wrong) =
+            self.reader(kind, existing.as_ref()).read(entry.section, &entry.members);
         if !wrong.is_empty() {
             return Err(Refusal::Wrong(wrong));
         }

@@ -272,7 +272,9 @@ fn access(
             gained_by: names(after, &change.gained),
             lost,
             lost_by: names(before, &change.lost),
-            service: match knows_services || planned.asked.contains(&(Kind::Service, change.service.clone())) {
+            service: match knows_services
+                || planned.asked.contains(&(Kind::Service, change.service.clone()))
+            {
                 true => service.clone(),
                 false => String::new(),
             },

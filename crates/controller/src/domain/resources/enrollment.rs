@@ -250,7 +250,8 @@ fn refresh(controller: Controller, caller: Caller, call: Call) -> Answer {
                 let mut record = (**require::<Enrollments>(decision.view(), &id)?).clone();
                 guard(decision, &record)?;
                 if !is_told(decision.caller(), decision.view(), &record) {
-                    let reason = "renewing the ticket of a router needs `router.create` or `router.update`";
+                    let reason =
+                        "renewing the ticket of a router needs `router.create` or `router.update`";
                     return Err(Failure::unauthorized(reason));
                 }
                 record.token = token.as_str().into();

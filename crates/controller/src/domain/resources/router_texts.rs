@@ -89,6 +89,15 @@ impl RouterTexts {
         Ok(text)
     }
 
+    /// True if a list of the present routers is cached.
+    #[cfg(test)]
+    pub(crate) fn has_list(&self, snapshot: &Snapshot, seen: &Online) -> bool {
+        let table = snapshot.shared_table(Kind::Router);
+        let is_present =
+            |list: &List| list.online == seen.version() && Arc::ptr_eq(&list.table, table);
+        self.lists.read().iter().any(is_present)
+    }
+
     /// The texts of these routers, in this order.
     fn each_of(
         &self,

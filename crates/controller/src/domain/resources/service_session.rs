@@ -223,8 +223,14 @@ fn detail(controller: Controller, caller: Caller, call: Call) -> Answer {
         let session = own(&controller, &caller, call.id(0))?;
         let key = controller.keys().of_tokens().key().algorithm();
         let context = controller.context(&caller);
-        let sign = move |_: &Auth| detail_of(&context, &session);
-        Reply::detail(&controller.sign_in_turn(&caller, key, sign).await?)
+        let kept = Arc::clone(&session);
+        let sign = move |auth: &Auth| auth.service_token(&kept);
+        let token = controller.sign_in_turn(&caller, key, sign).await?;
+        // Hosts ask for the routers of each of their services from time to time.
+        let snapshot = context.snapshot();
+        let routers = snapshot.routers_between(&session.identity_id, &session.service_id);
+        let text = controller.router_texts().of(snapshot, context.online(), routers)?;
+        Ok(Reply::detail_as(with_routers(&shown_with(&context, &session, token), &text)?))
     }
     .boxed()
 }

@@ -59,8 +59,7 @@ fn plans_explain_themselves() {
         limit: Some(1000),
         offset: None,
     };
-    let selection =
-        Selection::new(&request, &PEOPLE, CALLER, &PageRules::LIST).expect("valid");
+    let selection = Selection::new(&request, &PEOPLE, CALLER, &PageRules::LIST).expect("valid");
     assert_eq!(
         selection.explain(),
         "list people

@@ -5,8 +5,8 @@ use time::OffsetDateTime;
 
 use super::net::{CALLER, PEOPLE, ids_of, net};
 use crate::filter::{
-    Check, Direction, Expr, LimitClause, ListQuery, Literal, Name, Op, Operand,
-    PageRules, Position, Query, Selection, SetExpr, SortField, Test, bind, parse, parse_sort,
+    Check, Direction, Expr, LimitClause, ListQuery, Literal, Name, Op, Operand, PageRules,
+    Position, Query, Selection, SetExpr, SortField, Test, bind, parse, parse_sort,
 };
 
 /// Words of the language, which fit the grammar more often than random characters.

@@ -9,8 +9,8 @@ use roaring::RoaringBitmap;
 use super::net::CALLER;
 use crate::entity::{Identity, Router};
 use crate::filter::{
-    Column, Index, ListQuery, Listed, PageRules, Row, Selection, Source, Symbols, Trace,
-    Type, Value, ValueVisitor,
+    Column, Index, ListQuery, Listed, PageRules, Row, Selection, Source, Symbols, Trace, Type,
+    Value, ValueVisitor,
 };
 use crate::role::attributes;
 use crate::{Base, Entity, Id, Kind, Timestamp};

@@ -77,11 +77,12 @@ impl EdgeBinding {
         let concerned = {
             let live = self.connections.lock();
             match event {
-                AccessEvent::SessionEnded { session } => live.of_session(session),
+                AccessEvent::SessionEnded { session }
+                | AccessEvent::ServiceSessionsEnded { session, .. } => live.of_session(session),
                 AccessEvent::IdentityGone { identity } | AccessEvent::Lost { identity, .. } => {
                     live.of_identity(identity)
                 }
-                _ => live.all(),
+                AccessEvent::SessionsTold { .. } => Vec::new(),
             }
         };
         for connection in concerned {
@@ -90,8 +91,8 @@ impl EdgeBinding {
                 AccessEvent::IdentityGone { .. } => {
                     connection.close("the identity is gone or disabled");
                 }
-                AccessEvent::ServiceSessionEnded { service_session } => {
-                    connection.service_session_ended(service_session);
+                AccessEvent::ServiceSessionsEnded { service_sessions, .. } => {
+                    connection.service_sessions_ended(service_sessions);
                 }
                 AccessEvent::Lost { service, purpose, .. } => {
                     connection.access_lost(service, *purpose);

@@ -3,7 +3,7 @@
 //! Rights are judged without holding a lock, because judging takes long compared with a payload. A
 //! grant is noted as soon as it is given, so that a revocation meanwhile finds it.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use tokio_util::sync::CancellationToken;
 use weft_wire::edge::ErrorCode;
@@ -44,9 +44,9 @@ impl SdkConnection {
         Ok(grant)
     }
 
-    /// Closes everything made with a service session.
-    pub(super) fn service_session_ended(&self, service_session: &str) {
-        let lost = self.ids.grants(|grant| grant.service_session == service_session);
+    /// Closes everything made with one of these service sessions.
+    pub(super) fn service_sessions_ended(&self, service_sessions: &BTreeSet<String>) {
+        let lost = self.ids.grants(|grant| service_sessions.contains(&grant.service_session));
         self.close_granted(lost, &refusal(ErrorCode::INVALID_SESSION, "session ended"));
     }
 

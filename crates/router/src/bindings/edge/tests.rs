@@ -400,8 +400,12 @@ async fn lost_access_closes_what_it_allowed() {
     let mut host = router.host("echo").await;
     let mut dialer = router.sdk("dialer").await;
     let (_, _) = tokio::join!(dialer.connect(1, "echo"), host.accept());
-    let ended = AccessEvent::ServiceSessionEnded { service_session: "echo session".to_owned() };
-    router.until("somebody to listen", || router.events.send(ended.clone()).is_ok()).await;
+    let ended = |session: &str| AccessEvent::ServiceSessionsEnded {
+        session: session.to_owned(),
+        service_sessions: ["echo session".to_owned()].into(),
+    };
+    router.until("somebody to listen", || router.events.send(ended("other")).is_ok()).await;
+    router.events.send(ended("dialer")).unwrap();
     assert_eq!(dialer.closed().await.conn_id, 1);
     let gone = AccessEvent::SessionEnded { session: "dialer".to_owned() };
     router.events.send(gone).unwrap();

@@ -49,8 +49,8 @@ async fn a_right_that_is_lost_while_it_is_used_is_lost() {
     // The SDK that listens hears of the end, and then of an event that shows that it has heard.
     let (events, channel) = (router.events.clone(), last.channel.clone());
     let meanwhile = async move {
-        let service_session = "tcp session".to_owned();
-        events.send(AccessEvent::ServiceSessionEnded { service_session }).unwrap();
+        let (session, service_sessions) = ("dialer".to_owned(), ["tcp session".to_owned()].into());
+        events.send(AccessEvent::ServiceSessionsEnded { session, service_sessions }).unwrap();
         events.send(AccessEvent::SessionEnded { session: "last".to_owned() }).unwrap();
         tokio::time::timeout(PATIENCE, channel.closed()).await.expect("closed");
     };
