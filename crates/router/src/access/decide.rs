@@ -82,7 +82,7 @@ impl Facts for Model {
             checks: policy
                 .checks
                 .iter()
-                .map(|id| (id.as_str(), self.checks.get(id).and_then(check)))
+                .map(|id| (&**id, self.checks.get(&**id).and_then(|known| check(known))))
                 .collect(),
         });
         facts.collect()

@@ -105,3 +105,42 @@ pub(crate) fn save(path: &Path, model: &Model) -> io::Result<()> {
     })?;
     write_private(path, &packed.finish()?).map_err(io::Error::other)
 }
+
+#[cfg(test)]
+mod tests {
+    use weft_wire::edge_ctrl::data_model::{ChangeSet, PolicyType};
+
+    use super::*;
+    use crate::{access::compare::compare, tests::events};
+
+    #[test]
+    fn a_model_is_written_in_parts_as_one_state_and_changes_meanwhile_are_left_out() {
+        let mut model = Model { timeline: "line1".into(), index: 7, ..Model::default() };
+        model.caches.insert("terminators".into(), Default::default());
+        let mut changes = vec![events::create(events::identity("alice"))];
+        changes.push(events::create(events::service("web")));
+        changes.extend(events::policy("p1", PolicyType::Dial, "alice", "web"));
+        model.apply(ChangeSet { changes, is_synthetic: true, ..ChangeSet::default() });
+        let picture = model.clone();
+        let changes = vec![events::delete(events::identity("alice"))];
+        model.apply(ChangeSet { changes, index: 8, ..ChangeSet::default() });
+
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("model");
+        save(&path, &picture).unwrap();
+        let read = load(&path).unwrap().unwrap();
+        assert_eq!((read.timeline.as_str(), read.index), ("line1", 7));
+        assert_eq!(read.caches, picture.caches);
+        assert!(compare(&picture, &read).diffs.is_empty());
+        assert!(!compare(&model, &read).diffs.is_empty());
+        let mut written = Vec::new();
+        GzDecoder::new(File::open(&path).unwrap()).read_to_end(&mut written).unwrap();
+        let whole = DataState {
+            events: picture.events().collect(),
+            end_index: picture.index,
+            timeline_id: picture.timeline.clone(),
+            caches: picture.caches.clone(),
+        };
+        assert_eq!(written, whole.to_body());
+    }
+}

@@ -117,7 +117,7 @@ impl LiveSessions {
 /// token of the same second as the revocation is revoked.
 pub(crate) fn is_revoked(model: &Model, session: &str, identity: &str, token: &TokenFacts) -> bool {
     let revocation = |id: &str, kind: &str| -> Option<&Revocation> {
-        model.revocations.get(id).filter(|one| one.r#type == kind)
+        model.revocations.get(id).map(|one| &**one).filter(|one| one.r#type == kind)
     };
     let before = |one: &Revocation| {
         one.issued_before

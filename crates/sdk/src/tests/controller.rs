@@ -75,6 +75,10 @@ pub(crate) struct State {
     pub(crate) reports: Vec<Value>,
     /// The config types that were last asked for.
     pub(crate) config_types: String,
+    /// Questions whether services have changed.
+    pub(crate) refreshes: usize,
+    /// Questions for a service session with its routers.
+    pub(crate) session_reads: usize,
 }
 
 #[derive(Clone)]
@@ -155,6 +159,7 @@ impl Controller {
         match (method, path) {
             ("GET", "/current-api-session") => (200, session(&token)),
             ("GET", "/current-api-session/service-updates") => {
+                state.refreshes += 1;
                 (200, json!({"lastChangeAt": "2026-01-31T12:00:00.000Z"}))
             }
             ("GET", "/services") => {
@@ -183,6 +188,7 @@ impl Controller {
                 (201, state.service_session(&id))
             }
             ("GET", path) if path.starts_with("/sessions/") => {
+                state.session_reads += 1;
                 (200, state.service_session(path.trim_start_matches("/sessions/")))
             }
             ("DELETE", "/current-api-session") => (200, json!({})),

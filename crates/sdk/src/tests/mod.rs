@@ -241,6 +241,48 @@ async fn a_listener_is_bound_on_as_many_routers_as_wanted() {
 }
 
 #[tokio::test]
+async fn listeners_on_all_their_places_ask_the_controller_nothing_and_keep_few_tasks() {
+    const SERVICES: usize = 10;
+    let network = Network::new().await;
+    let mut others = Vec::new();
+    for name in ["router2", "router3", "router4"] {
+        others.push(Router::start(&network.pki, &network.controller, name).await);
+    }
+    for number in 0..SERVICES {
+        let service = (format!("s{number}"), false, vec!["Bind"]);
+        network.controller.state.lock().services.push(service);
+    }
+    let mut builder = ContextBuilder::new();
+    builder.settings.refresh_interval = Duration::from_millis(20);
+    let context = network.context_of(builder).await;
+    let first = soon(context.bind("plain")).await.unwrap();
+    until(|| context.connected_routers().len() == 4).await;
+    soon(first.established(3)).await.unwrap();
+
+    let tasks = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
+    let before = tasks();
+    let mut listeners = Vec::new();
+    for number in 0..SERVICES {
+        let options = BindOptions { max_terminators: 1, ..BindOptions::default() };
+        let listener = soon(context.bind_with(&format!("s{number}"), options)).await.unwrap();
+        listeners.push(listener);
+    }
+    // Two for each listener; a few of the controller's may have come, too.
+    let more = tasks().saturating_sub(before);
+    assert!(more < 3 * SERVICES, "{more} tasks for {SERVICES} listeners on one place each");
+
+    let asked = || {
+        let state = network.controller.state.lock();
+        (state.refreshes, state.session_reads)
+    };
+    let before = asked();
+    until(|| asked().0 >= before.0 + 10).await;
+    let more = asked().1 - before.1;
+    // A question may have been on its way.
+    assert!(more <= 2, "{more} questions for sessions");
+}
+
+#[tokio::test]
 async fn leaving_sends_what_was_written() {
     let network = Network::new().await;
     let (one, other) = (network.context().await, network.context().await);
