@@ -91,8 +91,6 @@ async fn a_session_needs_a_router_that_is_assigned_and_may_be_away() {
 async fn a_list_of_sessions_that_takes_long_waits_for_its_turn() {
     let bed = Bed::new().await;
     let admin = bed.admin().await;
-    let body = json!({"name": "web", "encryptionRequired": true});
-    let service = bed.create(&admin, "createService", body).await;
     all(&bed, &admin, "createServicePolicy", &["identityRoles", "serviceRoles"]).await;
     let roles = ["edgeRouterRoles", "identityRoles"];
     all(&bed, &admin, "createEdgeRouterPolicy", &roles).await;
@@ -102,7 +100,9 @@ async fn a_list_of_sessions_that_takes_long_waits_for_its_turn() {
     let (_, chain) = bed.enroll(&admin, "laptop").await;
     let token = bed.login_with(&chain).await.unwrap().data()["token"].clone();
     let client = bed.with_token(token.as_str().unwrap());
-    for _ in 0..100 {
+    for at in 0..100 {
+        let body = json!({"name": format!("web-{at}"), "encryptionRequired": true});
+        let service = bed.create(&admin, "createService", body).await;
         let ask = json!({"serviceId": service, "type": "Dial"});
         bed.client(&client, "createSession", &[], ask).await.unwrap();
     }

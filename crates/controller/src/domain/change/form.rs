@@ -402,15 +402,18 @@ impl Reader<'_> {
     }
 
     /// The entity of a collection with this name, or else with this id. Of a kind that the caller may not
-    /// read, only entities are found by name that the document makes, or to which the entity of the entry
-    /// refers already: the caller is not told which other names there are.
+    /// read, only entities are found by name that the document makes, to which the entity of the entry refers
+    /// already, or that every network has: the caller is not told which other names there are.
     fn find(&self, collection: &str, path: &str, name: &str) -> Result<Id, Wrong> {
         let place = section::place(collection);
         let is_coming = place.is_some_and(|place| self.document.find(place, name).is_some());
         let may_read = gate::reads(self.caller, collection);
         let found = place.and_then(|place| {
-            let named = find(self.snapshot, place, name)
-                .filter(|it| may_read || is_coming || self.is_referred_to(it.id()));
+            let is_told = |entity: &&Entity| {
+                let known = may_read || is_coming || section::is_everywhere(entity);
+                known || self.is_referred_to(entity.id())
+            };
+            let named = find(self.snapshot, place, name).filter(is_told);
             named.or_else(|| by_id(self.snapshot, place, name))
         });
         if let Some(entity) = found {

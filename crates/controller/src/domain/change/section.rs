@@ -140,6 +140,15 @@ pub(super) fn is_usual(entity: &Entity) -> bool {
     }
 }
 
+/// Whether every network has the entity under its name, so that the name tells nothing.
+pub(super) fn is_everywhere(entity: &Entity) -> bool {
+    match entity {
+        Entity::ConfigType(it) => seed(it).is_some_and(|seed| it.name.as_ref() == seed.name),
+        Entity::AuthPolicy(it) => it.base.is_system,
+        _ => false,
+    }
+}
+
 fn seed(config_type: &ConfigType) -> Option<&'static seeds::ConfigTypeSeed> {
     seeds::CONFIG_TYPES.iter().find(|seed| seed.id == config_type.base.id.as_str())
 }
