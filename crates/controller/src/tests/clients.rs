@@ -291,13 +291,7 @@ async fn a_list_evaluates_the_policies_of_its_client_once() {
     let bed = Bed::new().await;
     let net = net(&bed).await;
     let admin = bed.admin().await;
-    bed.create(
-        &admin,
-        "createPostureCheck",
-        json!({"name": "os", "typeId": "OS",
-        "operatingSystems": [{"type": "Linux"}]}),
-    )
-    .await;
+    bed.create(&admin, "createPostureCheck", json!({"name": "code", "typeId": "MFA"})).await;
     for name in ["two", "three", "four", "five"] {
         bed.create(&admin, "createService", json!({"name": name, "encryptionRequired": true}))
             .await;

@@ -43,7 +43,7 @@ mod tests {
 
     #[test]
     fn the_last_dial_is_remembered_for_its_time() {
-        let (mut links, now): (_, _) = (ClosedLinks::default(), Instant::now());
+        let (mut links, now) = (ClosedLinks::default(), Instant::now());
         let id: Arc<str> = "l1".into();
         links.closed(&id, 4, now);
         links.closed(&id, 3, now);
