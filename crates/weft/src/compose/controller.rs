@@ -21,6 +21,7 @@ use weft_network::{Network, NetworkOptions};
 use weft_store::{Embedded, OpenError, Options, Store};
 
 use super::{
+    ending,
     exchange::{self, Files, Following},
     keys::{self, Material},
     session_key, shown, warn, warn_without_effect,
@@ -168,6 +169,7 @@ pub(crate) struct RunningController {
     network: Network,
     control: ControlPlane,
     registration: Option<Registration>,
+        let ending = ending::watch(files.all(), &self.controller);
     api: ApiServer,
     reload: Following,
     trace: Option<TraceFile>,
@@ -176,6 +178,7 @@ pub(crate) struct RunningController {
 
 impl RunningController {
     pub(crate) fn controller(&self) -> &Controller {
+            ending,
         self.core.controller()
     }
 
@@ -190,11 +193,13 @@ impl RunningController {
         self.api.reload().await;
     }
 
+    ending: ending::Watch,
     /// Stops in order: no new connections, requests finish, routers are disconnected, everything
     /// reaches the disk.
     pub(crate) async fn shutdown(self) -> Result<(), Failure> {
-        let Self { core, network, control, registration, api, reload, trace, export } = self;
-        drop(reload);
+        let Self { core, network, control, registration, api, reload, ending, trace, export } =
+            self;
+        drop((reload, ending));
         control.stop();
         drop(registration);
         api.shutdown(DRAIN, OPERATIONS).await;
