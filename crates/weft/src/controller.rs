@@ -25,7 +25,7 @@ pub(crate) use new_file::NewController;
 pub(crate) async fn controller(command: ControllerCommand) -> Result<(), Failure> {
     match command {
         ControllerCommand::Config(args) => new_file::write(&args),
-        ControllerCommand::Renew { home } => new_file::renew(&home),
+        ControllerCommand::Renew { home, address } => new_file::renew(&home, &address),
         ControllerCommand::Init { file, username, password, name } => {
             until_interrupted(async {
                 let password = match password {

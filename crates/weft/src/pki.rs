@@ -71,7 +71,7 @@ pub(crate) fn make(
 pub(crate) fn renew_if_due(home: &Home, now: SystemTime) -> Result<bool, Failure> {
     let is_due = controller_certificate(home)?.not_after() <= now + RENEW_BEFORE;
     if is_due {
-        renew(home, now)?;
+        renew(home, &[], now)?;
     }
     Ok(is_due)
 }
@@ -82,16 +82,18 @@ fn controller_certificate(home: &Home) -> Result<Certificate, Failure> {
     current.ok_or_else(|| Failure::new(format!("{} holds no certificate", path.display())))
 }
 
-/// Renews the controller's certificate, with the same key and names.
-pub(crate) fn renew(home: &Home, now: SystemTime) -> Result<(), Failure> {
+/// Renews the controller's certificate, with the same key and names, and these hosts as further names.
+pub(crate) fn renew(home: &Home, hosts: &[String], now: SystemTime) -> Result<(), Failure> {
     let current = controller_certificate(home)?;
     let signer = read_certificates(&home.pki(SIGNER_CERT))?.into_iter().next();
     let signer = signer.ok_or_else(|| Failure::new("the edge signer has no certificate"))?;
     let signer = Authority::new(signer, read_key(&home.pki(SIGNER_KEY))?)?;
     let public = current.public_key()?;
+    let mut sans = current.sans().to_vec();
+    hosts.iter().for_each(|host| add(&mut sans, host));
     let leaf = Leaf {
         subject: current.subject_der().to_vec(),
-        ..Leaf::for_key(public, &Subject::default(), current.sans().to_vec(), Purpose::Both, now)?
+        ..Leaf::for_key(public, &Subject::default(), sans, Purpose::Both, now)?
     };
     let renewed = signer.issue(&leaf)?;
     write_certificates(&home.pki(CONTROLLER_CERT), &[&renewed, signer.certificate()])
@@ -106,16 +108,19 @@ fn names(trust_domain: &str, controller: &str, hosts: &[&str]) -> Vec<San> {
         San::Ip(IpAddr::from([127, 0, 0, 1])),
         San::Ip(IpAddr::from([0, 0, 0, 0, 0, 0, 0, 1])),
     ];
-    for host in hosts {
-        let own = match host.parse::<IpAddr>() {
-            Ok(address) => San::Ip(address),
-            Err(_) => San::Dns((*host).to_owned()),
-        };
-        if !sans.contains(&own) {
-            sans.push(own);
-        }
-    }
+    hosts.iter().for_each(|host| add(&mut sans, host));
     sans
+}
+
+/// Adds a host to the names of a certificate.
+fn add(sans: &mut Vec<San>, host: &str) {
+    let own = match host.parse::<IpAddr>() {
+        Ok(address) => San::Ip(address),
+        Err(_) => San::Dns(host.to_owned()),
+    };
+    if !sans.contains(&own) {
+        sans.push(own);
+    }
 }
 
 fn write_certificates(path: &Path, certificates: &[&Certificate]) -> Result<(), Failure> {

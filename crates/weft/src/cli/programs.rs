@@ -75,12 +75,17 @@ pub(crate) enum ControllerCommand {
     /// Renew the certificate of a controller that `weft controller config` made
     ///
     /// The certificate lasts a year. The new one has the same key and names; a controller that runs uses
-    /// it within 1 s. `weft quickstart` renews its own when it starts within 60 days of the end.
-    #[command(after_help = "Example:\n  weft controller renew --home ./ctrl")]
+    /// it within 1 s. `weft quickstart` renews its own when it starts within 60 days of the end. A
+    /// controller that moves gets the new host by --address; docs/running.md has the other steps.
+    #[command(after_help = "Examples:\n  weft controller renew --home ./ctrl\n  \
+                      weft controller renew --home ./ctrl --address new.example")]
     Renew {
         /// Folder of the controller's files
         #[arg(long, value_name = "DIR")]
         home: PathBuf,
+        /// Further host name or IP address that the certificate names; may be given several times
+        #[arg(long, value_name = "HOST")]
+        address: Vec<String>,
     },
     /// Create the database, with an administrator
     Init {

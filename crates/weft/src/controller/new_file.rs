@@ -14,6 +14,8 @@ use crate::{
     place::{ListenAddress, check_host, is_own},
 };
 
+/// The option with hosts of the controller.
+const OPTION: &str = "--address";
 /// Id of the controller.
 const CONTROLLER: &str = "controller";
 
@@ -89,8 +91,9 @@ pub(super) fn write(args: &ControllerConfigArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Renews the controller's certificate in a folder that has one.
-pub(super) fn renew(home: &Path) -> Result<(), Failure> {
+/// Renews the controller's certificate in a folder that has one, with these hosts as further names.
+pub(super) fn renew(home: &Path, addresses: &[String]) -> Result<(), Failure> {
+    let hosts = hosts(addresses)?;
     if !home.join("pki").join(pki::CONTROLLER_CERT).exists() {
         return Err(Failure::usage(format!(
             "{} has no pki/{}: name the folder of `weft controller config` with --home",
@@ -99,23 +102,36 @@ pub(super) fn renew(home: &Path) -> Result<(), Failure> {
         )));
     }
     let home = Home::open(Some(home))?;
-    pki::renew(&home, std::time::SystemTime::now())?;
+    pki::renew(&home, &hosts, std::time::SystemTime::now())?;
     output::line(format!(
         "{} is new, for a year; a controller that runs uses it within 1 s",
         home.pki(pki::CONTROLLER_CERT).display()
     ));
+    if !hosts.is_empty() {
+        output::line(format!(
+            "it also names {}. Clients and routers are told the addresses in {}: ctrl.options.advertiseAddress, \
+             edge.api.address and web[].bindPoints[].address",
+            hosts.join(", "),
+            home.controller_file().display()
+        ));
+    }
     Ok(())
 }
 
-fn planned(args: &ControllerConfigArgs) -> Result<NewController, Failure> {
-    const OPTION: &str = "--address";
+/// The hosts of the option, each once.
+fn hosts(addresses: &[String]) -> Result<Vec<String>, Failure> {
     let mut hosts = Vec::new();
-    for host in &args.address {
+    for host in addresses {
         let host = check_host(OPTION, host)?;
         if !hosts.contains(&host) {
             hosts.push(host);
         }
     }
+    Ok(hosts)
+}
+
+fn planned(args: &ControllerConfigArgs) -> Result<NewController, Failure> {
+    let hosts = hosts(&args.address)?;
     let Some(first) = hosts.first() else {
         return Err(Failure::usage("name the controller's host with --address"));
     };
@@ -206,14 +222,23 @@ mod tests {
     fn a_renewed_certificate_has_the_same_names() {
         let folder = tempfile::tempdir().unwrap();
         let home = folder.path().join("ctrl");
-        assert!(renew(&home).unwrap_err().to_string().contains("--home"));
+        assert!(renew(&home, &[]).unwrap_err().to_string().contains("--home"));
         assert!(!home.exists());
         write(&args(&home, &["ctrl.example"])).unwrap();
         let before = leaf(&home);
-        renew(&home).unwrap();
+        renew(&home, &[]).unwrap();
         let after = leaf(&home);
         assert_ne!(after.fingerprint(), before.fingerprint());
         assert_eq!(after.sans(), before.sans());
+        // A controller that moves gets further names, and keeps the former ones.
+        let more = ["NEW.example", "192.0.2.9", "ctrl.example"].map(str::to_owned);
+        assert!(renew(&home, &["a b".to_owned()]).unwrap_err().to_string().contains("--address"));
+        renew(&home, &more).unwrap();
+        let moved = leaf(&home);
+        assert_eq!(moved.sans().len(), before.sans().len() + 2);
+        for host in ["ctrl.example", "new.example", "192.0.2.9", "localhost"] {
+            assert!(moved.covers_host(host), "{host}");
+        }
     }
 
     #[test]
