@@ -14,7 +14,7 @@ use std::{
 
 use weft_identity::{
     Authority, AuthoritySpec, Certificate, KeyAlgorithm, Leaf, PrivateKey, Purpose, San, SpiffeId,
-    Subject, to_pem, write_private,
+    Subject, to_pem, write_for_owner,
 };
 
 use crate::{failure::Failure, home::Home};
@@ -52,9 +52,9 @@ pub(crate) fn make(
     };
     let root = Authority::make_root(&spec("root", None), now)?;
     let signer = root.make_intermediate(&spec("edge signer", Some(0)), now)?;
-    root.key().write(&home.pki(ROOT_KEY))?;
+    write_key(&home.pki(ROOT_KEY), root.key())?;
     write_certificates(&home.pki(ROOT_CERT), &[root.certificate()])?;
-    signer.key().write(&home.pki(SIGNER_KEY))?;
+    write_key(&home.pki(SIGNER_KEY), signer.key())?;
     write_certificates(&home.pki(SIGNER_CERT), &[signer.certificate()])?;
 
     let key = PrivateKey::generate(KeyAlgorithm::Rsa { bits: 2048 })?;
@@ -62,7 +62,7 @@ pub(crate) fn make(
     let sans = names(trust_domain, controller, hosts);
     let leaf = Leaf::for_key(key.public(), &subject, sans, Purpose::Both, now)?;
     let certificate = signer.issue(&leaf)?;
-    key.write(&home.pki(CONTROLLER_KEY))?;
+    write_key(&home.pki(CONTROLLER_KEY), &key)?;
     write_certificates(&home.pki(CONTROLLER_CERT), &[&certificate, signer.certificate()])
 }
 
@@ -124,7 +124,11 @@ fn add(sans: &mut Vec<San>, host: &str) {
 }
 
 fn write_certificates(path: &Path, certificates: &[&Certificate]) -> Result<(), Failure> {
-    Ok(write_private(path, to_pem(certificates.iter().copied()).as_bytes())?)
+    Ok(write_for_owner(path, to_pem(certificates.iter().copied()).as_bytes())?)
+}
+
+fn write_key(path: &Path, key: &PrivateKey) -> Result<(), Failure> {
+    Ok(write_for_owner(path, key.to_pem().as_bytes())?)
 }
 
 fn read_certificates(path: &Path) -> Result<Vec<Certificate>, Failure> {

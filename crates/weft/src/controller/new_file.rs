@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use weft_config::ControllerTemplate;
-use weft_identity::write_private;
+use weft_identity::write_for_owner;
 
 use crate::{
     cli::ControllerConfigArgs,
@@ -50,7 +50,7 @@ impl NewController {
     /// Writes the controller's file. Certificates and files of routers come before, because with this
     /// file the network exists.
     pub(crate) fn write_file(&self, home: &Home) -> Result<(), Failure> {
-        Ok(write_private(&home.controller_file(), self.text(home).as_bytes())?)
+        Ok(write_for_owner(&home.controller_file(), self.text(home).as_bytes())?)
     }
 
     fn text(&self, home: &Home) -> String {
@@ -250,5 +250,31 @@ mod tests {
             assert!(error.contains("--address"), "{error}");
         }
         assert!(!home.exists());
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn files_belong_to_the_owner_of_the_folder_whoever_makes_and_renews_them() {
+        use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown};
+        let folder = tempfile::tempdir().unwrap();
+        let home = folder.path().join("ctrl");
+        fs::create_dir(&home).unwrap();
+        // Only root may give files away; for others all owners are the same.
+        let _ = chown(&home, Some(4321), Some(4322));
+        let owner = |path: &Path| fs::metadata(path).map(|it| (it.uid(), it.gid())).unwrap();
+        write(&args(&home, &["ctrl.example"])).unwrap();
+        let pki = home.join("pki");
+        let mut made = vec![pki.clone(), home.join("controller.yaml"), home.join("lock")];
+        made.extend(fs::read_dir(&pki).unwrap().map(|entry| entry.unwrap().path()));
+        for path in made {
+            assert_eq!(owner(&path), owner(&home), "{}", path.display());
+        }
+        let certificate = pki.join(pki::CONTROLLER_CERT);
+        let _ = chown(&certificate, Some(4323), None);
+        fs::set_permissions(&certificate, fs::Permissions::from_mode(0o644)).unwrap();
+        let before = fs::metadata(&certificate).unwrap();
+        renew(&home, &[]).unwrap();
+        let after = fs::metadata(&certificate).unwrap();
+        assert_eq!((after.uid(), after.mode()), (before.uid(), before.mode()));
     }
 }
