@@ -1,6 +1,7 @@
 //! `weft controller`: sets up, runs and maintains a controller.
 
 mod new_file;
+mod password;
 
 use std::path::Path;
 
@@ -40,6 +41,9 @@ pub(crate) async fn controller(command: ControllerCommand) -> Result<(), Failure
             compose::controller::run(&file, &signals::first_of_service()?).await
         }
         ControllerCommand::Check { file, output } => check_file(&file, output.format()),
+        ControllerCommand::Password { file, username } => {
+            until_interrupted(password::set(&file, &username)).await
+        }
         ControllerCommand::Restore { file, snapshot } => {
             restore::restore(&compose::controller::database(&file)?, &snapshot)
         }

@@ -128,6 +128,22 @@ pub(crate) enum ControllerCommand {
         #[command(flatten)]
         output: Output,
     },
+    /// Set the password of a login while the controller is stopped, if nobody can log in
+    ///
+    /// The new password is asked for at the terminal, or read from WEFT_NEW_PASSWORD. The login is unlocked
+    /// and its identity enabled; sessions that began with the former password end, and the next run of the
+    /// controller tells of the change in its log. While somebody can log in, `weft password --identity
+    /// NAME` does the same without a stop.
+    #[command(after_help = "Example:\n  systemctl stop weft-controller\n  \
+                      weft controller password controller.yaml --username admin\n  \
+                      systemctl start weft-controller")]
+    Password {
+        /// The controller's configuration file
+        file: PathBuf,
+        /// User name of the login, an administrator's or another one
+        #[arg(long, short = 'u', value_name = "NAME", default_value = "admin")]
+        username: String,
+    },
     /// Replace the database with a snapshot
     ///
     /// The controller must not run. The snapshot is checked as a whole first; the replaced database

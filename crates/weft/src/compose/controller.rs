@@ -88,8 +88,28 @@ impl Core {
         Ok(Self { config, identity, signer, store, controller })
     }
 
+    /// [`Core::open`] for work on the database of a controller that is stopped; makes no database.
+    pub(crate) async fn open_existing(file: &Path) -> Result<Self, Failure> {
+        there_is(&database(file)?)?;
+        Box::pin(Self::open(file, Purpose::Advice)).await
+    }
+
     pub(crate) fn controller(&self) -> &Controller {
         &self.controller
+    }
+
+    /// Logs the passwords that were set while the controller was stopped.
+    fn tell_of_passwords(&self) {
+        match self.controller.take_reset_passwords() {
+            Ok(set) => set.iter().for_each(|(whose, at)| {
+                tracing::warn!(
+                    login = whose,
+                    at,
+                    "the password was set by `weft controller password` while the controller was stopped"
+                );
+            }),
+            Err(error) => tracing::warn!(%error, "passwords that were set meanwhile cannot be told"),
+        }
     }
 
     /// Waits until everything is on the disk and closes the database. Dropping the store would not
@@ -149,6 +169,7 @@ impl Core {
             signer: Arc::clone(&self.signer),
             web: api.identities().to_vec(),
         };
+        let ending = ending::watch(files.all(), &self.controller);
         let reload = exchange::follow(self.config.clone(), files, self.controller.clone());
         Ok(RunningController {
             core: self,
@@ -157,6 +178,7 @@ impl Core {
             registration,
             api,
             reload,
+            ending,
             trace,
             export,
         })
@@ -169,16 +191,15 @@ pub(crate) struct RunningController {
     network: Network,
     control: ControlPlane,
     registration: Option<Registration>,
-        let ending = ending::watch(files.all(), &self.controller);
     api: ApiServer,
     reload: Following,
+    ending: ending::Watch,
     trace: Option<TraceFile>,
     export: Export,
 }
 
 impl RunningController {
     pub(crate) fn controller(&self) -> &Controller {
-            ending,
         self.core.controller()
     }
 
@@ -193,7 +214,6 @@ impl RunningController {
         self.api.reload().await;
     }
 
-    ending: ending::Watch,
     /// Stops in order: no new connections, requests finish, routers are disconnected, everything
     /// reaches the disk.
     pub(crate) async fn shutdown(self) -> Result<(), Failure> {
@@ -408,6 +428,7 @@ pub(crate) async fn run(file: &Path, stop: &CancellationToken) -> Result<(), Fai
             file.display()
         )));
     }
+    core.tell_of_passwords();
     // Steps that may fail come before the first client is served.
     let profiles = match Profiles::start(&core.config.debugging) {
         Ok(profiles) => profiles,
