@@ -227,15 +227,15 @@ fn lock(root: &Path) -> Result<File, Failure> {
 }
 
 /// Refuses paths with `$`, which would begin a variable in the configuration files.
-fn check_path(root: &Path) -> Result<(), Failure> {
+pub(crate) fn check_path(root: &Path) -> Result<(), Failure> {
     match root.to_str() {
         Some(text) if !text.contains('$') => Ok(()),
         Some(_) => Err(Failure::usage(format!(
-            "{}: `$` begins a variable in configuration files; choose a home without it",
+            "{}: `$` begins a variable in configuration files; choose a folder without it",
             root.display()
         ))),
         None => Err(Failure::usage(format!(
-            "{}: not text in UTF-8, as configuration files are; choose another home",
+            "{}: not text in UTF-8, as configuration files are; choose another folder",
             root.display()
         ))),
     }

@@ -238,6 +238,9 @@ pub(crate) enum RouterCommand {
         output: Output,
     },
     /// Write a configuration file with comments for a new router
+    ///
+    /// The paths in the file are absolute: keys and certificates will be in the folder of the file, or in
+    /// the present folder if the file is printed. Change the paths when the file moves.
     #[command(
         after_help = "Examples:\n  weft router config --name paris --controller ctrl.example:1280 \
                       --address paris.example --out paris.yaml\n  \
