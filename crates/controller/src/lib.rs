@@ -62,6 +62,7 @@
 mod controller;
 pub mod domain;
 mod logins;
+mod reset;
 mod start;
 #[cfg(test)]
 mod testing;
@@ -69,6 +70,7 @@ mod testing;
 mod tests;
 
 pub use controller::Controller;
+pub use reset::ResetError;
 pub use start::StartError;
 pub use weft_kernel::{
     Addresses, Build, Call, Caller, Challenge, Content, Done, Durations, Failure, GuessLimits,

@@ -58,13 +58,41 @@ pub fn write_private(path: &Path, contents: &[u8]) -> Result<()> {
     Beside::write(path, contents, Access::Private)?.put()
 }
 
+/// Replaces a file of a program that runs as another user than this process, which may be root's: owner,
+/// group and mode stay. A new file is private, and belongs to the owner of its folder.
+///
+/// # Errors
+/// As [`write_private`].
+pub fn write_for_owner(path: &Path, contents: &[u8]) -> Result<()> {
+    Beside::write(path, contents, Access::AsBefore)?.put()
+}
+
+/// Gives a new file to the owner of its folder, if this process may: a command that root runs makes files
+/// of a program that runs as another user.
+pub fn give_to_owner_of_folder(file: &File, path: &Path) {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::{MetadataExt as _, fchown};
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        let (own, folder) = (file.metadata(), fs::metadata(folder.unwrap_or(Path::new("."))));
+        if let (Ok(own), Ok(folder)) = (own, folder)
+            && own.uid() != folder.uid()
+        {
+            // Only root may give files away. The file of another user stays with this user.
+            let _ = fchown(file, Some(folder.uid()), Some(folder.gid()));
+        }
+    }
+    #[cfg(not(unix))]
+    let _ = (file, path);
+}
+
 /// The users that may read a file that replaces another one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Access {
     /// The owner of the file only, who is the user of this process.
     Private,
     /// The users that could read the former file: owner and group stay as far as the system
-    /// permits, and the mode stays.
+    /// permits, and the mode stays. A new file is private, and belongs to the owner of the folder.
     AsBefore,
 }
 
@@ -108,6 +136,10 @@ impl Beside {
         let file = write_new(new, &self.contents)?;
         match fs::metadata(&self.target) {
             Ok(former) if self.access == Access::AsBefore => give(&file, &former),
+            Err(_) if self.access == Access::AsBefore => {
+                give_to_owner_of_folder(&file, &self.target);
+                Ok(())
+            }
             _ => Ok(()),
         }
     }
@@ -292,5 +324,23 @@ mod tests {
         assert_eq!(now.gid(), former.gid());
         write_private(&path, b"secret").unwrap();
         assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_file_for_its_owner_stays_with_it_or_goes_to_that_of_the_folder() {
+        use std::os::unix::fs::{MetadataExt as _, chown};
+        let (folder, path) = in_folder();
+        // Only root may give files away; for others all owners are the same.
+        let _ = chown(&path, Some(4321), Some(4322))
+            .and_then(|()| chown(folder.path(), Some(4323), None));
+        let owner = |path: &Path| fs::metadata(path).unwrap().uid();
+        let former = owner(&path);
+        write_for_owner(&path, b"new").unwrap();
+        assert_eq!(owner(&path), former);
+        let fresh = folder.path().join("fresh.pem");
+        write_for_owner(&fresh, b"secret").unwrap();
+        assert_eq!(owner(&fresh), owner(folder.path()));
+        assert_eq!(fs::metadata(&fresh).unwrap().mode() & 0o777, 0o600);
     }
 }

@@ -30,6 +30,7 @@
 pub mod authority;
 mod ca_store;
 mod certificate;
+mod ending;
 mod error;
 mod extension;
 mod file;
@@ -54,7 +55,9 @@ pub use authority::{Authority, AuthoritySpec, Leaf, Purpose};
 pub use ca_store::{MAX_CA_STORE_BYTES, read_ca_store, write_ca_store};
 pub use certificate::{Certificate, San, chain_up, fingerprint, to_pem};
 pub use error::{Error, Result, Validity};
-pub use file::{MAX_FILE_BYTES, open_to_all, write_private};
+pub use file::{
+    MAX_FILE_BYTES, give_to_owner_of_folder, open_to_all, write_for_owner, write_private,
+};
 pub use identity::{AltServerCert, Identity, IdentitySection, KeyedChain};
 pub use identity_file::{IdentityFile, IdentityMaterial};
 pub use key::PrivateKey;

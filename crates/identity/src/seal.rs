@@ -55,7 +55,7 @@ impl SealKey {
             Err(Error::File { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {
                 let mut bytes = [0; KEY];
                 aws_lc_rs::rand::fill(&mut bytes).map_err(unusable)?;
-                file::write_private(path, format!("{}\n", hex::encode(bytes)).as_bytes())?;
+                file::write_for_owner(path, format!("{}\n", hex::encode(bytes)).as_bytes())?;
                 bytes
             }
             Err(error) => return Err(error),

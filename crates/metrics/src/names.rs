@@ -169,6 +169,11 @@ pub const ROUTER: &[Named] = &[
         "names",
         "metrics that are not measured, because there are too many",
     ),
+    gauge(
+        "weft.certificate.seconds_left",
+        "seconds",
+        "time until the first of the router's own certificates ends; negative after that",
+    ),
     gauge("weft.memory.resident", "bytes", "memory of the process"),
     gauge("weft.threads", "threads", "threads of the process"),
     gauge("weft.open_files", "files", "open files and sockets of the process"),
@@ -228,6 +233,11 @@ pub const CONTROLLER: &[Named] = &[
     gauge("weft.model.services", "services", "services of the network"),
     gauge("weft.model.terminators", "terminators", "terminators of the network"),
     gauge("weft.model.revision", "revisions", "the revision of the model"),
+    gauge(
+        "weft.certificate.seconds_left",
+        "seconds",
+        "time until the first certificate of the controller or its signer ends; negative after that",
+    ),
     gauge("weft.memory.resident", "bytes", "memory of the process"),
     gauge("weft.threads", "threads", "threads of the process"),
     gauge("weft.open_files", "files", "open files and sockets of the process"),

@@ -16,7 +16,7 @@ use weft_config::{
     EndpointsFile, RouterConfig,
     router::{ControllerEndpoints, CsrConfig, Endpoint},
 };
-use weft_identity::{KeyAlgorithm, Location, PrivateKey, San, Subject, write_private};
+use weft_identity::{KeyAlgorithm, Location, PrivateKey, San, Subject, write_for_owner};
 
 /// A router that has been enrolled.
 #[derive(Debug, Clone)]
@@ -189,7 +189,7 @@ impl Files {
             Ok(text) => Ok(PrivateKey::from_pem(&text)?),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
                 let key = PrivateKey::generate(KeyAlgorithm::EcP256)?;
-                key.write(&self.key)?;
+                write_for_owner(&self.key, key.to_pem().as_bytes())?;
                 Ok(key)
             }
             Err(source) => Err(EnrollError::Write { path: self.key.clone(), source }),
@@ -199,9 +199,9 @@ impl Files {
     /// Writes the certificates; the client certificate comes last, because the identity is complete
     /// with it.
     fn write(&self, certs: &RouterCerts) -> Result<(), EnrollError> {
-        write_private(&self.ca, certs.ca.as_bytes())?;
-        write_private(&self.server_cert, certs.server_cert.as_bytes())?;
-        Ok(write_private(&self.cert, certs.cert.as_bytes())?)
+        write_for_owner(&self.ca, certs.ca.as_bytes())?;
+        write_for_owner(&self.server_cert, certs.server_cert.as_bytes())?;
+        Ok(write_for_owner(&self.cert, certs.cert.as_bytes())?)
     }
 }
 
@@ -229,7 +229,7 @@ fn remember(path: &Path, endpoints: &[String]) -> Result<(), EnrollError> {
         endpoints: endpoints.iter().map(endpoint).collect(),
     };
     let file = EndpointsFile { endpoints: endpoints.to_vec(), controllers: vec![controller] };
-    Ok(write_private(path, file.to_text().as_bytes())?)
+    Ok(write_for_owner(path, file.to_text().as_bytes())?)
 }
 
 /// Deletes the data model of an earlier enrollment.

@@ -1,6 +1,7 @@
 //! `weft controller`: sets up, runs and maintains a controller.
 
 mod new_file;
+mod password;
 
 use std::path::Path;
 
@@ -25,7 +26,7 @@ pub(crate) use new_file::NewController;
 pub(crate) async fn controller(command: ControllerCommand) -> Result<(), Failure> {
     match command {
         ControllerCommand::Config(args) => new_file::write(&args),
-        ControllerCommand::Renew { home } => new_file::renew(&home),
+        ControllerCommand::Renew { home, address } => new_file::renew(&home, &address),
         ControllerCommand::Init { file, username, password, name } => {
             until_interrupted(async {
                 let password = match password {
@@ -40,6 +41,9 @@ pub(crate) async fn controller(command: ControllerCommand) -> Result<(), Failure
             compose::controller::run(&file, &signals::first_of_service()?).await
         }
         ControllerCommand::Check { file, output } => check_file(&file, output.format()),
+        ControllerCommand::Password { file, username } => {
+            until_interrupted(password::set(&file, &username)).await
+        }
         ControllerCommand::Restore { file, snapshot } => {
             restore::restore(&compose::controller::database(&file)?, &snapshot)
         }

@@ -18,6 +18,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use weft_identity::give_to_owner_of_folder;
+
 use crate::failure::Failure;
 
 const CONTROLLER_FILE: &str = "controller.yaml";
@@ -96,6 +98,7 @@ impl Home {
     pub(crate) fn make_pki_folder(&self) -> Result<(), Failure> {
         let path = self.root.join(PKI);
         make_private(&path)
+            .map(|()| belong_to_folder(&path))
             .map_err(|error| Failure::new(format!("cannot make {}: {error}", path.display())))
     }
 
@@ -164,6 +167,7 @@ impl Home {
     pub(crate) fn make_router_folder(&self, number: u8) -> Result<(), Failure> {
         let path = self.router_folder(number);
         make_private(&path)
+            .map(|()| belong_to_folder(&path))
             .map_err(|error| Failure::new(format!("cannot make {}: {error}", path.display())))
     }
 }
@@ -206,7 +210,11 @@ fn lock(root: &Path) -> Result<File, Failure> {
         |error: io::Error| Failure::new(format!("cannot lock {}: {error}", path.display()));
     let mut options = File::options();
     options.write(true).create(true).truncate(false);
+    let is_new = !path.exists();
     let file = options.open(&path).map_err(failed)?;
+    if is_new {
+        give_to_owner_of_folder(&file, &path);
+    }
     match file.try_lock() {
         Ok(()) => Ok(file),
         Err(TryLockError::WouldBlock) => Err(Failure::new(format!(
@@ -219,17 +227,24 @@ fn lock(root: &Path) -> Result<File, Failure> {
 }
 
 /// Refuses paths with `$`, which would begin a variable in the configuration files.
-fn check_path(root: &Path) -> Result<(), Failure> {
+pub(crate) fn check_path(root: &Path) -> Result<(), Failure> {
     match root.to_str() {
         Some(text) if !text.contains('$') => Ok(()),
         Some(_) => Err(Failure::usage(format!(
-            "{}: `$` begins a variable in configuration files; choose a home without it",
+            "{}: `$` begins a variable in configuration files; choose a folder without it",
             root.display()
         ))),
         None => Err(Failure::usage(format!(
-            "{}: not text in UTF-8, as configuration files are; choose another home",
+            "{}: not text in UTF-8, as configuration files are; choose another folder",
             root.display()
         ))),
+    }
+}
+
+/// Gives a folder of the home to the owner of the folder around it, if root makes it for a service.
+fn belong_to_folder(path: &Path) {
+    if let Ok(folder) = File::open(path) {
+        give_to_owner_of_folder(&folder, path);
     }
 }
 

@@ -14,7 +14,7 @@ use std::{
 
 use weft_identity::{
     Authority, AuthoritySpec, Certificate, KeyAlgorithm, Leaf, PrivateKey, Purpose, San, SpiffeId,
-    Subject, to_pem, write_private,
+    Subject, to_pem, write_for_owner,
 };
 
 use crate::{failure::Failure, home::Home};
@@ -52,9 +52,9 @@ pub(crate) fn make(
     };
     let root = Authority::make_root(&spec("root", None), now)?;
     let signer = root.make_intermediate(&spec("edge signer", Some(0)), now)?;
-    root.key().write(&home.pki(ROOT_KEY))?;
+    write_key(&home.pki(ROOT_KEY), root.key())?;
     write_certificates(&home.pki(ROOT_CERT), &[root.certificate()])?;
-    signer.key().write(&home.pki(SIGNER_KEY))?;
+    write_key(&home.pki(SIGNER_KEY), signer.key())?;
     write_certificates(&home.pki(SIGNER_CERT), &[signer.certificate()])?;
 
     let key = PrivateKey::generate(KeyAlgorithm::Rsa { bits: 2048 })?;
@@ -62,7 +62,7 @@ pub(crate) fn make(
     let sans = names(trust_domain, controller, hosts);
     let leaf = Leaf::for_key(key.public(), &subject, sans, Purpose::Both, now)?;
     let certificate = signer.issue(&leaf)?;
-    key.write(&home.pki(CONTROLLER_KEY))?;
+    write_key(&home.pki(CONTROLLER_KEY), &key)?;
     write_certificates(&home.pki(CONTROLLER_CERT), &[&certificate, signer.certificate()])
 }
 
@@ -71,7 +71,7 @@ pub(crate) fn make(
 pub(crate) fn renew_if_due(home: &Home, now: SystemTime) -> Result<bool, Failure> {
     let is_due = controller_certificate(home)?.not_after() <= now + RENEW_BEFORE;
     if is_due {
-        renew(home, now)?;
+        renew(home, &[], now)?;
     }
     Ok(is_due)
 }
@@ -82,16 +82,18 @@ fn controller_certificate(home: &Home) -> Result<Certificate, Failure> {
     current.ok_or_else(|| Failure::new(format!("{} holds no certificate", path.display())))
 }
 
-/// Renews the controller's certificate, with the same key and names.
-pub(crate) fn renew(home: &Home, now: SystemTime) -> Result<(), Failure> {
+/// Renews the controller's certificate, with the same key and names, and these hosts as further names.
+pub(crate) fn renew(home: &Home, hosts: &[String], now: SystemTime) -> Result<(), Failure> {
     let current = controller_certificate(home)?;
     let signer = read_certificates(&home.pki(SIGNER_CERT))?.into_iter().next();
     let signer = signer.ok_or_else(|| Failure::new("the edge signer has no certificate"))?;
     let signer = Authority::new(signer, read_key(&home.pki(SIGNER_KEY))?)?;
     let public = current.public_key()?;
+    let mut sans = current.sans().to_vec();
+    hosts.iter().for_each(|host| add(&mut sans, host));
     let leaf = Leaf {
         subject: current.subject_der().to_vec(),
-        ..Leaf::for_key(public, &Subject::default(), current.sans().to_vec(), Purpose::Both, now)?
+        ..Leaf::for_key(public, &Subject::default(), sans, Purpose::Both, now)?
     };
     let renewed = signer.issue(&leaf)?;
     write_certificates(&home.pki(CONTROLLER_CERT), &[&renewed, signer.certificate()])
@@ -106,20 +108,27 @@ fn names(trust_domain: &str, controller: &str, hosts: &[&str]) -> Vec<San> {
         San::Ip(IpAddr::from([127, 0, 0, 1])),
         San::Ip(IpAddr::from([0, 0, 0, 0, 0, 0, 0, 1])),
     ];
-    for host in hosts {
-        let own = match host.parse::<IpAddr>() {
-            Ok(address) => San::Ip(address),
-            Err(_) => San::Dns((*host).to_owned()),
-        };
-        if !sans.contains(&own) {
-            sans.push(own);
-        }
-    }
+    hosts.iter().for_each(|host| add(&mut sans, host));
     sans
 }
 
+/// Adds a host to the names of a certificate.
+fn add(sans: &mut Vec<San>, host: &str) {
+    let own = match host.parse::<IpAddr>() {
+        Ok(address) => San::Ip(address),
+        Err(_) => San::Dns(host.to_owned()),
+    };
+    if !sans.contains(&own) {
+        sans.push(own);
+    }
+}
+
 fn write_certificates(path: &Path, certificates: &[&Certificate]) -> Result<(), Failure> {
-    Ok(write_private(path, to_pem(certificates.iter().copied()).as_bytes())?)
+    Ok(write_for_owner(path, to_pem(certificates.iter().copied()).as_bytes())?)
+}
+
+fn write_key(path: &Path, key: &PrivateKey) -> Result<(), Failure> {
+    Ok(write_for_owner(path, key.to_pem().as_bytes())?)
 }
 
 fn read_certificates(path: &Path) -> Result<Vec<Certificate>, Failure> {

@@ -35,6 +35,7 @@ pub(crate) fn restore(database: &Path, snapshot: &Path) -> Result<(), Failure> {
         None => hold(database).map_err(during)?,
         held => held,
     };
+    keep_owner(database, &fresh).map_err(|error| during(at(&fresh, &error)))?;
     let kept = keep(database).map_err(during)?;
     fs::rename(&fresh, database).map_err(|error| during(at(database, &error)))?;
     sync_folder_of(database).map_err(|error| at(database, &error).during("not yet durable"))?;
@@ -69,6 +70,28 @@ fn check(snapshot: &Path) -> Result<(), Failure> {
 /// locked, too, because damage is a reason to restore.
 fn hold(database: &Path) -> Result<Option<Hold>, Failure> {
     Hold::take(database).map_err(|error| Failure::caused_by(&error))
+}
+
+/// Gives the new database the owner, group and mode of the present one: the controller may run as another
+/// user than this command. Without a present one, the new one belongs to the owner of its folder already.
+#[cfg(unix)]
+fn keep_owner(database: &Path, fresh: &Path) -> io::Result<()> {
+    use std::os::unix::fs::{MetadataExt as _, chown};
+    let former = match fs::metadata(database) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        former => former?,
+    };
+    let own = fs::metadata(fresh)?;
+    if own.uid() != former.uid() || own.gid() != former.gid() {
+        // Only root may give files to another user; the file of a group's member stays usable.
+        let _ = chown(fresh, Some(former.uid()), Some(former.gid()));
+    }
+    fs::set_permissions(fresh, former.permissions())
+}
+
+#[cfg(not(unix))]
+fn keep_owner(_: &Path, _: &Path) -> io::Result<()> {
+    Ok(())
 }
 
 /// Gives the database a second name, so that a database exists at every moment, also after a crash.
@@ -164,6 +187,19 @@ mod tests {
         let after = Embedded::open(&database, Options::default()).unwrap().head().unwrap();
         assert_eq!(after.revision, Revision(1));
         assert_ne!(after.timeline, before.timeline);
+
+        // The database stays with its owner, whoever restores it; others cannot give a file away.
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown};
+            fs::set_permissions(&database, fs::Permissions::from_mode(0o640)).unwrap();
+            let _ = chown(&database, Some(4321), Some(4322));
+            let of = || fs::metadata(&database).map(|it| (it.uid(), it.gid(), it.mode())).unwrap();
+            let former = of();
+            restore(&database, &snapshot).unwrap();
+            assert_eq!(of(), former);
+            fs::remove_file(folder.path().join("ctrl.db.before-restore-2")).unwrap();
+        }
 
         // Again, over a database that cannot be opened, and where there is none.
         fs::write(&database, b"cut").unwrap();

@@ -44,7 +44,7 @@ impl ControllerTemplate<'_> {
             format!("      {comment}\n      sharedNames: [{}]\n", shared.join(", "))
         });
         format!(
-            r#"# Configuration of a controller. Paths are relative to the working directory of the process.
+            r#"# Configuration of a controller. Change the paths when the file moves.
 v: 3
 
 # The model of the network: who there is and who may reach what. One file.

@@ -59,7 +59,7 @@ impl RouterTemplate<'_> {
             format!("[{}]", texts.join(", "))
         };
         format!(
-            r#"# Configuration of an edge router. Paths are relative to the working directory of the process.
+            r#"# Configuration of an edge router. Change the paths when the file moves.
 v: 3
 
 # The key and the certificates of this router. Enrollment makes the key and writes the certificates.

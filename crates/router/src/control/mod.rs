@@ -196,6 +196,8 @@ impl ControlHalf {
             scope.gauge(limiter("in_process"), gauge(|core| core.terminators.window().0));
             scope.gauge(limiter("window_size"), gauge(|core| core.terminators.window().1));
             scope.gauge("weft.controllers", gauge(|core| core.controllers.all().len()));
+            let identity = Arc::clone(&self.0.identity);
+            scope.gauge("weft.certificate.seconds_left", move || renewal::seconds_left(&identity));
         });
     }
 

@@ -51,6 +51,8 @@ const PART_LEFT: u32 = 3;
 const BEFORE_END: Duration = Duration::from_secs(7 * 24 * 3600);
 /// The interval at which the time of expiry is checked: clocks jump, and files are replaced.
 const LOOK: Duration = Duration::from_secs(3600);
+/// The interval of warnings about certificates that are not renewed.
+const WARN: Duration = Duration::from_secs(24 * 3600);
 /// How long the controller may take to issue certificates.
 const ISSUE_TIMEOUT: Duration = Duration::from_secs(35);
 /// How long the controller may take to confirm.
@@ -86,21 +88,53 @@ pub(crate) async fn run(core: Arc<Core>) {
         tracing::warn!(
             "certificates are not renewed: the section `edge.csr` (or `csr`) is missing"
         );
-        return;
+        return warn_of_the_end(&core.identity).await;
     }
     if !in_files(&core) {
         tracing::warn!(
             "certificates are not renewed: `cert`, `server_cert` and `key` of the identity have \
              to be files"
         );
-        return;
+        return warn_of_the_end(&core.identity).await;
     }
-    keep_renewed(|| due(&core), || renew(&core)).await;
+    let left = || time_left(&core.identity, time_of_day());
+    keep_renewed(|| due(&core), || renew(&core), left).await;
+}
+
+/// Warns once a day of certificates that end soon and are not renewed. At the start the check of the file
+/// warns.
+async fn warn_of_the_end(identity: &LiveIdentity) {
+    loop {
+        tokio::time::sleep(WARN).await;
+        let (current, now) = (identity.current(), time_of_day());
+        if let Some(first) = current.first_to_end().filter(|first| first.ends_soon(now)) {
+            let (subject, ends) = (first.subject(), first.end_in_words(now));
+            tracing::warn!(subject, ends, "a certificate of this router ends soon: renew it");
+        }
+    }
+}
+
+/// The time until the first certificate ends, in words.
+fn time_left(identity: &LiveIdentity, now: SystemTime) -> String {
+    let current = identity.current();
+    current.first_to_end().map(|first| first.end_in_words(now)).unwrap_or_default()
+}
+
+/// Seconds until the first certificate ends; negative after that.
+pub(super) fn seconds_left(identity: &LiveIdentity) -> i64 {
+    let current = identity.current();
+    let Some(first) = current.first_to_end() else { return i64::MAX };
+    let seconds = |time: Duration| i64::try_from(time.as_secs()).unwrap_or(i64::MAX);
+    let left = first.not_after().duration_since(time_of_day());
+    left.map_or_else(|past| -seconds(past.duration()), seconds)
 }
 
 /// Renews whenever it is due.
-async fn keep_renewed<F>(due: impl Fn() -> Option<SystemTime>, renew: impl Fn() -> F)
-where
+async fn keep_renewed<F>(
+    due: impl Fn() -> Option<SystemTime>,
+    renew: impl Fn() -> F,
+    left: impl Fn() -> String,
+) where
     F: Future<Output = Result<(), RenewalError>>,
 {
     loop {
@@ -112,7 +146,9 @@ where
         }
         match renew().await {
             Ok(()) => tracing::info!("certificates renewed"),
-            Err(problem) => tracing::error!(%problem, "certificates not renewed"),
+            Err(problem) => {
+                tracing::error!(%problem, ends = left(), "certificates not renewed");
+            }
         }
         tokio::time::sleep(PAUSE).await;
     }
@@ -259,7 +295,7 @@ mod tests {
             issued.set(begin());
             async { Ok(()) }
         };
-        let renewing = keep_renewed(due, renew);
+        let renewing = keep_renewed(due, renew, String::new);
         assert!(tokio::time::timeout(time, renewing).await.is_err());
         count.get()
     }

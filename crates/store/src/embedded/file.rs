@@ -17,7 +17,7 @@ use weft_model::{ColdField, Entity, Id, Kind, Revision};
 use super::{
     backoff::Backoff,
     failure::{Failure, guarded},
-    hold::sync_folder_of,
+    hold::{give_to_owner_of_folder, sync_folder_of},
     load, slots,
     tables::{CHECKING, COLD, HEAD, LIVE, LOG, META, NOTES, Options, ROWS, TALLIES},
 };
@@ -324,7 +324,9 @@ fn private(path: &Path) -> io::Result<File> {
     options.write(true).create_new(true);
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    options.open(path)
+    let file = options.open(path)?;
+    give_to_owner_of_folder(&file, path);
+    Ok(file)
 }
 
 /// Writes a file under another name and renames it, so that it is complete when it appears.

@@ -32,7 +32,7 @@ use std::{
 
 use weft_model::Timeline;
 
-use super::hold::sync_folder_of;
+use super::hold::{give_to_owner_of_folder, sync_folder_of};
 
 /// Sealed values by key; `None` removes the key.
 pub(super) type Values = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
@@ -124,6 +124,9 @@ impl Journal {
         std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
         let file = options.open(path)?;
         let len = file.metadata()?.len();
+        if len == 0 {
+            give_to_owner_of_folder(&file, path);
+        }
         let mut journal = Self {
             file,
             timeline: timeline.clone(),

@@ -37,9 +37,8 @@ pub(crate) async fn password(of: &str) -> Result<String, Failure> {
     hidden(&format!("Password of {of}: "), cannot).await
 }
 
-/// Asks for a new password, twice.
-pub(crate) async fn new_password(of: &str) -> Result<String, Failure> {
-    let cannot = "a new password is needed: give --new-password or set WEFT_NEW_PASSWORD";
+/// Asks for a new password, twice. Without a terminal it fails with `cannot`.
+pub(crate) async fn new_password(of: &str, cannot: &str) -> Result<String, Failure> {
     let first = hidden(&format!("New password of {of}: "), cannot).await?;
     if first == hidden("Once more: ", cannot).await? {
         return Ok(first);

@@ -7,7 +7,7 @@ use super::{
     addresses::{self, given},
     debugging,
     finding::{Finding, Purpose, add},
-    identity::{self, Rules},
+    identity::{self, Renewal, Rules},
     web,
 };
 
@@ -39,7 +39,10 @@ pub(crate) fn controller(examined: &mut Examined<ControllerConfig>, purpose: Pur
 fn identities(config: &ControllerConfig) -> Vec<Finding> {
     let mut out = Vec::new();
     // The controller's certificate may be below any authority: clients are told which ones to trust.
-    let rules = Rules { servers_lead_to_ca: false, servers_are_renewed: false };
+    let renewal = Renewal::ByHand(
+        "renew it (`weft controller renew --home DIR`, if `weft controller config` made it)",
+    );
+    let rules = Rules { servers_lead_to_ca: false, renewal };
     if !config.identity.cert.is_empty() {
         out.extend(identity::look(&config.identity, rules));
     }
@@ -56,6 +59,7 @@ fn identities(config: &ControllerConfig) -> Vec<Finding> {
         };
         // The signer is checked without a bundle, because it may be below any authority.
         let alone = IdentitySection { ca: String::new(), ..section.clone() };
+        let rules = Rules { renewal: Renewal::ByHand("exchange the signer"), ..rules };
         out.extend(identity::look(&alone, rules));
         let bundle = IdentitySection { cert: String::new(), key: String::new(), ..section };
         out.extend(identity::look(&bundle, rules));

@@ -27,6 +27,10 @@ impl Finding {
     pub(super) fn warning(key: impl Into<String>, message: impl Into<String>) -> Self {
         Self { is_warning: true, ..Self::mistake(key, message) }
     }
+
+    pub(super) fn is_mistake(&self) -> bool {
+        !self.is_warning
+    }
 }
 
 /// Adds findings to the problems of the file itself.

@@ -1,7 +1,7 @@
 //! Checks of keys and certificates: files exist and are readable, keys belong to their certificates,
 //! certificates are valid now, and their chains lead to an authority of the bundle.
 
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use time::{OffsetDateTime, format_description::well_known::Rfc3339};
 use weft_identity::{
@@ -18,9 +18,24 @@ pub(super) struct Rules {
     /// True if server certificates must lead to an authority of the section's bundle. Certificates of
     /// web servers and those in `alt_server_certs` may be below any authority.
     pub(super) servers_lead_to_ca: bool,
-    /// True if an expired server certificate is renewed automatically.
-    pub(super) servers_are_renewed: bool,
+    /// Who renews the certificates.
+    pub(super) renewal: Renewal,
 }
+
+/// Who renews the certificates of a section.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Renewal {
+    /// A person, who is told how.
+    ByHand(&'static str),
+    /// The router, which asks a controller for them. A client certificate has to be valid then.
+    ByRouter,
+}
+
+/// The latest time before its end at which the renewal of a router's certificate should have succeeded:
+/// half of the time that the router has for it.
+const RENEWAL_IS_LATE: Duration = Duration::from_secs(7 * 24 * 3600 / 2);
+/// The same, as a part of a short certificate's time.
+const LATE_PART: u32 = 6;
 
 /// Checks everything that a section refers to.
 pub(super) fn look(section: &IdentitySection, rules: Rules) -> Vec<Finding> {
@@ -48,7 +63,7 @@ impl Look<'_> {
             let loaded = self.load(IdentitySection { cert, ..self.keys() });
             let chain = loaded.as_ref().and_then(|identity| identity.client());
             if let Some(chain) = chain {
-                self.leaf("cert", chain.chain(), ca.as_ref(), Usage::Client, false);
+                self.leaf("cert", chain.chain(), ca.as_ref(), Usage::Client);
             }
         }
         if server.is_some() && (own || (key && section.server_key.is_empty())) {
@@ -161,9 +176,53 @@ impl Look<'_> {
                         for server authentication";
             self.findings.push(Finding::mistake(self.key_of(key), text));
         }
-        let renewed = self.rules.servers_are_renewed;
         for server in identity.servers() {
-            self.leaf(key, server.chain(), ca, Usage::Server, renewed);
+            self.leaf(key, server.chain(), ca, Usage::Server);
+        }
+    }
+
+    /// A finding if a certificate is not valid now, or ends soon.
+    fn validity(
+        &self,
+        key: &str,
+        leaf: &Certificate,
+        usage: Usage,
+        now: SystemTime,
+    ) -> Option<Finding> {
+        let (subject, end) = (leaf.subject(), shown(leaf.not_after()));
+        if leaf.not_before() > now {
+            let since = shown(leaf.not_before());
+            let text = format!("the certificate of `{subject}` is valid from {since} on, not yet");
+            return Some(Finding::mistake(key, text));
+        }
+        let is_over = leaf.not_after() < now;
+        let expired = format!("the certificate of `{subject}` expired at {end}");
+        let ends = || {
+            let when = leaf.end_in_words(now);
+            format!("the certificate of `{subject}` ends {when}, at {end}")
+        };
+        match self.rules.renewal {
+            Renewal::ByHand(how) if is_over => {
+                Some(Finding::mistake(key, format!("{expired}: {how}")))
+            }
+            Renewal::ByHand(how) => {
+                leaf.ends_soon(now).then(|| Finding::warning(key, format!("{}: {how}", ends())))
+            }
+            Renewal::ByRouter if is_over && usage == Usage::Client => {
+                Some(Finding::mistake(key, expired))
+            }
+            Renewal::ByRouter if is_over => {
+                let text = format!("{expired}; a controller is asked for another one");
+                Some(Finding::warning(key, text))
+            }
+            Renewal::ByRouter => is_late(leaf, now).then(|| {
+                let text = format!(
+                    "{}; a running router that reaches a controller would have renewed it: the \
+                     router's log has the reason",
+                    ends()
+                );
+                Finding::warning(key, text)
+            }),
         }
     }
 
@@ -174,25 +233,12 @@ impl Look<'_> {
         chain_of: &[Certificate],
         ca: Option<&TrustBundle>,
         usage: Usage,
-        is_renewed: bool,
     ) {
         let Some(leaf) = chain_of.first() else { return };
         let (now, key) = (SystemTime::now(), self.key_of(key));
         let subject = leaf.subject();
-        if leaf.not_after() < now {
-            let text =
-                format!("the certificate of `{subject}` expired at {}", shown(leaf.not_after()));
-            self.findings.push(if is_renewed {
-                let text = format!("{text}; a controller is asked for another one");
-                Finding::warning(key.clone(), text)
-            } else {
-                Finding::mistake(key.clone(), text)
-            });
-        } else if leaf.not_before() > now {
-            let since = shown(leaf.not_before());
-            let text = format!("the certificate of `{subject}` is valid from {since} on, not yet");
-            self.findings.push(Finding::mistake(key.clone(), text));
-        }
+        let finding = self.validity(&key, leaf, usage, now);
+        self.findings.extend(finding);
         let Some(ca) = ca else { return };
         let chain_der: Vec<_> = chain_of.iter().map(|one| one.der().clone()).collect();
         let how = Verify { usage, ignore_leaf_validity: true, ..Verify::default() };
@@ -204,6 +250,12 @@ impl Look<'_> {
             self.findings.push(Finding::mistake(key, text));
         }
     }
+}
+
+/// True if the router that renews a certificate should have a new one by now.
+fn is_late(leaf: &Certificate, now: SystemTime) -> bool {
+    let valid = leaf.not_after().duration_since(leaf.not_before()).unwrap_or_default();
+    leaf.not_after() <= now + RENEWAL_IS_LATE.min(valid / LATE_PART)
 }
 
 fn shown(time: SystemTime) -> String {

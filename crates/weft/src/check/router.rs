@@ -8,7 +8,7 @@ use super::{
     addresses::{self, given},
     debugging,
     finding::{Finding, Purpose, add},
-    identity::{self, Rules},
+    identity::{self, Renewal, Rules},
     interception, web,
 };
 
@@ -39,9 +39,17 @@ fn identities(config: &RouterConfig, purpose: Purpose) -> Vec<Finding> {
         let text = "the router is not enrolled: `weft router enroll` makes these files";
         out.push(Finding::warning("identity", text));
     } else if !own.cert.is_empty() {
-        let rules = Rules { servers_lead_to_ca: true, servers_are_renewed: config.csr.is_some() };
+        let renewal = match config.csr {
+            Some(_) => Renewal::ByRouter,
+            None => Renewal::ByHand(
+                "renew it by hand, because the router does not without a section `csr`",
+            ),
+        };
+        let rules = Rules { servers_lead_to_ca: true, renewal };
         let mut found = identity::look(own, rules);
-        if let Some(cert) = found.iter_mut().find(|one| one.key == "identity.cert") {
+        if let Some(cert) =
+            found.iter_mut().find(|one| one.key == "identity.cert" && one.is_mistake())
+        {
             cert.message += "; a router gets its certificates by enrolling (`weft router enroll`)";
         }
         out.extend(found);
@@ -54,7 +62,7 @@ fn identities(config: &RouterConfig, purpose: Purpose) -> Vec<Finding> {
     }
     let others = config.web.iter().filter_map(|server| server.identity.as_ref());
     for section in others.chain(config.transport.wss.identity.as_ref()) {
-        let rules = Rules { servers_lead_to_ca: false, servers_are_renewed: false };
+        let rules = Rules { servers_lead_to_ca: false, renewal: Renewal::ByHand("renew it") };
         out.extend(identity::look(section, rules));
     }
     out

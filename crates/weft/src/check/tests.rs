@@ -370,6 +370,28 @@ fn a_server_certificate_that_will_be_renewed_stops_nobody() {
 }
 
 #[test]
+fn a_certificate_that_ends_soon_is_a_warning() {
+    let place = Place::new();
+    let warnings = |more: &str| {
+        let examined = place.examine(more, Purpose::Start);
+        assert_eq!(said(&examined), "");
+        lines(&examined.warnings)
+    };
+    let csr = "csr: {sans: {dns: [localhost]}}\n";
+    assert!(!warnings(csr).contains("ends in"), "{}", warnings(csr));
+    // A time of two days ends soon when eight hours are left.
+    place.issue("cert", &place.authority, &place.key(), Use::Client, DAY / 4);
+    for (more, how) in [(csr, "would have renewed it"), ("", "renew it by hand")] {
+        let warned = warnings(more);
+        assert!(
+            warned.contains("identity.cert: ") && warned.contains("ends in 5 hours"),
+            "{warned}"
+        );
+        assert!(warned.contains(how) && !warned.contains("enrolling"), "{warned}");
+    }
+}
+
+#[test]
 fn what_is_written_later_can_be_written() {
     let place = Place::new();
     // No user can create files in /proc, not even root.

@@ -75,12 +75,17 @@ pub(crate) enum ControllerCommand {
     /// Renew the certificate of a controller that `weft controller config` made
     ///
     /// The certificate lasts a year. The new one has the same key and names; a controller that runs uses
-    /// it within 1 s. `weft quickstart` renews its own when it starts within 60 days of the end.
-    #[command(after_help = "Example:\n  weft controller renew --home ./ctrl")]
+    /// it within 1 s. `weft quickstart` renews its own when it starts within 60 days of the end. A
+    /// controller that moves gets the new host by --address; docs/running.md has the other steps.
+    #[command(after_help = "Examples:\n  weft controller renew --home ./ctrl\n  \
+                      weft controller renew --home ./ctrl --address new.example")]
     Renew {
         /// Folder of the controller's files
         #[arg(long, value_name = "DIR")]
         home: PathBuf,
+        /// Further host name or IP address that the certificate names; may be given several times
+        #[arg(long, value_name = "HOST")]
+        address: Vec<String>,
     },
     /// Create the database, with an administrator
     Init {
@@ -122,6 +127,22 @@ pub(crate) enum ControllerCommand {
         file: PathBuf,
         #[command(flatten)]
         output: Output,
+    },
+    /// Set the password of a login while the controller is stopped, if nobody can log in
+    ///
+    /// The new password is asked for at the terminal, or read from WEFT_NEW_PASSWORD. The login is unlocked
+    /// and its identity enabled; sessions that began with the former password end, and the next run of the
+    /// controller tells of the change in its log. While somebody can log in, `weft password --identity
+    /// NAME` does the same without a stop.
+    #[command(after_help = "Example:\n  systemctl stop weft-controller\n  \
+                      weft controller password controller.yaml --username admin\n  \
+                      systemctl start weft-controller")]
+    Password {
+        /// The controller's configuration file
+        file: PathBuf,
+        /// User name of the login, an administrator's or another one
+        #[arg(long, short = 'u', value_name = "NAME", default_value = "admin")]
+        username: String,
     },
     /// Replace the database with a snapshot
     ///
@@ -217,6 +238,9 @@ pub(crate) enum RouterCommand {
         output: Output,
     },
     /// Write a configuration file with comments for a new router
+    ///
+    /// The paths in the file are absolute: keys and certificates will be in the folder of the file, or in
+    /// the present folder if the file is printed. Change the paths when the file moves.
     #[command(
         after_help = "Examples:\n  weft router config --name paris --controller ctrl.example:1280 \
                       --address paris.example --out paris.yaml\n  \

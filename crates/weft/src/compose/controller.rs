@@ -21,6 +21,7 @@ use weft_network::{Network, NetworkOptions};
 use weft_store::{Embedded, OpenError, Options, Store};
 
 use super::{
+    ending,
     exchange::{self, Files, Following},
     keys::{self, Material},
     session_key, shown, warn, warn_without_effect,
@@ -87,8 +88,28 @@ impl Core {
         Ok(Self { config, identity, signer, store, controller })
     }
 
+    /// [`Core::open`] for work on the database of a controller that is stopped; makes no database.
+    pub(crate) async fn open_existing(file: &Path) -> Result<Self, Failure> {
+        there_is(&database(file)?)?;
+        Box::pin(Self::open(file, Purpose::Advice)).await
+    }
+
     pub(crate) fn controller(&self) -> &Controller {
         &self.controller
+    }
+
+    /// Logs the passwords that were set while the controller was stopped.
+    fn tell_of_passwords(&self) {
+        match self.controller.take_reset_passwords() {
+            Ok(set) => set.iter().for_each(|(whose, at)| {
+                tracing::warn!(
+                    login = whose,
+                    at,
+                    "the password was set by `weft controller password` while the controller was stopped"
+                );
+            }),
+            Err(error) => tracing::warn!(%error, "passwords that were set meanwhile cannot be told"),
+        }
     }
 
     /// Waits until everything is on the disk and closes the database. Dropping the store would not
@@ -148,6 +169,7 @@ impl Core {
             signer: Arc::clone(&self.signer),
             web: api.identities().to_vec(),
         };
+        let ending = ending::watch(files.all(), &self.controller);
         let reload = exchange::follow(self.config.clone(), files, self.controller.clone());
         Ok(RunningController {
             core: self,
@@ -156,6 +178,7 @@ impl Core {
             registration,
             api,
             reload,
+            ending,
             trace,
             export,
         })
@@ -170,6 +193,7 @@ pub(crate) struct RunningController {
     registration: Option<Registration>,
     api: ApiServer,
     reload: Following,
+    ending: ending::Watch,
     trace: Option<TraceFile>,
     export: Export,
 }
@@ -193,8 +217,9 @@ impl RunningController {
     /// Stops in order: no new connections, requests finish, routers are disconnected, everything
     /// reaches the disk.
     pub(crate) async fn shutdown(self) -> Result<(), Failure> {
-        let Self { core, network, control, registration, api, reload, trace, export } = self;
-        drop(reload);
+        let Self { core, network, control, registration, api, reload, ending, trace, export } =
+            self;
+        drop((reload, ending));
         control.stop();
         drop(registration);
         api.shutdown(DRAIN, OPERATIONS).await;
@@ -403,6 +428,7 @@ pub(crate) async fn run(file: &Path, stop: &CancellationToken) -> Result<(), Fai
             file.display()
         )));
     }
+    core.tell_of_passwords();
     // Steps that may fail come before the first client is served.
     let profiles = match Profiles::start(&core.config.debugging) {
         Ok(profiles) => profiles,

@@ -26,10 +26,18 @@ pub(super) struct Files {
 }
 
 impl Files {
+    /// All of them.
+    pub(super) fn all(&self) -> Vec<Arc<LiveIdentity>> {
+        [&self.own, &self.signer].into_iter().chain(&self.web).cloned().collect()
+    }
+
     /// The identities, each with the new material of its files if these have changed.
     fn look(&self) -> Vec<(Arc<LiveIdentity>, weft_identity::Result<Option<Changed>>)> {
-        let all = [&self.own, &self.signer].into_iter().chain(&self.web);
-        all.map(|identity| (Arc::clone(identity), identity.look())).collect()
+        let look = |identity: Arc<LiveIdentity>| {
+            let looked = identity.look();
+            (identity, looked)
+        };
+        self.all().into_iter().map(look).collect()
     }
 }
 

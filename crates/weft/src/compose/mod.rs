@@ -2,6 +2,7 @@
 //! stop.
 
 pub(crate) mod controller;
+mod ending;
 mod exchange;
 mod keys;
 pub(crate) mod router;

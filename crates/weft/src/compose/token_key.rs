@@ -11,7 +11,7 @@ use std::{
 use weft_config::controller::EdgeConfig;
 use weft_identity::{
     Authority, Certificate, Error, KeyAlgorithm, KeyedChain, Leaf, Location, PrivateKey, Purpose,
-    Subject, to_pem, write_private,
+    Subject, to_pem, write_for_owner,
 };
 
 use crate::failure::Failure;
@@ -57,7 +57,7 @@ fn kept_at(
     }
     let made = make(authority, now).map_err(failed)?;
     let text = format!("{}{}", made.key().to_pem(), to_pem(made.chain()));
-    if let Err(error) = write_private(path, text.as_bytes()) {
+    if let Err(error) = write_for_owner(path, text.as_bytes()) {
         tracing::warn!(
             "a fast key for tokens of service sessions is not kept, so the slower key of the section \
              `identity` signs them: {error}"

@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use weft_config::ControllerTemplate;
-use weft_identity::write_private;
+use weft_identity::write_for_owner;
 
 use crate::{
     cli::ControllerConfigArgs,
@@ -14,6 +14,8 @@ use crate::{
     place::{ListenAddress, check_host, is_own},
 };
 
+/// The option with hosts of the controller.
+const OPTION: &str = "--address";
 /// Id of the controller.
 const CONTROLLER: &str = "controller";
 
@@ -48,7 +50,7 @@ impl NewController {
     /// Writes the controller's file. Certificates and files of routers come before, because with this
     /// file the network exists.
     pub(crate) fn write_file(&self, home: &Home) -> Result<(), Failure> {
-        Ok(write_private(&home.controller_file(), self.text(home).as_bytes())?)
+        Ok(write_for_owner(&home.controller_file(), self.text(home).as_bytes())?)
     }
 
     fn text(&self, home: &Home) -> String {
@@ -89,8 +91,9 @@ pub(super) fn write(args: &ControllerConfigArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Renews the controller's certificate in a folder that has one.
-pub(super) fn renew(home: &Path) -> Result<(), Failure> {
+/// Renews the controller's certificate in a folder that has one, with these hosts as further names.
+pub(super) fn renew(home: &Path, addresses: &[String]) -> Result<(), Failure> {
+    let hosts = hosts(addresses)?;
     if !home.join("pki").join(pki::CONTROLLER_CERT).exists() {
         return Err(Failure::usage(format!(
             "{} has no pki/{}: name the folder of `weft controller config` with --home",
@@ -99,23 +102,36 @@ pub(super) fn renew(home: &Path) -> Result<(), Failure> {
         )));
     }
     let home = Home::open(Some(home))?;
-    pki::renew(&home, std::time::SystemTime::now())?;
+    pki::renew(&home, &hosts, std::time::SystemTime::now())?;
     output::line(format!(
         "{} is new, for a year; a controller that runs uses it within 1 s",
         home.pki(pki::CONTROLLER_CERT).display()
     ));
+    if !hosts.is_empty() {
+        output::line(format!(
+            "it also names {}. Clients and routers are told the addresses in {}: ctrl.options.advertiseAddress, \
+             edge.api.address and web[].bindPoints[].address",
+            hosts.join(", "),
+            home.controller_file().display()
+        ));
+    }
     Ok(())
 }
 
-fn planned(args: &ControllerConfigArgs) -> Result<NewController, Failure> {
-    const OPTION: &str = "--address";
+/// The hosts of the option, each once.
+fn hosts(addresses: &[String]) -> Result<Vec<String>, Failure> {
     let mut hosts = Vec::new();
-    for host in &args.address {
+    for host in addresses {
         let host = check_host(OPTION, host)?;
         if !hosts.contains(&host) {
             hosts.push(host);
         }
     }
+    Ok(hosts)
+}
+
+fn planned(args: &ControllerConfigArgs) -> Result<NewController, Failure> {
+    let hosts = hosts(&args.address)?;
     let Some(first) = hosts.first() else {
         return Err(Failure::usage("name the controller's host with --address"));
     };
@@ -206,14 +222,23 @@ mod tests {
     fn a_renewed_certificate_has_the_same_names() {
         let folder = tempfile::tempdir().unwrap();
         let home = folder.path().join("ctrl");
-        assert!(renew(&home).unwrap_err().to_string().contains("--home"));
+        assert!(renew(&home, &[]).unwrap_err().to_string().contains("--home"));
         assert!(!home.exists());
         write(&args(&home, &["ctrl.example"])).unwrap();
         let before = leaf(&home);
-        renew(&home).unwrap();
+        renew(&home, &[]).unwrap();
         let after = leaf(&home);
         assert_ne!(after.fingerprint(), before.fingerprint());
         assert_eq!(after.sans(), before.sans());
+        // A controller that moves gets further names, and keeps the former ones.
+        let more = ["NEW.example", "192.0.2.9", "ctrl.example"].map(str::to_owned);
+        assert!(renew(&home, &["a b".to_owned()]).unwrap_err().to_string().contains("--address"));
+        renew(&home, &more).unwrap();
+        let moved = leaf(&home);
+        assert_eq!(moved.sans().len(), before.sans().len() + 2);
+        for host in ["ctrl.example", "new.example", "192.0.2.9", "localhost"] {
+            assert!(moved.covers_host(host), "{host}");
+        }
     }
 
     #[test]
@@ -225,5 +250,31 @@ mod tests {
             assert!(error.contains("--address"), "{error}");
         }
         assert!(!home.exists());
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn files_belong_to_the_owner_of_the_folder_whoever_makes_and_renews_them() {
+        use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown};
+        let folder = tempfile::tempdir().unwrap();
+        let home = folder.path().join("ctrl");
+        fs::create_dir(&home).unwrap();
+        // Only root may give files away; for others all owners are the same.
+        let _ = chown(&home, Some(4321), Some(4322));
+        let owner = |path: &Path| fs::metadata(path).map(|it| (it.uid(), it.gid())).unwrap();
+        write(&args(&home, &["ctrl.example"])).unwrap();
+        let pki = home.join("pki");
+        let mut made = vec![pki.clone(), home.join("controller.yaml"), home.join("lock")];
+        made.extend(fs::read_dir(&pki).unwrap().map(|entry| entry.unwrap().path()));
+        for path in made {
+            assert_eq!(owner(&path), owner(&home), "{}", path.display());
+        }
+        let certificate = pki.join(pki::CONTROLLER_CERT);
+        let _ = chown(&certificate, Some(4323), None);
+        fs::set_permissions(&certificate, fs::Permissions::from_mode(0o644)).unwrap();
+        let before = fs::metadata(&certificate).unwrap();
+        renew(&home, &[]).unwrap();
+        let after = fs::metadata(&certificate).unwrap();
+        assert_eq!((after.uid(), after.mode()), (before.uid(), before.mode()));
     }
 }

@@ -8,7 +8,12 @@ use std::{collections::BTreeMap, path::PathBuf};
 
 use clap::{ArgMatches, Command, FromArgMatches as _};
 use serde_json::{Map, Value};
-use weft_contract::{Field, Method, Operation, kind::Kind, operation, resource::KINDS};
+use weft_contract::{
+    Field, Method, Operation,
+    kind::Kind,
+    operation,
+    resource::{self, KINDS},
+};
 
 use super::{
     commands,
@@ -150,7 +155,7 @@ fn command(row: Row) -> Command {
                 flag.help("Whether a trace begins; with false the running one ends [default: true]")
             });
     }
-    if token::is_made_with(row.kind) && matches!(row.word, "re-enroll" | "refresh") {
+    if makes_token(&row) {
         command = commands::without_short_output(command);
         command = command.arg(token::arg("Write the new enrollment token to this file"));
     }
@@ -162,7 +167,8 @@ fn command(row: Row) -> Command {
         "re-enroll" if row.kind.name == "authenticator" => {
             "An identity is enrolled anew by its authenticator. Example:\n  \
              weft list authenticators 'identity.name = \"laptop\"'\n  \
-             weft re-enroll authenticator ID -o laptop.jwt"
+             weft re-enroll authenticator ID --expires-at 24h -o laptop.jwt\n  \
+             weft enroll laptop.jwt --force    on the laptop; replaces laptop.json"
         }
         DISABLE => {
             "Without --duration-minutes the identity stays disabled until it is enabled. Example:\n  \
@@ -176,6 +182,32 @@ fn command(row: Row) -> Command {
         }
         _ => "",
     })
+}
+
+/// True if an action makes an enrollment token.
+fn makes_token(row: &Row) -> bool {
+    match row.word {
+        "re-enroll" => true,
+        "refresh" => token::is_made_with(row.kind),
+        _ => false,
+    }
+}
+
+/// The entity with the token that an action has made: the enrollment that the answer names, if the action
+/// has taken the entity itself away.
+fn holder<'a>(
+    kind: &'static Kind,
+    id: &'a str,
+    done: &'a Value,
+) -> Result<(&'static Kind, &'a str), Failure> {
+    if token::is_made_with(kind) {
+        return Ok((kind, id));
+    }
+    let made = done.get("id").and_then(Value::as_str);
+    let made = made.ok_or_else(|| Failure::new("the controller names no enrollment"))?;
+    let enrollment = resource::kind("enrollment");
+    let enrollment = enrollment.ok_or_else(|| Failure::new("there is no kind `enrollment`"))?;
+    Ok((enrollment, made))
 }
 
 /// Adds the defaults of a body.
@@ -223,7 +255,8 @@ pub(crate) async fn run(request: ActionRequest) -> Result<(), Failure> {
     let api = api_of(operation);
     let done: Value = client.call_in(api, operation, &[&id], &[], body.as_ref()).await?;
     if let Some(path) = &jwt {
-        token::save(&client, kind, &id, path).await?;
+        let (kind, id) = holder(kind, &id, &done)?;
+        token::save(&client, kind, id, path).await?;
     }
     let says_nothing = done.as_object().is_none_or(Map::is_empty);
     output::value(format, &done, || {
@@ -256,6 +289,22 @@ mod tests {
         ] {
             assert!(names.contains(&wanted), "{wanted:?} is not in {names:?}");
         }
+    }
+
+    #[test]
+    fn the_token_of_a_new_enrollment_is_found() {
+        let row = |wanted| rows().find(|row| place(row) == wanted).unwrap();
+        let (authenticator, router) =
+            (row(("re-enroll", "authenticator")), row(("re-enroll", "edge-router")));
+        assert!(makes_token(&authenticator) && makes_token(&router));
+        assert!(!makes_token(&row(("request-extend", "authenticator"))));
+        let done = json!({"id": "new"});
+        let (kind, id) = holder(authenticator.kind, "old", &done).unwrap();
+        assert_eq!((kind.name, id), ("enrollment", "new"));
+        let (kind, id) = holder(router.kind, "paris", &json!({}))
+            .map(|(kind, id)| (kind, id.to_owned()))
+            .unwrap();
+        assert_eq!((kind.name, id.as_str()), ("edge-router", "paris"));
     }
 
     #[test]

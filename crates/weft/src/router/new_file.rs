@@ -1,31 +1,50 @@
 //! `weft router config`: a commented file for a new router.
 
-use std::{fs::File, io::Write as _, net::IpAddr, path::Path};
+use std::{
+    fs::File,
+    io::Write as _,
+    net::IpAddr,
+    path::{Path, PathBuf},
+};
 
 use weft_config::{HostPort, RouterTemplate, TunnelerMode};
+use weft_identity::give_to_owner_of_folder;
 
 use crate::{
     cli::{RouterConfigArgs, RouterSort},
     failure::Failure,
+    home::{check_path, text as as_text},
     output,
 };
 
 /// Writes a file, or prints it.
 pub(super) fn write(args: &RouterConfigArgs) -> Result<(), Failure> {
-    let text = text(args)?;
+    let text = text(args, &folder(args.out.as_deref())?)?;
     let Some(path) = &args.out else {
         output::print(&text);
         return Ok(());
     };
     let failed = |error: std::io::Error| Failure::new(format!("{}: {error}", path.display()));
     let mut file = File::create_new(path).map_err(failed)?;
+    give_to_owner_of_folder(&file, path);
     file.write_all(text.as_bytes()).map_err(failed)?;
     let path = path.display();
     output::say(format!("wrote {path}; then: weft router enroll {path} --jwt TOKENFILE"));
     Ok(())
 }
 
-fn text(args: &RouterConfigArgs) -> Result<String, Failure> {
+/// The folder of the file, in which its keys and certificates will be, as an absolute path: a service has
+/// another working folder. A printed file gets the present folder.
+fn folder(out: Option<&Path>) -> Result<PathBuf, Failure> {
+    let folder = out.and_then(Path::parent).filter(|folder| !folder.as_os_str().is_empty());
+    let folder = folder.unwrap_or(Path::new("."));
+    let failed = |error| Failure::new(format!("{}: {error}", folder.display()));
+    let folder = folder.canonicalize().map_err(failed)?;
+    check_path(&folder)?;
+    Ok(folder)
+}
+
+fn text(args: &RouterConfigArgs, folder: &Path) -> Result<String, Failure> {
     let host = args.address.as_str();
     let plain = |text: &str| !text.contains(|c: char| c == '$' || c.is_whitespace() || c == '/');
     for (flag, value) in [("--name", &args.name), ("--address", &args.address)] {
@@ -45,7 +64,7 @@ fn text(args: &RouterConfigArgs) -> Result<String, Failure> {
     if args.lan_interface.is_some() && !gateway {
         return Err(Failure::usage("--lan-interface is for a gateway"));
     }
-    let named = |end: &str| Path::new(&format!("{}{end}", args.name)).display().to_string();
+    let named = |end: &str| as_text(&folder.join(format!("{}{end}", args.name)));
     let link = edge.then(|| (at("0.0.0.0", args.link_port), at(host, args.link_port)));
     let template = RouterTemplate {
         cert: &named(".cert"),
@@ -96,11 +115,12 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         for sort in [RouterSort::Edge, RouterSort::Private, RouterSort::Gateway] {
             let path: PathBuf = folder.path().join(format!("{sort:?}.yaml"));
-            fs::write(&path, text(&args(sort)).unwrap()).unwrap();
+            fs::write(&path, text(&args(sort), folder.path()).unwrap()).unwrap();
             let mut examined = RouterConfig::examine_path(&path).unwrap();
             check::router(&mut examined, Purpose::Advice);
             assert_eq!(examined.problems, [], "{sort:?}");
             let config = examined.config;
+            assert!(Path::new(&config.identity.key).is_absolute(), "{}", config.identity.key);
             assert_eq!(config.link.listeners.len(), usize::from(sort == RouterSort::Edge));
             assert_eq!(config.link.dialers.len(), 1);
             let mode = config.listeners.iter().find_map(|listener| match listener {
@@ -116,8 +136,8 @@ mod tests {
     #[test]
     fn words_that_would_break_the_file_are_refused() {
         let odd = RouterConfigArgs { name: "$HOME".into(), ..args(RouterSort::Edge) };
-        assert!(text(&odd).is_err());
+        assert!(text(&odd, Path::new("/")).is_err());
         let odd = RouterConfigArgs { lan_interface: Some("lo".into()), ..args(RouterSort::Edge) };
-        assert!(text(&odd).is_err());
+        assert!(text(&odd, Path::new("/")).is_err());
     }
 }

@@ -74,9 +74,10 @@ async fn of_another(
 }
 
 async fn fresh(args: &PasswordArgs, of: &str) -> Result<String, Failure> {
+    const CANNOT: &str = "a new password is needed: give --new-password or set WEFT_NEW_PASSWORD";
     let password = match &args.new_password {
         Some(password) => password.clone(),
-        None => ask::new_password(of).await?,
+        None => ask::new_password(of, CANNOT).await?,
     };
     weak::warn(of, &password);
     Ok(password)

@@ -30,6 +30,7 @@ mod half_close;
 #[cfg(target_os = "linux")]
 mod interception;
 mod keys;
+mod lost_password;
 mod mesh;
 mod network_files;
 mod printing;
