@@ -129,7 +129,8 @@ mod tests {
         let whose = controller.reset_password(USERNAME, "ganz neu").await.unwrap();
         assert_eq!((whose.as_str(), sessions()), ("Default Admin", 0));
 
-        let disable = controller.decide(&Caller::system(), |decision| {
+        let system = Caller::system();
+        let disable = controller.decide(&system, |decision| {
             let tip = decision.tip();
             let found = tip.list::<Identity>().find(|it| it.is_default_admin).unwrap();
             let disabled_at = Some(Timestamp(1));
