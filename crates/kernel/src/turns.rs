@@ -1,6 +1,6 @@
 //! Fair turns for work that keeps a processor busy: a limited number at a time, and waiting callers
-//! take turns, however much each of them asks for. One caller never has all turns: others need not wait for the end
-//! of its work.
+//! take turns, however much each of them asks for. One caller never has all turns: others need not
+//! wait for the end of its work.
 
 use std::collections::{HashMap, VecDeque};
 use std::num::NonZero;
@@ -66,7 +66,8 @@ impl Turns {
         Self::new(processors * count, PATIENCE)
     }
 
-    /// This many turns, of which one caller has all but one at a time; a request that has waited for longer than `patience` is refused with 429.
+    /// This many turns, of which one caller has all but one at a time; a request that has waited for
+    /// longer than `patience` is refused with 429.
     pub fn new(at_once: usize, patience: Duration) -> Self {
         let state = State {
             free: at_once,
