@@ -1,6 +1,6 @@
 //! One bind of a listener at one router, from the request to its end.
 
-use super::{Host, Terms};
+use super::host::{Host, Terms};
 use crate::channel::{ChannelListener, HostEvent, RouterChannel};
 use crate::error::{Error, Failure};
 use crate::inner::Inner;

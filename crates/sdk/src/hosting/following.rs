@@ -1,7 +1,7 @@
 //! The loop that keeps a listener on its places.
 
-use super::Host;
 use super::binding::{BindEnd, Bound};
+use super::host::Host;
 use super::places::{Ended, LONGEST_WAIT, Places, wait};
 use super::rereading::{Need, Rereading};
 use crate::connecting::unusable;

@@ -20,7 +20,8 @@ use weft_model::filter::{Index, Value};
 use weft_model::{Base, Id, Kind, Roles, Semantic};
 
 use super::config_type::check_configs;
-use super::router::{if_any, may_enroll};
+use super::enrollment::may_enroll;
+use super::router::if_any;
 use crate::Controller;
 use crate::domain::context::Context;
 use crate::domain::fields::{Fields as _, fields};

@@ -7,7 +7,7 @@ use weft_contract::resource::edge_router::COLLECTION as EDGE_ROUTERS;
 use weft_contract::resource::enrollment as contract;
 use weft_contract::resource::enrollment::{EnrollmentBody, EnrollmentDetail, RefreshBody};
 use weft_contract::resource::identity::COLLECTION as IDENTITIES;
-use weft_contract::{Api, EntityRef, ErrorCode, Kind as ContractKind, Verb};
+use weft_contract::{Action, Api, EntityRef, ErrorCode, Kind as ContractKind, Subject, Verb};
 use weft_kernel::call::{Answer, Handler};
 use weft_kernel::decision::Decision;
 use weft_kernel::view::View;
@@ -16,7 +16,6 @@ use weft_model::Id;
 use weft_model::entity::{Ca, Enrollment, EnrollmentMethod, Identity, IdentityType, Router};
 use weft_model::filter::Index;
 
-use super::router::may_enroll;
 use crate::Controller;
 use crate::domain::context::Context;
 use crate::domain::fields::{Fields as _, fields};
@@ -264,4 +263,12 @@ fn refresh(controller: Controller, caller: Caller, call: Call) -> Answer {
         Ok(answer)
     }
     .boxed()
+}
+
+/// Whether the caller may see the ticket of a router. The ticket's holder becomes the router and
+/// its identity, so the permission to read routers is not enough.
+pub(super) fn may_enroll(caller: &Caller, view: View<'_>, ticket: &Enrollment) -> bool {
+    let may = |action| caller.is_granted(Subject::Router, action);
+    let is_granted = may(Action::Create) || may(Action::Update);
+    is_granted && is_visible(caller, view, ticket)
 }

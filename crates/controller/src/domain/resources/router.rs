@@ -5,16 +5,16 @@ use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use weft_contract::resource::router as contract;
 use weft_contract::resource::router::{RouterBody, RouterDetail};
-use weft_contract::{Action, Api, ErrorCode, Kind as ContractKind, Subject, Verb};
+use weft_contract::{Api, ErrorCode, Kind as ContractKind, Verb};
 use weft_kernel::call::Handler;
 use weft_kernel::decision::Decision;
-use weft_kernel::view::View;
 use weft_kernel::{Caller, Failure, convert};
 use weft_model::Id;
 use weft_model::entity::{ConfigTarget, Enrollment, EnrollmentMethod, Router};
 
 use super::config_type::check_configs;
 use super::edge_router::{EdgeRouters, connected, outstanding};
+use super::enrollment::may_enroll;
 use crate::Controller;
 use crate::domain::context::Context;
 use crate::domain::fields::{Fields as _, fields};
@@ -75,14 +75,6 @@ impl Readable for Routers {
 /// A text; none if it is empty.
 pub(super) fn if_any(text: &str) -> Option<String> {
     (!text.is_empty()).then(|| text.to_owned())
-}
-
-/// Whether the caller may see the ticket of a router. The ticket's holder becomes the router and
-/// its identity, so the permission to read routers is not enough.
-pub(super) fn may_enroll(caller: &Caller, view: View<'_>, ticket: &Enrollment) -> bool {
-    let may = |action| caller.is_granted(Subject::Router, action);
-    let is_granted = may(Action::Create) || may(Action::Update);
-    is_granted && super::enrollment::is_visible(caller, view, ticket)
 }
 
 impl Resource for Routers {
