@@ -70,7 +70,7 @@ impl Native {
         let file = network.identity_file(name).await;
         let api = ClientApi::of_identity(&file).unwrap();
         api.login(Credentials::Certificate, About::default()).await.unwrap();
-        let service = until_some(async || api.service_named(service, &[]).await.unwrap()).await;
+        let service = until_some(async || api.service_named(service).await.unwrap()).await;
         let session = api.create_session(&service.base.id, wanted).await.unwrap();
         let url = session.edge_routers.first().unwrap().address("tls").unwrap();
         let address: Address = url.replacen("://", ":", 1).parse().unwrap();

@@ -187,29 +187,24 @@ impl ClientApi {
         self.list("getCurrentIdentityEdgeRouters", &[], &[]).await
     }
 
-    /// The services the caller may dial or host, with their configs of these types; an empty list
-    /// means all types.
+    /// The services the caller may dial or host, with their configs of the types that the login
+    /// named ([`About::config_types`]), or of all types if it named none.
     ///
     /// # Errors
     /// As [`ClientApi::call`].
-    pub async fn services(&self, config_types: &[String]) -> Result<Vec<ServiceDetail>> {
-        let types = types_in_query(config_types);
-        self.list("listServices", &[], &[("configTypes", types.as_str())]).await
+    pub async fn services(&self) -> Result<Vec<ServiceDetail>> {
+        self.list("listServices", &[], &self.config_types()).await
     }
 
-    /// The service of this name, if the caller may dial or host it, with its configs of these types;
-    /// an empty list means all types.
+    /// The service of this name, if the caller may dial or host it, with its configs as in
+    /// [`ClientApi::services`].
     ///
     /// # Errors
     /// As [`ClientApi::call`].
-    pub async fn service_named(
-        &self,
-        name: &str,
-        config_types: &[String],
-    ) -> Result<Option<ServiceDetail>> {
+    pub async fn service_named(&self, name: &str) -> Result<Option<ServiceDetail>> {
         let filter = format!("name = {}", weft_contract::filter_text(name));
-        let types = types_in_query(config_types);
-        let query = [("configTypes", types.as_str()), ("filter", filter.as_str())];
+        let mut query = self.config_types();
+        query.push(("filter", filter.as_str()));
         let found: Vec<ServiceDetail> = self.list("listServices", &[], &query).await?;
         Ok(found.into_iter().find(|service| service.name == name))
     }
@@ -317,15 +312,16 @@ impl ClientApi {
         }
     }
 
+    /// The part of a query that asks for configs. A query without it means the types of the login;
+    /// several types in the query give no configs at OpenZiti's controllers (docs/protocol/sdk.md 15.1).
+    fn config_types(&self) -> Vec<(&'static str, &'static str)> {
+        let login = self.remembered();
+        let has_own = login.as_ref().is_some_and(|(_, about)| !about.config_types.is_empty());
+        if has_own { Vec::new() } else { vec![("configTypes", ALL_CONFIG_TYPES)] }
+    }
+
     fn remembered(&self) -> std::sync::MutexGuard<'_, Option<(Credentials, About)>> {
         self.login.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-fn types_in_query(config_types: &[String]) -> String {
-    match config_types.is_empty() {
-        true => ALL_CONFIG_TYPES.to_owned(),
-        false => config_types.join(","),
     }
 }
 

@@ -223,7 +223,7 @@ impl Account {
 
     /// All services that the identity may use, read now.
     pub(crate) async fn read_services(&self) -> Result<Vec<Arc<ServiceDetail>>> {
-        let services = self.ask(|api| api.services(&self.about.config_types).boxed()).await?;
+        let services = self.ask(|api| api.services().boxed()).await?;
         let services: Vec<_> = services.into_iter().take(MAX_REMEMBERED).map(Arc::new).collect();
         let mut known = self.known.lock();
         known.services =
@@ -277,8 +277,7 @@ impl Account {
 
     /// The service of this name, read now.
     async fn read_service(&self, name: &str) -> Result<Option<Arc<ServiceDetail>>> {
-        let types = &self.about.config_types;
-        let found = self.ask(|api| api.service_named(name, types).boxed()).await?;
+        let found = self.ask(|api| api.service_named(name).boxed()).await?;
         let mut known = self.known.lock();
         let Some(found) = found.map(Arc::new) else {
             known.services.remove(name);

@@ -262,7 +262,7 @@ async fn an_application_finds_its_service() {
     let api = client(&server, &pki);
     let about = About { config_types: vec!["all".into()], ..About::default() };
     api.login(Credentials::Certificate, about).await.unwrap();
-    let found = api.service_named("w\"eb", &[]).await.unwrap().unwrap();
+    let found = api.service_named("w\"eb").await.unwrap().unwrap();
     assert_eq!(found.config["host.v1"]["port"], 80);
     let session = api.create_session("s1", DialBind::Dial).await.unwrap();
     assert_eq!(session.edge_routers[0].address("tls"), Some("tls://er1:3022"));

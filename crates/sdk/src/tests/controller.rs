@@ -73,7 +73,7 @@ pub(crate) struct State {
     pub(crate) check: Option<Value>,
     /// The answers to posture checks that were told and not forgotten.
     pub(crate) reports: Vec<Value>,
-    /// The config types that were last asked for.
+    /// The config types that were last asked for, by a login or in a query.
     pub(crate) config_types: String,
     /// Questions whether services have changed.
     pub(crate) refreshes: usize,
@@ -146,6 +146,8 @@ impl Controller {
     fn answer(&self, method: &str, path: &str, token: Option<&[u8]>, body: &[u8]) -> (u16, Value) {
         if path == "/authenticate" {
             let mut state = self.state.lock();
+            let login: Value = serde_json::from_slice(body).unwrap();
+            state.config_types = login["configTypes"].to_string();
             state.logins += 1;
             let token = format!("token-{}", state.logins);
             state.tokens.push(token.clone());

@@ -52,7 +52,7 @@ async fn services_are_read_when_they_are_first_followed() {
     let context = network.context_of(ContextBuilder::new().config_types(["host.v1", "x"])).await;
     let mut changes = context.service_changes();
     soon(changes.wait_for(|services| services.len() == 2)).await.unwrap();
-    assert_eq!(network.controller.state.lock().config_types, "host.v1%2Cx");
+    assert_eq!(network.controller.state.lock().config_types, r#"["host.v1","x"]"#);
 }
 
 #[tokio::test]
