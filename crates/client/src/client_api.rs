@@ -316,8 +316,11 @@ impl ClientApi {
     /// several types in the query give no configs at OpenZiti's controllers (docs/protocol/sdk.md 15.1).
     fn config_types(&self) -> Vec<(&'static str, &'static str)> {
         let login = self.remembered();
-        let has_own = login.as_ref().is_some_and(|(_, about)| !about.config_types.is_empty());
-        if has_own { Vec::new() } else { vec![("configTypes", ALL_CONFIG_TYPES)] }
+        let types = login.as_ref().map_or(&[][..], |(_, about)| &about.config_types);
+        match types.is_empty() || types.iter().any(|one| one == ALL_CONFIG_TYPES) {
+            true => vec![("configTypes", ALL_CONFIG_TYPES)],
+            false => Vec::new(),
+        }
     }
 
     fn remembered(&self) -> std::sync::MutexGuard<'_, Option<(Credentials, About)>> {
