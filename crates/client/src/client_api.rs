@@ -316,7 +316,7 @@ impl ClientApi {
     /// several types in the query give no configs at OpenZiti's controllers (docs/protocol/sdk.md 15.1).
     fn config_types(&self) -> Vec<(&'static str, &'static str)> {
         let login = self.remembered();
-        let types = login.as_ref().map_or(&[][..], |(_, about)| &about.config_types);
+        let types = login.as_ref().map_or(&[][..], |(_, about)| about.config_types.as_slice());
         match types.is_empty() || types.iter().any(|one| one == ALL_CONFIG_TYPES) {
             true => vec![("configTypes", ALL_CONFIG_TYPES)],
             false => Vec::new(),
