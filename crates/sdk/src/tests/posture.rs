@@ -32,7 +32,7 @@ async fn answers_that_a_controller_has_lost_are_told_again() {
         let mut listener = listener;
         super::pair_of(&context, &mut listener).await
     });
-    dialed.await;
+    Box::pin(dialed).await;
     assert_eq!(network.controller.state.lock().reports.len(), 1);
 }
 
