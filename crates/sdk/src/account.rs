@@ -33,6 +33,12 @@ const MAX_REMEMBERED: usize = 65_536;
 /// The time for which the routers of a service session are taken for known, on average.
 const ROUTERS_KNOWN: Duration = Duration::from_secs(3600);
 
+/// The longest time for which a dial waits for routers to be read again while it knows some.
+const ROUTERS_READ: Duration = Duration::from_secs(3);
+
+/// The time until routers that could not be read are read again.
+const ROUTERS_UNREAD: Duration = Duration::from_secs(60);
+
 /// The logins, services and service sessions of an identity.
 #[derive(Debug)]
 pub(crate) struct Account {
@@ -55,6 +61,8 @@ struct Known {
     session_lasts: Option<Duration>,
     services: HashMap<String, Arc<ServiceDetail>>,
     changed_at: Option<Timestamp>,
+    /// The services were read, since they were last forgotten.
+    has_services: bool,
     sessions: HashMap<(String, DialBind), KeptSession>,
 }
 
@@ -209,6 +217,7 @@ impl Account {
     pub(crate) fn forget_services(&self) {
         let mut known = self.known.lock();
         known.changed_at = None;
+        known.has_services = false;
         known.services.clear();
         known.sessions.retain(|_, _| false);
         drop(known);
@@ -226,6 +235,7 @@ impl Account {
         let services = self.ask(|api| api.services().boxed()).await?;
         let services: Vec<_> = services.into_iter().take(MAX_REMEMBERED).map(Arc::new).collect();
         let mut known = self.known.lock();
+        known.has_services = true;
         known.services =
             services.iter().map(|service| (service.name.clone(), Arc::clone(service))).collect();
         let kept: std::collections::HashSet<&str> =
@@ -245,7 +255,7 @@ impl Account {
 
     /// True once the services were read.
     pub(crate) fn has_services(&self) -> bool {
-        self.known.lock().changed_at.is_some()
+        self.known.lock().has_services
     }
 
     /// The services that were read last, and every change of them.
@@ -303,10 +313,27 @@ impl Account {
         if !known.is_outdated {
             return Ok(known.detail);
         }
-        // The known routers are good enough while no controller can be reached.
-        match self.session_now(service, wanted).await {
-            Err(Error::Controller(problem)) if problem.is_temporary() => Ok(known.detail),
-            read => read,
+        let read = tokio::time::timeout(ROUTERS_READ, self.session_now(service, wanted)).await;
+        let is_away = match &read {
+            Ok(Err(Error::Controller(problem))) => problem.is_temporary(),
+            Ok(_) => false,
+            Err(_) => true,
+        };
+        match read {
+            Ok(read) if !is_away => read,
+            // The known routers are good enough while no controller can be reached.
+            _ => {
+                self.postpone_routers(service, wanted);
+                Ok(known.detail)
+            }
+        }
+    }
+
+    /// Lets the routers of a service session be read again after a while, and not with the next dial.
+    fn postpone_routers(&self, service: &ServiceDetail, wanted: DialBind) {
+        let mut known = self.known.lock();
+        if let Some(session) = known.sessions.get_mut(&(service.base.id.clone(), wanted)) {
+            session.outdated = Instant::now() + jittered(ROUTERS_UNREAD);
         }
     }
 

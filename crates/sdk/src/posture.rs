@@ -28,8 +28,8 @@ const AGAIN: Duration = Duration::from_secs(300);
 /// Most questions of all services together; further ones are not answered.
 const MAX_QUESTIONS: usize = 4096;
 
-/// Most answers in one request. Weft's controllers take 1,000.
-const MAX_ANSWERS: usize = 500;
+/// Most answers in one request. A path has up to 4 KiB, and controllers take bodies of 1 MiB.
+const MAX_ANSWERS: usize = 100;
 
 /// A question of a posture check about this device.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
