@@ -26,7 +26,7 @@ impl ServiceSessions {
     /// Notes that an API session uses a service session from now on. The error says why it must not.
     pub(super) fn use_one(&mut self, id: &str, api_session: &str) -> Result<(), &'static str> {
         if self.ended.has(id) {
-            return Err("it ended");
+            return Err("the service session has ended");
         }
         if self.api_session_of.contains_key(id) {
             return Ok(());
