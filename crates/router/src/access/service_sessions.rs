@@ -150,8 +150,12 @@ mod tests {
         let ended = sessions.end(["a1", "", "foreign", "b1", "a2"], now);
         let expected = [("a".to_owned(), set(&["a1", "a2"])), ("b".to_owned(), set(&["b1"]))];
         assert_eq!(ended, expected.into());
-        assert_eq!(sessions.use_one("a1", "a"), Err("it ended"));
-        assert_eq!(sessions.use_one("foreign", "a"), Err("it ended"), "in use or not");
+        assert_eq!(sessions.use_one("a1", "a"), Err("the service session has ended"));
+        assert_eq!(
+            sessions.use_one("foreign", "a"),
+            Err("the service session has ended"),
+            "in use or not"
+        );
         assert!(sessions.end(["a1", "b1"], now).is_empty(), "told once");
         sessions.retain(|api_session| api_session != "a");
         assert!(sessions.end(["a3"], now).is_empty(), "nobody uses it any more");
