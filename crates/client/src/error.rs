@@ -6,6 +6,8 @@ use std::time::Duration;
 use weft_contract::ErrorBody;
 use weft_contract::operation::PathError;
 
+use crate::second_factor::FactorProblem;
+
 /// Result of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -74,9 +76,9 @@ pub enum Error {
     /// An enrollment token cannot be used, for this reason.
     #[error("the enrollment token cannot be used: {0}")]
     Token(String),
-    /// The login needs a second factor.
-    #[error("the controller asks for a second factor ({0}), which this client cannot give")]
-    SecondFactor(String),
+    /// The controller demands a second factor, which was not given.
+    #[error(transparent)]
+    SecondFactor(FactorProblem),
     /// A file with a saved login cannot be used.
     #[error("{}: {reason}", path.display())]
     File {

@@ -12,6 +12,7 @@
 //! - [`Address`]: the address of a controller, as people type it;
 //! - [`ManagementClient`]: the management API, generic over the contract's tables;
 //! - [`ClientApi`]: the client API: log in, list services, ask for sessions;
+//! - [`Codes`]: codes of the second factor, for logins that ask for them; [`NewFactor`] sets one up;
 //! - [`enroll`]: from a one-time token to a certificate;
 //! - [`trust`]: first contact with an unknown controller;
 //! - [`SavedLogin`], [`Logins`]: logins in files, for the next command.
@@ -36,6 +37,8 @@ mod error;
 mod http;
 mod login;
 mod management;
+mod new_factor;
+mod second_factor;
 pub mod trust;
 
 pub use address::Address;
@@ -45,6 +48,8 @@ pub use error::{ApiError, Error, Result};
 pub use http::{MAX_ANSWER, Tls, tell_waits};
 pub use login::{LoginKey, Logins, SavedLogin};
 pub use management::ManagementClient;
+pub use new_factor::NewFactor;
+pub use second_factor::{CodePurpose, CodeRequest, Codes, FactorProblem};
 
 #[cfg(test)]
 mod tests;
