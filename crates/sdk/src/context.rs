@@ -1,6 +1,6 @@
 //! An identity in the network: logged in, with its services and routers.
 
-use crate::account::Account;
+use crate::account::{Account, Renewal};
 use crate::bind_options::BindOptions;
 use crate::builder::ContextBuilder;
 use crate::connection::Connection;
@@ -16,7 +16,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
-use weft_identity::{IdentityFile, KeyAlgorithm, LiveIdentity, PrivateKey};
+use weft_identity::{IdentityFile, KeyAlgorithm, LiveIdentity, PrivateKey, RenewableFile};
 
 /// Longest wait for the controller's answer to a logout. A session without one ends by itself.
 const LOGOUT_LIMIT: Duration = Duration::from_secs(2);
@@ -54,9 +54,15 @@ impl Context {
         ContextBuilder::new()
     }
 
-    pub(crate) async fn start(file: IdentityFile, settings: Settings) -> Result<Self> {
+    pub(crate) async fn start(
+        file: IdentityFile,
+        renewable: Option<RenewableFile>,
+        settings: Settings,
+    ) -> Result<Self> {
         let identity = LiveIdentity::load(file.section())?;
-        let account = Account::new(&file, &identity, settings.about(&file))?;
+        let renewal = Renewal::new(Arc::clone(&identity), renewable, settings.renews_certificate);
+        let (about, codes) = (settings.about(&file), settings.codes.as_ref());
+        let account = Account::new(&file, &identity, about, codes, renewal)?;
         Box::pin(account.ensure_login()).await?;
         let inner = Inner::start(settings, account, identity);
         Ok(Self { guard: Arc::new(Guard { inner }) })
