@@ -21,9 +21,9 @@ use weft_identity::{IdentityFile, LiveIdentity};
 
 use crate::address::Address;
 use crate::call::{Caller, Query, row, to_value};
-use crate::error::{Error, Result};
+use crate::error::{Error, FactorProblem, Result};
 use crate::http::Tls;
-use crate::second_factor::{self, CodePurpose, Codes, FactorProblem};
+use crate::second_factor::{self, CodePurpose, Codes};
 
 const API: Api = Api::Client;
 

@@ -44,12 +44,12 @@ pub mod trust;
 pub use address::Address;
 pub use call::{Page, Query};
 pub use client_api::{About, ClientApi, Credentials};
-pub use error::{ApiError, Error, Result};
+pub use error::{ApiError, Error, FactorProblem, Result};
 pub use http::{MAX_ANSWER, Tls, tell_waits};
 pub use login::{LoginKey, Logins, SavedLogin};
 pub use management::ManagementClient;
 pub use new_factor::NewFactor;
-pub use second_factor::{CodePurpose, CodeRequest, Codes, FactorProblem};
+pub use second_factor::{CodePurpose, CodeRequest, Codes};
 
 #[cfg(test)]
 mod tests;

@@ -16,7 +16,7 @@ use weft_contract::resource::session::{ApiSessionDetail, AuthQuery};
 use weft_contract::{Api, Empty};
 
 use crate::call::{Caller, row, to_value};
-use crate::error::{Error, Result};
+use crate::error::{Error, FactorProblem, Result};
 
 /// Most codes that are tried for one login or posture check.
 const ATTEMPTS: u32 = 3;
@@ -41,35 +41,6 @@ pub enum CodePurpose {
     Login,
     /// A posture check of a service, which asks for a new code from time to time.
     PostureCheck,
-}
-
-/// Why a second factor was not given.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum FactorProblem {
-    /// There is no code to give.
-    #[error(
-        "the controller asks for a code of the identity's second factor (TOTP), and none was given"
-    )]
-    NoCode,
-    /// The controller refused the codes.
-    #[error(
-        "the controller refused the code of the second factor: a code is good once, and for about a \
-         minute"
-    )]
-    Refused,
-    /// The identity has set up no second factor yet.
-    #[error(
-        "the controller demands a second factor (TOTP) that the identity has not set up yet: \
-         `weft second-factor` does it"
-    )]
-    NotSetUp,
-    /// The controller demands a factor that this program cannot give, such as a login at another
-    /// provider (`EXT-JWT`).
-    #[error(
-        "the controller demands a second factor of the kind {0}, which this program cannot give"
-    )]
-    Unsupported(String),
 }
 
 type Supply = dyn Fn(CodeRequest) -> BoxFuture<'static, Option<String>> + Send + Sync;

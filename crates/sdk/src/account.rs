@@ -12,12 +12,11 @@ mod login;
 mod proving;
 mod renewing;
 
-use self::proving::{Proofs, is_for_posture, wants_code};
-pub(crate) use self::renewing::Renewal;
 use crate::error::{Error, Result};
 use crate::jitter::jittered;
 use crate::posture::Reporter;
-use crate::renewal::Extension;
+use crate::proofs::{Proofs, is_for_posture, wants_code};
+use crate::renewal::{Extension, Renewal};
 use crate::service::Service;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;

@@ -1,6 +1,6 @@
 //! An identity in the network: logged in, with its services and routers.
 
-use crate::account::{Account, Renewal};
+use crate::account::Account;
 use crate::bind_options::BindOptions;
 use crate::builder::ContextBuilder;
 use crate::connection::Connection;
@@ -9,6 +9,7 @@ use crate::error::Result;
 use crate::identity::Identity;
 use crate::inner::{Guard, Inner};
 use crate::listener::Listener;
+use crate::renewal::Renewal;
 use crate::routers::DRAIN_LIMIT;
 use crate::service::Service;
 use crate::settings::Settings;

@@ -83,6 +83,7 @@ mod jitter;
 mod listener;
 mod outlet;
 mod posture;
+mod proofs;
 mod relisting;
 mod renewal;
 mod routed;

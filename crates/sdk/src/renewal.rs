@@ -1,9 +1,13 @@
-//! The times at which the certificate of an identity is renewed.
+//! The certificate of an identity: the file that it is renewed in, and the times of renewals.
 
+use parking_lot::Mutex;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use tokio::time::Instant;
 use weft_contract::resource::session::ApiSessionDetail;
-use weft_identity::{Certificate, renewal_due};
+use weft_identity::{
+    Certificate, Identity, KeyedChain, LiveIdentity, PreparedFile, RenewableFile, renewal_due,
+};
 
 /// Longest time before its end at which a certificate is renewed: a machine may be off for weeks.
 const BEFORE_END: Duration = Duration::from_secs(30 * 24 * 3600);
@@ -12,6 +16,51 @@ const BEFORE_END: Duration = Duration::from_secs(30 * 24 * 3600);
 const PAUSES: (Duration, Duration) = (Duration::from_secs(3600), Duration::from_secs(60));
 /// The interval of warnings about one certificate.
 const WARN: Duration = Duration::from_secs(24 * 3600);
+
+/// The certificate of an identity, and the file that it is renewed in.
+#[derive(Debug)]
+pub(crate) struct Renewal {
+    pub(crate) identity: Arc<LiveIdentity>,
+    /// None if the identity was not loaded from a file.
+    pub(crate) file: Option<RenewableFile>,
+    pub(crate) is_wanted: bool,
+    pub(crate) attempts: Mutex<Attempts>,
+    /// A confirmed certificate that is in use and not in its file.
+    pub(crate) unsaved: Mutex<Option<PreparedFile>>,
+}
+
+impl Renewal {
+    pub(crate) fn new(
+        identity: Arc<LiveIdentity>,
+        file: Option<RenewableFile>,
+        is_wanted: bool,
+    ) -> Self {
+        let (attempts, unsaved) = (Mutex::default(), Mutex::default());
+        Self { identity, file, is_wanted, attempts, unsaved }
+    }
+
+    /// Certificates that may count in place of the one in use: the one in the file, if another program has
+    /// renewed it, and one that a renewal has left beside the file.
+    pub(crate) fn others(&self) -> Vec<(Identity, bool)> {
+        let Some(file) = &self.file else { return Vec::new() };
+        let found = [(file.read().map(Some), false), (file.left(), true)];
+        let mut others: Vec<(Identity, bool)> = Vec::new();
+        for (identity, is_left) in found {
+            let Ok(Some(identity)) = identity else { continue };
+            let current = self.identity.current();
+            let is_known = |known: &Identity| is_same(known, &identity);
+            if !is_known(&current) && !others.iter().any(|(known, _)| is_known(known)) {
+                others.push((identity, is_left));
+            }
+        }
+        others
+    }
+}
+
+/// True if both have the same certificate.
+fn is_same(one: &Identity, other: &Identity) -> bool {
+    one.client().map(KeyedChain::leaf) == other.client().map(KeyedChain::leaf)
+}
 
 /// The answer of a controller about the certificate of an API session.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -2,26 +2,11 @@
 //! (docs/protocol/auth.md 9.7, 18).
 
 use super::Account;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::posture;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use tokio::sync::{Mutex, Notify};
-use weft_contract::resource::posture_check::PostureCheckType;
+use std::sync::atomic::Ordering;
 use weft_contract::resource::service::ServiceDetail;
-
-/// The codes of the second factor that posture checks have asked for.
-#[derive(Debug, Default)]
-pub(super) struct Proofs {
-    /// Held while a code is asked for, so that a person is asked once for all services.
-    one: Mutex<()>,
-    /// The codes that were given.
-    given: AtomicU64,
-    /// True if a code was asked for and not given yet.
-    is_open: AtomicBool,
-    /// Wakes [`Account::keep_proving`].
-    opened: Notify,
-}
 
 impl Account {
     /// Tells the controller about this device, if services of the identity have posture checks and
@@ -91,18 +76,4 @@ impl Account {
             }
         }
     }
-}
-
-/// True if the controller refused because this device fails posture checks.
-pub(super) fn is_for_posture(error: &Error) -> bool {
-    matches!(error, Error::Controller(refusal)
-        if refusal.api().is_some_and(|api| api.code() == "INVALID_POSTURE"))
-}
-
-/// True if a posture check of the service waits for a code of the second factor.
-pub(super) fn wants_code(service: &ServiceDetail) -> bool {
-    let queries = service.posture_queries.iter().flat_map(|policy| &policy.posture_queries);
-    queries
-        .filter(|query| !query.is_passing)
-        .any(|query| PostureCheckType::parse(&query.query_type) == Some(PostureCheckType::Mfa))
 }

@@ -18,26 +18,12 @@
 use super::Account;
 use crate::error::{Error, Result};
 use crate::jitter::spread;
-use crate::renewal::{Attempts, Due, Extension};
-use parking_lot::Mutex;
-use std::sync::Arc;
+use crate::renewal::{Due, Extension};
 use std::time::SystemTime;
 use weft_identity::{
-    Certificate, CertificateRequest, Identity, KeyAlgorithm, KeyedChain, LiveIdentity,
-    NewCertificate, PreparedFile, PrivateKey, RenewableFile,
+    Certificate, CertificateRequest, Identity, KeyAlgorithm, KeyedChain, NewCertificate,
+    PreparedFile, PrivateKey, RenewableFile,
 };
-
-/// The certificate of an identity, and the file that it is renewed in.
-#[derive(Debug)]
-pub(crate) struct Renewal {
-    identity: Arc<LiveIdentity>,
-    /// None if the identity was not loaded from a file.
-    file: Option<RenewableFile>,
-    is_wanted: bool,
-    attempts: Mutex<Attempts>,
-    /// A confirmed certificate that is in use and not in its file.
-    unsaved: Mutex<Option<PreparedFile>>,
-}
 
 #[derive(Debug, thiserror::Error)]
 enum RenewalError {
@@ -67,39 +53,6 @@ enum RenewalError {
     NotSaved(weft_identity::Error),
     #[error(transparent)]
     Identity(#[from] weft_identity::Error),
-}
-
-impl Renewal {
-    pub(crate) fn new(
-        identity: Arc<LiveIdentity>,
-        file: Option<RenewableFile>,
-        is_wanted: bool,
-    ) -> Self {
-        let (attempts, unsaved) = (Mutex::default(), Mutex::default());
-        Self { identity, file, is_wanted, attempts, unsaved }
-    }
-
-    /// Certificates that may count in place of the one in use: the one in the file, if another program has
-    /// renewed it, and one that a renewal has left beside the file.
-    fn others(&self) -> Vec<(Identity, bool)> {
-        let Some(file) = &self.file else { return Vec::new() };
-        let found = [(file.read().map(Some), false), (file.left(), true)];
-        let mut others: Vec<(Identity, bool)> = Vec::new();
-        for (identity, is_left) in found {
-            let Ok(Some(identity)) = identity else { continue };
-            let current = self.identity.current();
-            let is_known = |known: &Identity| is_same(known, &identity);
-            if !is_known(&current) && !others.iter().any(|(known, _)| is_known(known)) {
-                others.push((identity, is_left));
-            }
-        }
-        others
-    }
-}
-
-/// True if both have the same certificate.
-fn is_same(one: &Identity, other: &Identity) -> bool {
-    one.client().map(KeyedChain::leaf) == other.client().map(KeyedChain::leaf)
 }
 
 fn ends_later(one: &KeyedChain, other: &KeyedChain) -> bool {
