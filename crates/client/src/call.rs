@@ -33,7 +33,8 @@ pub struct Page<T> {
 /// Calls the operations of one API of one controller, with a session once there is one.
 #[derive(Debug)]
 pub(crate) struct Caller {
-    http: Http,
+    http: RwLock<Http>,
+    tls: Tls,
     address: Address,
     api: Api,
     session: RwLock<Option<String>>,
@@ -41,7 +42,15 @@ pub(crate) struct Caller {
 
 impl Caller {
     pub(crate) fn new(address: Address, api: Api, tls: &Tls) -> Result<Self> {
-        Ok(Self { http: Http::new(tls)?, address, api, session: RwLock::new(None) })
+        let http = RwLock::new(Http::new(tls)?);
+        Ok(Self { http, tls: tls.clone(), address, api, session: RwLock::new(None) })
+    }
+
+    /// Makes new connections from now on. Those that are open show the certificate that was in use when
+    /// they were made.
+    pub(crate) fn reconnect(&self) -> Result<()> {
+        *self.http.write().unwrap_or_else(PoisonError::into_inner) = Http::new(&self.tls)?;
+        Ok(())
     }
 
     pub(crate) fn address(&self) -> &Address {
@@ -76,6 +85,18 @@ impl Caller {
         body: Option<&Value>,
     ) -> Result<T> {
         let answer = self.send_in(None, self.api, operation, &[], query, json(body)).await?;
+        answer.envelope().map(|envelope: Envelope<T>| envelope.data)
+    }
+
+    /// [`Caller::call`] with the session of this token, for operations without ids.
+    pub(crate) async fn call_with<T: DeserializeOwned>(
+        &self,
+        token: &str,
+        operation: &Operation,
+        body: Option<&Value>,
+    ) -> Result<T> {
+        let session = Some(token.to_owned());
+        let answer = self.send_in(session, self.api, operation, &[], &[], json(body)).await?;
         answer.envelope().map(|envelope: Envelope<T>| envelope.data)
     }
 
@@ -202,7 +223,8 @@ impl Caller {
             load: operation.load,
             patience: patience(operation, query),
         };
-        self.http.send(&request).await
+        let http = self.http.read().unwrap_or_else(PoisonError::into_inner).clone();
+        http.send(&request).await
     }
 }
 

@@ -5,6 +5,7 @@ use std::sync::{Mutex, PoisonError};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use weft_contract::json::{Password, Username};
+use weft_contract::resource::authenticator::{ExtendBody, ExtendVerifyBody, ExtendedCerts};
 use weft_contract::resource::client::{EnvInfo, SdkInfo};
 use weft_contract::resource::edge_router::OwnEdgeRouterDetail;
 use weft_contract::resource::identity::IdentityDetail;
@@ -20,8 +21,9 @@ use weft_identity::{IdentityFile, LiveIdentity};
 
 use crate::address::Address;
 use crate::call::{Caller, Query, row, to_value};
-use crate::error::{Error, Result};
+use crate::error::{Error, FactorProblem, Result};
 use crate::http::Tls;
+use crate::second_factor::{self, CodePurpose, Codes};
 
 const API: Api = Api::Client;
 
@@ -82,6 +84,8 @@ pub struct ClientApi {
     login: Mutex<Option<(Credentials, About)>>,
     /// Held during a login, so that there is one at a time.
     one_login: tokio::sync::Mutex<()>,
+    /// Codes of the second factor.
+    codes: Option<Codes>,
 }
 
 impl ClientApi {
@@ -91,7 +95,22 @@ impl ClientApi {
     /// When TLS cannot be set up.
     pub fn new(address: Address, tls: &Tls) -> Result<Self> {
         let caller = Caller::new(address, API, tls)?;
-        Ok(Self { caller, login: Mutex::new(None), one_login: tokio::sync::Mutex::new(()) })
+        let (login, one_login) = (Mutex::new(None), tokio::sync::Mutex::new(()));
+        Ok(Self { caller, login, one_login, codes: None })
+    }
+
+    /// Logins and posture checks that ask for a code of the second factor get one of these.
+    #[must_use]
+    pub fn with_codes(self, codes: Option<Codes>) -> Self {
+        Self { codes, ..self }
+    }
+
+    /// Makes new connections from now on, with the certificate that the identity has now.
+    ///
+    /// # Errors
+    /// When TLS cannot be set up.
+    pub fn reconnect(&self) -> Result<()> {
+        self.caller.reconnect()
     }
 
     /// A client of the first controller that an identity file names, as that identity.
@@ -119,10 +138,11 @@ impl ClientApi {
     /// Logs in and keeps the credentials for [`ClientApi::login_again`].
     ///
     /// # Errors
-    /// When the controller refuses, or asks for a second factor.
+    /// When the controller refuses, or demands a second factor that is not given.
     pub async fn login(&self, credentials: Credentials, about: About) -> Result<ApiSessionDetail> {
         let _one = self.one_login.lock().await;
-        let session = authenticate(&self.caller, API, &credentials, &about).await?;
+        let codes = self.codes.as_ref();
+        let session = authenticate(&self.caller, API, &credentials, &about, codes).await?;
         *self.remembered() = Some((credentials, about));
         Ok(session)
     }
@@ -140,7 +160,41 @@ impl ClientApi {
         let Some((credentials, about)) = self.remembered().clone() else {
             return Err(Error::Request("there was no login before".to_owned()));
         };
-        authenticate(&self.caller, API, &credentials, &about).await
+        authenticate(&self.caller, API, &credentials, &about, self.codes.as_ref()).await
+    }
+
+    /// Gives the controller a new code of the second factor, which posture checks ask for. `identity` is
+    /// told to the supplier of codes.
+    ///
+    /// # Errors
+    /// [`Error::SecondFactor`] without a code that the controller takes; others as
+    /// [`ClientApi::call`].
+    pub async fn prove(&self, identity: String) -> Result<()> {
+        let codes = self.codes.as_ref().ok_or(Error::SecondFactor(FactorProblem::NoCode))?;
+        let token = self.token().unwrap_or_default();
+        let purpose = CodePurpose::PostureCheck;
+        second_factor::give(&self.caller, API, &token, codes, identity, purpose).await
+    }
+
+    /// Asks for a new certificate in place of the one that this client shows. The new one counts once
+    /// [`ClientApi::extend_verify`] has confirmed it.
+    ///
+    /// # Errors
+    /// As [`ClientApi::call`].
+    pub async fn extend(&self, authenticator: &str, request: String) -> Result<ExtendedCerts> {
+        let body = to_value(&ExtendBody { client_cert_csr: Some(request) })?;
+        self.call("extendCurrentIdentityAuthenticator", &[authenticator], &[], Some(&body)).await
+    }
+
+    /// Confirms that a new certificate has arrived. The former one does not count any more.
+    ///
+    /// # Errors
+    /// As [`ClientApi::call`].
+    pub async fn extend_verify(&self, authenticator: &str, certificate: String) -> Result<()> {
+        let body = to_value(&ExtendVerifyBody { client_cert: Some(certificate) })?;
+        let operation = "extendVerifyCurrentIdentityAuthenticator";
+        let _: Empty = self.call(operation, &[authenticator], &[], Some(&body)).await?;
+        Ok(())
     }
 
     /// Ends the session.
@@ -272,9 +326,10 @@ impl ClientApi {
         let row = row(API, operation)?;
         let tried = self.caller.session();
         match self.caller.call(row, ids, query, body).await {
-            Err(error) if error.is_unauthorized() && self.renew(tried.as_deref()).await => {
-                self.caller.call(row, ids, query, body).await
-            }
+            Err(error) if error.is_unauthorized() => match self.renew(tried.as_deref()).await? {
+                true => self.caller.call(row, ids, query, body).await,
+                false => Err(error),
+            },
             done => done,
         }
     }
@@ -288,26 +343,31 @@ impl ClientApi {
         let row = row(API, operation)?;
         let tried = self.caller.session();
         match self.caller.list_all(row, ids, query).await {
-            Err(error) if error.is_unauthorized() && self.renew(tried.as_deref()).await => {
-                self.caller.list_all(row, ids, query).await
-            }
+            Err(error) if error.is_unauthorized() => match self.renew(tried.as_deref()).await? {
+                true => self.caller.list_all(row, ids, query).await,
+                false => Err(error),
+            },
             done => done,
         }
     }
 
     /// Returns true if there is another session than the refused one, after a new login if needed. False
     /// if that login, or the one of another call meanwhile, has failed.
-    async fn renew(&self, refused: Option<&str>) -> bool {
+    ///
+    /// # Errors
+    /// [`Error::SecondFactor`] if the login needs a code that is not given.
+    async fn renew(&self, refused: Option<&str>) -> Result<bool> {
         let _one = self.one_login.lock().await;
         let session = self.caller.session();
         if session.as_deref() != refused {
-            return session.is_some();
+            return Ok(session.is_some());
         }
         match self.authenticate_again().await {
-            Ok(_) => true,
+            Ok(_) => Ok(true),
+            Err(error @ Error::SecondFactor(_)) => Err(error),
             Err(error) => {
                 tracing::debug!(%error, "the session has ended and cannot be made anew");
-                false
+                Ok(false)
             }
         }
     }
@@ -328,13 +388,14 @@ impl ClientApi {
     }
 }
 
-/// Logs in over either API and keeps the session token; the former token is kept meanwhile. After a
-/// failure there is no token.
+/// Logs in over either API, with a code of the second factor if the controller asks for one, and keeps the
+/// session token; the former token is kept meanwhile. After a failure there is no token.
 pub(crate) async fn authenticate(
     caller: &Caller,
     api: Api,
     credentials: &Credentials,
     about: &About,
+    codes: Option<&Codes>,
 ) -> Result<ApiSessionDetail> {
     let mut body = AuthenticateBody {
         config_types: Some(about.config_types.clone()),
@@ -348,11 +409,10 @@ pub(crate) async fn authenticate(
     }
     let query = [("method", credentials.method())];
     let (row, body) = (row(api, "authenticate")?, to_value(&body)?);
-    let answer = caller.call_without_session(row, &query, Some(&body)).await;
-    let session = answer.and_then(|session: ApiSessionDetail| match session.auth_queries.first() {
-        Some(query) => Err(Error::SecondFactor(query.type_id.clone())),
-        None => Ok(session),
-    });
+    let session = match caller.call_without_session(row, &query, Some(&body)).await {
+        Ok(session) => second_factor::complete(caller, api, session, codes).await,
+        Err(error) => Err(error),
+    };
     caller.set_session(session.as_ref().ok().map(|session| session.token.clone()));
     session
 }

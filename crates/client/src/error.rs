@@ -74,9 +74,9 @@ pub enum Error {
     /// An enrollment token cannot be used, for this reason.
     #[error("the enrollment token cannot be used: {0}")]
     Token(String),
-    /// The login needs a second factor.
-    #[error("the controller asks for a second factor ({0}), which this client cannot give")]
-    SecondFactor(String),
+    /// The controller demands a second factor, which was not given.
+    #[error(transparent)]
+    SecondFactor(FactorProblem),
     /// A file with a saved login cannot be used.
     #[error("{}: {reason}", path.display())]
     File {
@@ -127,6 +127,35 @@ impl Error {
             _ => self.status().is_some_and(|status| status == 429 || status >= 500),
         }
     }
+}
+
+/// Why a second factor was not given.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum FactorProblem {
+    /// There is no code to give.
+    #[error(
+        "the controller asks for a code of the identity's second factor (TOTP), and none was given"
+    )]
+    NoCode,
+    /// The controller refused the codes.
+    #[error(
+        "the controller refused the code of the second factor: a code is good once, and for about a \
+         minute"
+    )]
+    Refused,
+    /// The identity has set up no second factor yet.
+    #[error(
+        "the controller demands a second factor (TOTP) that the identity has not set up yet: \
+         `weft second-factor` does it"
+    )]
+    NotSetUp,
+    /// The controller demands a factor that this program cannot give, such as a login at another
+    /// provider (`EXT-JWT`).
+    #[error(
+        "the controller demands a second factor of the kind {0}, which this program cannot give"
+    )]
+    Unsupported(String),
 }
 
 /// A refusal of the controller.

@@ -12,6 +12,7 @@
 //! - [`Address`]: the address of a controller, as people type it;
 //! - [`ManagementClient`]: the management API, generic over the contract's tables;
 //! - [`ClientApi`]: the client API: log in, list services, ask for sessions;
+//! - [`Codes`]: codes of the second factor, for logins that ask for them; [`NewFactor`] sets one up;
 //! - [`enroll`]: from a one-time token to a certificate;
 //! - [`trust`]: first contact with an unknown controller;
 //! - [`SavedLogin`], [`Logins`]: logins in files, for the next command.
@@ -36,15 +37,19 @@ mod error;
 mod http;
 mod login;
 mod management;
+mod new_factor;
+mod second_factor;
 pub mod trust;
 
 pub use address::Address;
 pub use call::{Page, Query};
 pub use client_api::{About, ClientApi, Credentials};
-pub use error::{ApiError, Error, Result};
+pub use error::{ApiError, Error, FactorProblem, Result};
 pub use http::{MAX_ANSWER, Tls, tell_waits};
 pub use login::{LoginKey, Logins, SavedLogin};
 pub use management::ManagementClient;
+pub use new_factor::NewFactor;
+pub use second_factor::{CodePurpose, CodeRequest, Codes};
 
 #[cfg(test)]
 mod tests;

@@ -80,7 +80,7 @@ impl ManagementClient {
     /// # Errors
     /// When the controller refuses, or asks for a second factor.
     pub async fn login(&self, credentials: &Credentials) -> Result<ApiSessionDetail> {
-        authenticate(&self.caller, API, credentials, &About::default()).await
+        authenticate(&self.caller, API, credentials, &About::default(), None).await
     }
 
     /// Ends the session.

@@ -10,6 +10,17 @@ const SOON: Duration = Duration::from_secs(60 * 24 * 3600);
 /// warning for most of its life would be ignored.
 const PART_LEFT: u32 = 6;
 
+/// A certificate is renewed when one part in this many of its time is left, or later.
+const PART_TO_RENEW: u32 = 3;
+
+/// The time at which a certificate with these dates has to be renewed by itself: `longest` before its end, or
+/// when the last third of its time begins, if that is later.
+#[must_use]
+pub fn renewal_due(begin: SystemTime, end: SystemTime, longest: Duration) -> Option<SystemTime> {
+    let valid = end.duration_since(begin).unwrap_or_default();
+    end.checked_sub(longest.min(valid / PART_TO_RENEW))
+}
+
 impl Certificate {
     /// True within 60 days before the end, or within the last sixth of a time of less than a year; also
     /// after the end.

@@ -111,24 +111,30 @@ impl Beside {
     /// Writes the contents to the disk; the file at `path` stays as it is. In a folder that permits no new
     /// file, a writable file with [`Access::AsBefore`] is written by [`Beside::put`] only.
     pub(crate) fn write(path: &Path, contents: &[u8], access: Access) -> Result<Self> {
+        Self::write_as(path, contents, access, &format!("{}.new", std::process::id()))
+    }
+
+    /// [`Beside::write`] to a file with this ending, which a later process can find.
+    pub(crate) fn write_as(
+        path: &Path,
+        contents: &[u8],
+        access: Access,
+        ending: &str,
+    ) -> Result<Self> {
         let target = target(path);
         let failed = |source| Error::File { action: "write", path: path.to_owned(), source };
-        let name = target
-            .file_name()
+        let new = beside(&target, ending)
             .ok_or_else(|| failed(io::Error::other("the path does not name a file")))?;
-        let mut new = std::ffi::OsString::from(".");
-        new.push(name);
-        new.push(format!(".{}.new", std::process::id()));
-        let new = Some(target.with_file_name(new));
-        let mut beside =
+        let new = Some(new);
+        let mut written =
             Self { path: path.to_owned(), target, new, contents: contents.to_vec(), access };
-        match beside.write_new() {
-            Err(problem) if access == Access::AsBefore && beside.may_only_write(&problem) => {
-                beside.new = None;
+        match written.write_new() {
+            Err(problem) if access == Access::AsBefore && written.may_only_write(&problem) => {
+                written.new = None;
             }
-            written => written.map_err(failed)?,
+            done => done.map_err(failed)?,
         }
-        Ok(beside)
+        Ok(written)
     }
 
     fn write_new(&self) -> io::Result<()> {
@@ -189,6 +195,12 @@ impl Beside {
         self.new.take().filter(|new| new.exists())
     }
 
+    /// True if the new file on the disk has these contents.
+    pub(crate) fn is_as_written(&self) -> bool {
+        let new = self.new.as_ref().and_then(|new| read(new).ok());
+        new.is_some_and(|contents| contents == self.contents)
+    }
+
     /// The file that is replaced.
     pub(crate) fn target(&self) -> &Path {
         &self.target
@@ -212,6 +224,19 @@ impl Drop for Beside {
             let _ = fs::remove_file(new);
         }
     }
+}
+
+/// The file with this ending beside a target; `None` if the target has no name.
+fn beside(target: &Path, ending: &str) -> Option<PathBuf> {
+    let mut new = std::ffi::OsString::from(".");
+    new.push(target.file_name()?);
+    new.push(format!(".{ending}"));
+    Some(target.with_file_name(new))
+}
+
+/// The file that [`Beside::write_as`] writes beside the file at `path`.
+pub(crate) fn beside_of(path: &Path, ending: &str) -> Option<PathBuf> {
+    beside(&target(path), ending)
 }
 
 /// The file behind symbolic links.

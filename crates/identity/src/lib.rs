@@ -43,6 +43,7 @@ mod location;
 mod name;
 mod pem;
 mod public;
+mod renewable;
 mod request;
 mod seal;
 mod seen;
@@ -54,6 +55,7 @@ mod trust;
 pub use authority::{Authority, AuthoritySpec, Leaf, Purpose};
 pub use ca_store::{MAX_CA_STORE_BYTES, read_ca_store, write_ca_store};
 pub use certificate::{Certificate, San, chain_up, fingerprint, to_pem};
+pub use ending::renewal_due;
 pub use error::{Error, Result, Validity};
 pub use file::{
     MAX_FILE_BYTES, give_to_owner_of_folder, open_to_all, write_for_owner, write_private,
@@ -67,6 +69,7 @@ pub use location::Location;
 pub use name::Subject;
 pub use pem::encode as encode_pem;
 pub use public::{KeyAlgorithm, MAX_RSA_BITS, MIN_RSA_BITS, PublicKey};
+pub use renewable::{NewCertificate, PreparedFile, RenewableFile};
 pub use request::{CertificateRequest, MAX_REQUEST_BYTES, MAX_REQUEST_NAMES};
 pub use seal::SealKey;
 pub use seen::SeenTokens;

@@ -3,10 +3,20 @@
 //! API sessions are the opaque ones of the client API (docs/protocol/auth.md 9, 10;
 //! docs/protocol/sdk.md 15.0, 15.1). One controller is used at a time; if it cannot be reached, the
 //! next one is tried.
+//!
+//! - `login`: logins;
+//! - `proving`: reports about this device, and codes of the second factor, for posture checks;
+//! - `renewing`: renewal of the identity's certificate.
+
+mod login;
+mod proving;
+mod renewing;
 
 use crate::error::{Error, Result};
 use crate::jitter::jittered;
-use crate::posture::{self, Reporter};
+use crate::posture::Reporter;
+use crate::proofs::{Proofs, is_for_posture, wants_code};
+use crate::renewal::{Extension, Renewal};
 use crate::service::Service;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
@@ -17,7 +27,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::Instant;
-use weft_client::{About, ClientApi, Credentials, Tls};
+use weft_client::{About, ClientApi, Codes, Tls};
 use weft_contract::Timestamp;
 use weft_contract::entity::DialBind;
 use weft_contract::resource::edge_router::EdgeRouterCommon;
@@ -52,6 +62,9 @@ pub(crate) struct Account {
     services: watch::Sender<Arc<Vec<Service>>>,
     /// Reports about this device for posture checks.
     posture: Reporter,
+    /// Codes of the second factor for posture checks.
+    proofs: Proofs,
+    renewal: Renewal,
 }
 
 #[derive(Debug, Default)]
@@ -59,6 +72,8 @@ struct Known {
     identity: Option<String>,
     /// The time without a request after which the controller ends the API session.
     session_lasts: Option<Duration>,
+    /// The controller's last answer about the certificate.
+    extension: Extension,
     services: HashMap<String, Arc<ServiceDetail>>,
     changed_at: Option<Timestamp>,
     /// The services were read, since they were last forgotten.
@@ -95,10 +110,12 @@ impl Account {
         file: &IdentityFile,
         identity: &Arc<LiveIdentity>,
         about: About,
+        codes: Option<&Codes>,
+        renewal: Renewal,
     ) -> Result<Self> {
         let tls = Tls::Identity(Arc::clone(identity));
-        let apis: Result<Vec<_>> =
-            file.controllers().map(|url| Ok(ClientApi::new(url.parse()?, &tls)?)).collect();
+        let api = |url: &str| Ok(ClientApi::new(url.parse()?, &tls)?.with_codes(codes.cloned()));
+        let apis: Result<Vec<_>> = file.controllers().map(api).collect();
         Ok(Self {
             apis: apis?,
             current: AtomicUsize::new(0),
@@ -107,6 +124,8 @@ impl Account {
             known: Mutex::default(),
             services: watch::Sender::default(),
             posture: Reporter::default(),
+            proofs: Proofs::default(),
+            renewal,
         })
     }
 
@@ -126,35 +145,6 @@ impl Account {
     fn turn_from(&self, Used { number, .. }: Used<'_>) {
         let (next, order) = (number.wrapping_add(1), Ordering::Relaxed);
         let _ = self.current.compare_exchange(number, next, order, order);
-    }
-
-    /// Logs in, unless there is an API session.
-    pub(crate) async fn ensure_login(&self) -> Result<()> {
-        if self.api()?.token().is_some() {
-            return Ok(());
-        }
-        let _one = self.login.lock().await;
-        if self.api()?.token().is_some() {
-            return Ok(());
-        }
-        let mut last = None;
-        for _ in 0..self.apis.len() {
-            let used = self.used()?;
-            match used.api.login(Credentials::Certificate, self.about.clone()).await {
-                Ok(session) => {
-                    tracing::debug!(identity = %session.identity.name, "logged in");
-                    self.note_session(&session);
-                    self.known.lock().identity = Some(session.identity.name);
-                    return Ok(());
-                }
-                Err(error) => last = Some(error),
-            }
-            self.turn_from(used);
-        }
-        let last = last.map_or(Error::Closed("no controller".to_owned()), |error| {
-            Error::NotLoggedIn(Arc::new(error))
-        });
-        Err(last)
     }
 
     /// The token of the API session, once logged in.
@@ -178,6 +168,7 @@ impl Account {
         let lasts = session.expiration_seconds.and_then(|seconds| u64::try_from(seconds).ok());
         let lasts = lasts.filter(|seconds| *seconds > 0).map(Duration::from_secs);
         self.known.lock().session_lasts = lasts;
+        self.note_extension(Extension::of(session));
     }
 
     /// The interval of refreshes: the wanted one, or a shorter one that keeps the API session alive.
@@ -199,18 +190,6 @@ impl Account {
         // The change may have been one of routers.
         known.sessions.values_mut().for_each(|session| session.outdated = now);
         Ok(())
-    }
-
-    /// Tells the controller about this device, if services of the identity have posture checks and
-    /// the controller does not know it yet. To be called at intervals.
-    pub(crate) async fn answer_posture_checks(&self) -> Result<()> {
-        let questions = posture::questions(self.known.lock().services.values().map(Arc::as_ref));
-        if questions.is_empty() {
-            return Ok(());
-        }
-        self.ensure_login().await?;
-        let used = self.used()?;
-        self.watch(used, self.posture.report(used.api, questions).await).map(|_| ())
     }
 
     /// The identity has no services, until they are read again.
@@ -364,22 +343,15 @@ impl Account {
             if let Some(service) = self.read_service(&service.name).await? {
                 self.answer_checks_of(&service).await;
                 made = make().await;
+                if made.as_ref().is_err_and(is_for_posture) && wants_code(&service) {
+                    self.prove().await.map_err(|error| error.for_posture(&service.name))?;
+                    made = make().await;
+                }
             }
         }
         let detail = Arc::new(made.map_err(|error| self.no_session(error, service, wanted))?);
         self.remember((service.base.id.clone(), wanted), Arc::clone(&detail));
         Ok(detail)
-    }
-
-    /// Tells the controller about this device, as the posture checks of a service ask. If that
-    /// fails, the controller decides by the reports that it has.
-    async fn answer_checks_of(&self, service: &ServiceDetail) {
-        let questions = posture::questions([service]);
-        let Ok(used) = self.used() else { return };
-        let told = self.watch(used, self.posture.report(used.api, questions).await);
-        if let Err(problem) = told {
-            tracing::debug!(service = %service.name, %problem, "the posture checks of a service were not answered");
-        }
     }
 
     /// The service session with the present routers, made or read now.
@@ -452,6 +424,14 @@ impl Account {
                 let next = self.used()?;
                 self.watch(next, call(next.api).await)
             }
+            Err(Error::Controller(problem))
+                if problem.is_unauthorized() && used.api.token().is_none() =>
+            {
+                // The login of the call was refused, too. One with a renewed certificate may not be.
+                self.ensure_login().await?;
+                let next = self.used()?;
+                self.watch(next, call(next.api).await)
+            }
             done => done,
         }
     }
@@ -488,12 +468,6 @@ impl Account {
     }
 }
 
-/// True if the controller refused because this device fails posture checks.
-fn is_for_posture(error: &Error) -> bool {
-    matches!(error, Error::Controller(refusal)
-        if refusal.api().is_some_and(|api| api.code() == "INVALID_POSTURE"))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -506,7 +480,8 @@ mod tests {
         let mut file = Pki::new().identity("tester", address(1));
         file.apis = vec![file.api.clone(), format!("https://{}", address(2))];
         let identity = LiveIdentity::load(file.section()).unwrap();
-        Account::new(&file, &identity, About::default()).unwrap()
+        let renewal = Renewal::new(Arc::clone(&identity), None, true);
+        Account::new(&file, &identity, About::default(), None, renewal).unwrap()
     }
 
     #[test]

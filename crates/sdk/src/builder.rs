@@ -3,9 +3,11 @@
 use crate::context::Context;
 use crate::error::Result;
 use crate::settings::Settings;
+use std::future::Future;
 use std::path::Path;
 use std::time::Duration;
-use weft_identity::IdentityFile;
+use weft_client::{CodeRequest, Codes};
+use weft_identity::{IdentityFile, RenewableFile};
 
 /// Makes a [`Context`] with options other than the defaults.
 #[derive(Debug, Clone, Default)]
@@ -87,6 +89,47 @@ impl ContextBuilder {
         self
     }
 
+    /// Asks this function for codes of the identity's second factor (TOTP): whenever a login needs one, which is
+    /// also the case after the API session has ended, and when a posture check of a service asks for a new one.
+    /// `None` if there is no code now. A person may take their time: a question stays open although the dial
+    /// that needed it is given up, and later dials get its answer.
+    ///
+    /// ```
+    /// let builder = weft_sdk::Context::builder().second_factor(|asked| async move {
+    ///     eprintln!("code of {}:", asked.identity);
+    ///     tokio::task::spawn_blocking(|| std::io::stdin().lines().next()?.ok()).await.ok()?
+    /// });
+    /// # drop(builder);
+    /// ```
+    #[must_use]
+    pub fn second_factor<F, A>(mut self, supply: F) -> Self
+    where
+        F: Fn(CodeRequest) -> A + Send + Sync + 'static,
+        A: Future<Output = Option<String>> + Send + 'static,
+    {
+        self.settings.codes = Some(Codes::new(supply));
+        self
+    }
+
+    /// Gives this code of the identity's second factor when the first one is asked for, and none after that. A code
+    /// is good for about a minute.
+    #[must_use]
+    pub fn second_factor_code(mut self, code: impl Into<String>) -> Self {
+        self.settings.codes = Some(Codes::once(code));
+        self
+    }
+
+    /// Whether the certificate of the identity is renewed by itself, as is the default: 30 days before its end or in
+    /// the last third of its time, whichever is later, and when an administrator asks for it. The new certificate,
+    /// and a new key if that was asked for, replace those in the file that the identity was
+    /// [loaded](ContextBuilder::load) from, so that the file has to be writable. Only certificates that the
+    /// network issued can be renewed.
+    #[must_use]
+    pub fn renew_certificate(mut self, is_wanted: bool) -> Self {
+        self.settings.renews_certificate = is_wanted;
+        self
+    }
+
     /// Makes spans of dials with this tracer provider, and tells routers and controllers the trace
     /// of each dial: `sdk.dial` at the dialer, in the current context of OpenTelemetry, and
     /// `host.accept` at the host. Without a provider nothing is recorded or told.
@@ -113,14 +156,17 @@ impl ContextBuilder {
     /// # Errors
     /// When the file cannot be read, or no controller accepts the identity.
     pub async fn load(self, path: impl AsRef<Path>) -> Result<Context> {
-        self.build(IdentityFile::read_to_use(path.as_ref())?).await
+        let identity = IdentityFile::read_to_use(path.as_ref())?;
+        let file = RenewableFile::new(path.as_ref());
+        Context::start(identity, Some(file), self.settings).await
     }
 
-    /// Logs in with this identity, and makes its context.
+    /// Logs in with this identity, and makes its context. Its certificate is not renewed, because there is no file
+    /// for a new one.
     ///
     /// # Errors
     /// When the identity's key or certificates cannot be used, or no controller accepts it.
     pub async fn build(self, identity: IdentityFile) -> Result<Context> {
-        Context::start(identity, self.settings).await
+        Context::start(identity, None, self.settings).await
     }
 }

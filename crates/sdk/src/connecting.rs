@@ -80,6 +80,7 @@ impl Inner {
         if let Some((_, channel)) = nearest {
             return Ok(channel);
         }
+        let _waiting: Vec<_> = slots.iter().map(Slot::wanted).collect();
         match tokio::time::timeout_at(deadline, first_connected(&slots)).await {
             Ok(Some(channel)) => Ok(channel),
             Ok(None) if self.cancel.is_cancelled() => {
@@ -132,13 +133,19 @@ impl Inner {
     }
 
     /// Waits before a router is dialed again. The wait becomes a short one when no other router is connected
-    /// any more.
+    /// any more, or when a dial or a listener waits for this one.
     async fn pause(&self, slot: &Slot, failures: u32) {
-        let chance = rand::random();
+        let (since, chance): (_, f64) = (Instant::now(), rand::random());
         if self.routers.has_other(slot) {
             tokio::select! {
                 () = tokio::time::sleep(wait(failures, true, chance)) => return,
                 () = self.routers.no_other(slot) => {}
+                () = slot.is_wanted() => {
+                    if since.elapsed() >= LONGEST_WAIT {
+                        // The router may be back since the last attempt.
+                        return tokio::time::sleep(FIRST_WAIT_WITH_OTHERS.mul_f64(chance)).await;
+                    }
+                }
             }
         }
         tokio::time::sleep(wait(failures, false, chance)).await;

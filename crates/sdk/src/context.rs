@@ -9,6 +9,7 @@ use crate::error::Result;
 use crate::identity::Identity;
 use crate::inner::{Guard, Inner};
 use crate::listener::Listener;
+use crate::renewal::Renewal;
 use crate::routers::DRAIN_LIMIT;
 use crate::service::Service;
 use crate::settings::Settings;
@@ -16,7 +17,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
-use weft_identity::{IdentityFile, KeyAlgorithm, LiveIdentity, PrivateKey};
+use weft_identity::{IdentityFile, KeyAlgorithm, LiveIdentity, PrivateKey, RenewableFile};
 
 /// Longest wait for the controller's answer to a logout. A session without one ends by itself.
 const LOGOUT_LIMIT: Duration = Duration::from_secs(2);
@@ -54,9 +55,15 @@ impl Context {
         ContextBuilder::new()
     }
 
-    pub(crate) async fn start(file: IdentityFile, settings: Settings) -> Result<Self> {
+    pub(crate) async fn start(
+        file: IdentityFile,
+        renewable: Option<RenewableFile>,
+        settings: Settings,
+    ) -> Result<Self> {
         let identity = LiveIdentity::load(file.section())?;
-        let account = Account::new(&file, &identity, settings.about(&file))?;
+        let renewal = Renewal::new(Arc::clone(&identity), renewable, settings.renews_certificate);
+        let (about, codes) = (settings.about(&file), settings.codes.as_ref());
+        let account = Account::new(&file, &identity, about, codes, renewal)?;
         Box::pin(account.ensure_login()).await?;
         let inner = Inner::start(settings, account, identity);
         Ok(Self { guard: Arc::new(Guard { inner }) })

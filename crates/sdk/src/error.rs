@@ -3,6 +3,7 @@
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
+use weft_client::FactorProblem;
 use weft_wire::edge::{ErrorCode, RetryHint, StateClosed};
 
 /// Result of this crate.
@@ -18,6 +19,10 @@ pub enum Error {
     /// No controller accepted the identity.
     #[error("not logged in: {0}")]
     NotLoggedIn(Arc<weft_client::Error>),
+    /// The controller demands a second factor of the identity, which was not given: see
+    /// [`ContextBuilder::second_factor`](crate::ContextBuilder::second_factor).
+    #[error("not logged in: {0}")]
+    SecondFactor(FactorProblem),
     /// The controller was not reached, or refused a request.
     #[error("the controller: {0}")]
     Controller(Arc<weft_client::Error>),
@@ -111,10 +116,32 @@ impl Error {
     #[must_use]
     pub fn is_final(&self) -> bool {
         match self {
-            Self::Identity(_) | Self::ServiceUnknown { .. } | Self::NotPermitted { .. } => true,
+            Self::Identity(_)
+            | Self::SecondFactor(_)
+            | Self::ServiceUnknown { .. }
+            | Self::NotPermitted { .. } => true,
             Self::Refused { refusal, .. } => refusal.is_final(),
             Self::NotLoggedIn(error) => !error.is_temporary(),
             _ => false,
+        }
+    }
+
+    /// The error of a login.
+    pub(crate) fn of_login(error: weft_client::Error) -> Self {
+        match error {
+            weft_client::Error::SecondFactor(problem) => Self::SecondFactor(problem),
+            other => Self::NotLoggedIn(Arc::new(other)),
+        }
+    }
+
+    /// The error of a service whose posture checks ask for a code of the second factor. The device may pass
+    /// later.
+    pub(crate) fn for_posture(self, service: &str) -> Self {
+        match self {
+            Self::SecondFactor(problem) => {
+                Self::Posture { service: service.to_owned(), reason: problem.to_string() }
+            }
+            other => other,
         }
     }
 
@@ -138,7 +165,10 @@ impl From<weft_identity::Error> for Error {
 
 impl From<weft_client::Error> for Error {
     fn from(error: weft_client::Error) -> Self {
-        Self::Controller(Arc::new(error))
+        match error {
+            weft_client::Error::SecondFactor(problem) => Self::SecondFactor(problem),
+            other => Self::Controller(Arc::new(other)),
+        }
     }
 }
 
@@ -149,9 +179,10 @@ impl From<Error> for io::Error {
             Error::NoTerminators { .. } | Error::Refused { .. } => io::ErrorKind::ConnectionRefused,
             Error::NoEdgeRouters { .. } => io::ErrorKind::HostUnreachable,
             Error::ServiceUnknown { .. } => io::ErrorKind::NotFound,
-            Error::NotPermitted { .. } | Error::Posture { .. } | Error::NotLoggedIn(_) => {
-                io::ErrorKind::PermissionDenied
-            }
+            Error::NotPermitted { .. }
+            | Error::Posture { .. }
+            | Error::NotLoggedIn(_)
+            | Error::SecondFactor(_) => io::ErrorKind::PermissionDenied,
             Error::Closed(_) => io::ErrorKind::NotConnected,
             _ => io::ErrorKind::Other,
         };

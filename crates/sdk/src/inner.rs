@@ -5,6 +5,7 @@ use crate::channel::Figures;
 use crate::circuit::Timers;
 use crate::jitter::jittered;
 use crate::posture;
+use crate::relisting::Relisting;
 use crate::routers::Routers;
 use crate::settings::Settings;
 use bytes::Bytes;
@@ -12,6 +13,7 @@ use parking_lot::Mutex;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use tokio::sync::Notify;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use weft_identity::LiveIdentity;
 use weft_limits::Budget;
@@ -71,12 +73,17 @@ impl Inner {
         });
         tokio::spawn(Arc::clone(&inner).keep_fresh());
         tokio::spawn(Arc::clone(&inner).keep_answering());
+        tokio::spawn(Arc::clone(&inner).keep_certificate());
+        if inner.settings.codes.is_some() {
+            tokio::spawn(Arc::clone(&inner).keep_proving());
+        }
         inner
     }
 
     /// Keeps session and services up to date, and forgets routers that are gone.
     async fn keep_fresh(self: Arc<Self>) {
         let mut is_refused = false;
+        let mut relisting = Relisting::new(self.settings.refresh_interval);
         loop {
             let interval = self.account.refresh_interval(self.settings.refresh_interval);
             tokio::select! {
@@ -86,7 +93,7 @@ impl Inner {
             }
             let work = async {
                 self.account.refresh().await?;
-                if self.routers.any_lost() {
+                if relisting.is_due(self.routers.lost(), Instant::now(), rand::random()) {
                     let listed = self.account.edge_routers().await?;
                     self.routers.forget_unlisted(&listed);
                 }
@@ -103,13 +110,16 @@ impl Inner {
                     tracing::info!(identity, "the controller accepts the identity again");
                 }
                 Ok(()) => {}
-                Err(problem @ crate::Error::NotLoggedIn(_)) if problem.is_final() => {
+                Err(problem @ (crate::Error::NotLoggedIn(_) | crate::Error::SecondFactor(_)))
+                    if problem.is_final() =>
+                {
                     if !is_refused {
                         tracing::warn!(
                             identity,
                             %problem,
                             "the controller refuses the identity, which may have been deleted or \
-                             disabled: it has no services until it is accepted again"
+                             disabled, or needs a code of its second factor: it has no services until \
+                             it is accepted again"
                         );
                     }
                     is_refused = true;
@@ -118,6 +128,29 @@ impl Inner {
                 Err(problem) => {
                     tracing::debug!(%problem, "the services of the identity could not be read again")
                 }
+            }
+        }
+    }
+
+    /// Waits for codes of the second factor that posture checks have asked for.
+    async fn keep_proving(self: Arc<Self>) {
+        tokio::select! {
+            () = self.cancel.cancelled() => {}
+            () = self.account.keep_proving() => {}
+        }
+    }
+
+    /// Keeps the certificate of the identity from its end.
+    async fn keep_certificate(self: Arc<Self>) {
+        loop {
+            tokio::select! {
+                () = self.cancel.cancelled() => return,
+                () = self.account.renew_certificate() => {}
+            }
+            let interval = jittered(self.settings.refresh_interval);
+            tokio::select! {
+                () = self.cancel.cancelled() => return,
+                () = tokio::time::sleep(interval) => {}
             }
         }
     }

@@ -3,7 +3,7 @@
 use crate::channel::RouterChannel;
 use futures::future;
 use parking_lot::Mutex;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -35,6 +35,18 @@ pub(crate) struct Slot {
     rtt: AtomicU64,
     cancel: CancellationToken,
     changes: watch::Sender<u64>,
+    /// The dials and listeners that wait for the router.
+    waiting: watch::Sender<usize>,
+}
+
+/// A dial or a listener that waits for a router, which is dialed soon as long as the value exists.
+#[derive(Debug)]
+pub(crate) struct Waiting(Arc<Slot>);
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.0.waiting.send_modify(|count| *count = count.saturating_sub(1));
+    }
 }
 
 #[derive(Debug, Clone, Default)]
@@ -106,9 +118,11 @@ impl Routers {
         problems.join("; ")
     }
 
-    /// True if a router is not connected.
-    pub(crate) fn any_lost(&self) -> bool {
-        self.slots.lock().values().any(|slot| slot.channel().is_none())
+    /// The names of the routers that are not connected.
+    pub(crate) fn lost(&self) -> HashSet<String> {
+        let slots = self.slots.lock();
+        let lost = slots.values().filter(|slot| slot.channel().is_none());
+        lost.map(|slot| slot.name.clone()).collect()
     }
 
     /// Removes routers that are neither in the list nor connected.
@@ -146,7 +160,20 @@ impl Slot {
             rtt: AtomicU64::new(u64::MAX),
             cancel: context.child_token(),
             changes,
+            waiting: watch::Sender::default(),
         }
+    }
+
+    /// Begins to wait for the router.
+    pub(crate) fn wanted(self: &Arc<Self>) -> Waiting {
+        self.waiting.send_modify(|count| *count = count.saturating_add(1));
+        Waiting(Arc::clone(self))
+    }
+
+    /// Waits until a dial or a listener waits for the router.
+    pub(crate) async fn is_wanted(&self) {
+        // The sender is in this slot.
+        let _ = self.waiting.subscribe().wait_for(|count| *count > 0).await;
     }
 
     /// The name of the router.
@@ -264,5 +291,16 @@ mod tests {
         assert!(first.as_mut().now_or_never().is_none(), "one still is");
         slots[1].left();
         assert!(matches!(first.now_or_never(), Some(None)), "there is none to wait for");
+    }
+
+    #[tokio::test]
+    async fn a_router_is_wanted_as_long_as_something_waits_for_it() {
+        let slot = slot("er1");
+        assert!(slot.is_wanted().now_or_never().is_none());
+        let (one, other) = (slot.wanted(), slot.wanted());
+        drop(one);
+        assert!(slot.is_wanted().now_or_never().is_some());
+        drop(other);
+        assert!(slot.is_wanted().now_or_never().is_none());
     }
 }

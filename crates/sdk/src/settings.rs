@@ -1,7 +1,7 @@
 //! The settings of a context.
 
 use std::time::Duration;
-use weft_client::About;
+use weft_client::{About, Codes};
 use weft_contract::resource::client::{EnvInfo, SdkInfo};
 use weft_identity::IdentityFile;
 use weft_spans::Spans;
@@ -20,6 +20,8 @@ pub(crate) struct Settings {
     pub(crate) app_version: String,
     pub(crate) options: Options,
     pub(crate) own_flow_control: bool,
+    pub(crate) codes: Option<Codes>,
+    pub(crate) renews_certificate: bool,
     pub(crate) spans: Spans,
 }
 
@@ -36,6 +38,8 @@ impl Default for Settings {
             app_version: String::new(),
             options: Options::default(),
             own_flow_control: true,
+            codes: None,
+            renews_certificate: true,
             spans: Spans::off(),
         }
     }

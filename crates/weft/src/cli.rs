@@ -19,7 +19,7 @@ use clap::{Args, Command, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 pub(crate) use documents::{ApplyArgs, CallArgs, DiffArgs, DocumentFormat, ExportArgs};
 pub(crate) use identities::{
-    EnrollArgs, JwtArgs, JwtOf, OverrideArgs, OverrideCommand, PasswordArgs,
+    EnrollArgs, JwtArgs, JwtOf, OverrideArgs, OverrideCommand, PasswordArgs, SecondFactorArgs,
 };
 pub(crate) use insight::{InspectArgs, TopologyArgs, WhyArgs, WhyPathArgs};
 pub(crate) use logins::{LoginArgs, LoginsArgs, LogoutArgs, StatusArgs, UseArgs};
@@ -30,8 +30,8 @@ pub(crate) use programs::{
 };
 pub(crate) use proofs::{TrafficArgs, VerifyCaArgs, VerifyCommand};
 pub(crate) use tunnels::{
-    Clients, DialArgs, DnsUnanswered, DnsUpstreams, HostArgs, HostPrecedence, Intercepting,
-    PortsAt, Running, TracerouteArgs, TunnelCommand, TunnelProxyArgs, TunnelRunArgs,
+    Clients, DialArgs, DnsUnanswered, DnsUpstreams, HostArgs, HostPrecedence, IdentityLogin,
+    Intercepting, PortsAt, Running, TracerouteArgs, TunnelCommand, TunnelProxyArgs, TunnelRunArgs,
     TunnelStatusArgs,
 };
 
@@ -125,6 +125,11 @@ pub(crate) enum Fixed {
     WhyPath(WhyPathArgs),
     /// Turn an enrollment token into an identity file
     Enroll(EnrollArgs),
+    /// Set up a second factor (TOTP) of an identity: an authenticator app whose codes its logins need
+    ///
+    /// Shows the URL for the app and the recovery codes, and asks for a code of the app, which completes the second
+    /// factor.
+    SecondFactor(SecondFactorArgs),
     /// Show the enrollment token of an identity, a router, an authority or the network
     Jwt(JwtArgs),
     /// Change one's own password, or set that of another identity

@@ -43,6 +43,7 @@ mod profile;
 mod quickstart;
 mod restore;
 mod router;
+mod second_factor;
 mod service;
 mod session;
 mod signals;
@@ -108,6 +109,7 @@ async fn fixed(command: Fixed) -> Result<(), Failure> {
         }
         Fixed::Topology(args) => until_interrupted(topology::topology(args)).await,
         Fixed::Enroll(args) => until_interrupted(enroll::enroll(args)).await,
+        Fixed::SecondFactor(args) => until_interrupted(second_factor::second_factor(args)).await,
         Fixed::Jwt(args) => until_interrupted(tools::jwt::jwt(args)).await,
         Fixed::Password(args) => until_interrupted(tools::password::password(args)).await,
         Fixed::Override(args) => until_interrupted(tools::overrides::overrides(args)).await,

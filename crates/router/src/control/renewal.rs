@@ -31,7 +31,9 @@ use std::{
 
 use tokio::sync::oneshot;
 use weft_channel::clock::time_of_day;
-use weft_identity::{Certificate, CertificateRequest, KeyedChain, LiveIdentity, Location};
+use weft_identity::{
+    Certificate, CertificateRequest, KeyedChain, LiveIdentity, Location, renewal_due,
+};
 use weft_wire::{
     ProtoBody,
     edge_ctrl::{
@@ -44,10 +46,7 @@ use self::pending::Renewal;
 use super::shared::Core;
 use crate::controllers::Controller;
 
-/// Certificates are renewed when one part in this many of their lifetime is left: 8 hours of one
-/// day.
-const PART_LEFT: u32 = 3;
-/// Longest time before their end at which certificates are renewed.
+/// Longest time before their end at which certificates are renewed; one of a day is renewed 8 hours before.
 const BEFORE_END: Duration = Duration::from_secs(7 * 24 * 3600);
 /// The interval at which the time of expiry is checked: clocks jump, and files are replaced.
 const LOOK: Duration = Duration::from_secs(3600);
@@ -168,13 +167,8 @@ fn due(core: &Core) -> Option<SystemTime> {
     }
     let identity = core.identity.current();
     let both = identity.client().into_iter().chain(identity.servers().first());
-    both.filter_map(|chain| due_of(chain.leaf().not_before(), chain.leaf().not_after())).min()
-}
-
-/// The time at which a certificate has to be renewed.
-fn due_of(begin: SystemTime, end: SystemTime) -> Option<SystemTime> {
-    let valid = end.duration_since(begin).unwrap_or_default();
-    end.checked_sub(BEFORE_END.min(valid / PART_LEFT))
+    let leaves = both.map(KeyedChain::leaf);
+    leaves.filter_map(|leaf| renewal_due(leaf.not_before(), leaf.not_after(), BEFORE_END)).min()
 }
 
 async fn renew(core: &Core) -> Result<(), RenewalError> {
@@ -289,7 +283,7 @@ mod tests {
     async fn renewals(valid: Duration, time: Duration) -> u32 {
         let begin = || time_of_day() - PAUSE;
         let (count, issued) = (Cell::new(0), Cell::new(begin()));
-        let due = || due_of(issued.get(), issued.get() + valid);
+        let due = || renewal_due(issued.get(), issued.get() + valid, BEFORE_END);
         let renew = || {
             count.set(count.get() + 1);
             issued.set(begin());

@@ -8,7 +8,7 @@ use crate::connecting::unusable;
 use crate::error::{Error, Failure, Result};
 use crate::inner::Inner;
 use crate::jitter::{jittered, spread};
-use crate::routers::Slot;
+use crate::routers::{Slot, Waiting};
 use crate::service::Service;
 use futures::future::BoxFuture;
 use std::future::pending;
@@ -34,6 +34,8 @@ pub(super) struct Following<'a> {
     is_session_doubtful: bool,
     /// Readings that failed in a row.
     failures: u32,
+    /// All routers of the listener, while it has no place.
+    waiting: Vec<Waiting>,
 }
 
 impl<'a> Following<'a> {
@@ -47,6 +49,7 @@ impl<'a> Following<'a> {
             are_some_away: false,
             is_session_doubtful: false,
             failures: 0,
+            waiting: Vec::new(),
         }
     }
 
@@ -61,6 +64,11 @@ impl<'a> Following<'a> {
         loop {
             let now = Instant::now();
             self.take_places(now);
+            if self.places.have_none_taken() {
+                self.wait_for_routers();
+            } else {
+                self.waiting.clear();
+            }
             let due = self.rereading.due(self.need());
             if reading.is_none() && due <= now {
                 reading = Some(self.read());
@@ -103,6 +111,13 @@ impl<'a> Following<'a> {
                 let cut = Ended { was_established: false, lasted, is_cut: true, refusal: None };
                 self.places.free(&name, cut, now, lasted);
             }
+        }
+    }
+
+    /// Has all routers dialed soon: the service cannot be dialed before one of them is back.
+    fn wait_for_routers(&mut self) {
+        if self.waiting.is_empty() {
+            self.waiting = self.places.listed().map(Slot::wanted).collect();
         }
     }
 
@@ -154,6 +169,7 @@ impl<'a> Following<'a> {
         let slots = self.inner.want(&session.edge_routers);
         self.are_some_away = slots.len() < session.edge_routers.len();
         self.places.list(slots.into_iter().map(|slot| (slot.name().to_owned(), slot)));
+        self.waiting.clear();
         if self.places.is_empty() {
             self.host.note(Error::NoEdgeRouters {
                 service: self.host.service.name.clone(),

@@ -74,6 +74,16 @@ impl<R: Clone> Places<R> {
         !self.routers.values().any(|known| known.is_listed)
     }
 
+    /// The listed routers.
+    pub(super) fn listed(&self) -> impl Iterator<Item = &R> {
+        self.routers.values().filter(|known| known.is_listed).map(|known| &known.router)
+    }
+
+    /// True if no place is taken.
+    pub(super) fn have_none_taken(&self) -> bool {
+        self.taken == 0
+    }
+
     /// True if every place is taken.
     pub(super) fn are_taken(&self) -> bool {
         self.taken >= self.most

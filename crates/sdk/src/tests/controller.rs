@@ -10,24 +10,26 @@ use serde_json::{Value, json};
 use std::convert::Infallible;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
 use weft_identity::tls::{ALPN_H2, ALPN_HTTP1, ClientAuth, ServerTls, server_config_for};
 use weft_identity::{
-    Authority, AuthoritySpec, IdentityFile, IdentityMaterial, KeyAlgorithm, KeyedChain, Leaf,
-    PrivateKey, Purpose, San, Subject, TrustBundle,
+    Authority, AuthoritySpec, Certificate, CertificateRequest, IdentityFile, IdentityMaterial,
+    KeyAlgorithm, KeyedChain, Leaf, PrivateKey, Purpose, San, Subject, TrustBundle,
 };
 
 /// The keys of a network.
+#[derive(Clone)]
 pub(crate) struct Pki {
-    authority: Authority,
+    authority: Arc<Authority>,
 }
 
 impl Pki {
     pub(crate) fn new() -> Self {
         let spec = AuthoritySpec::new("test root");
-        Self { authority: Authority::make_root(&spec, SystemTime::now()).unwrap() }
+        let authority = Authority::make_root(&spec, SystemTime::now()).unwrap();
+        Self { authority: Arc::new(authority) }
     }
 
     fn chain(&self, name: &str, purpose: Purpose) -> KeyedChain {
@@ -41,6 +43,27 @@ impl Pki {
 
     pub(crate) fn server(&self, name: &str) -> KeyedChain {
         self.chain(name, Purpose::Server)
+    }
+
+    /// The certificate that a request asks for.
+    fn issue(&self, request: &str) -> Certificate {
+        let request = CertificateRequest::from_pem(request).unwrap();
+        let subject = Subject::common_name(request.common_name().unwrap());
+        let (key, now) = (request.public_key(), SystemTime::now());
+        let leaf = Leaf::for_key(key, &subject, Vec::new(), Purpose::Client, now).unwrap();
+        self.authority.issue(&leaf).unwrap()
+    }
+
+    /// The certificate of an identity file, issued again so that it ends soon.
+    pub(crate) fn ending(&self, file: &mut IdentityFile) {
+        let chain = weft_identity::Identity::load(&file.section()).unwrap();
+        let chain = chain.client().unwrap();
+        let subject = Subject::common_name(chain.leaf().common_name().unwrap());
+        let (key, now) = (chain.key().public(), SystemTime::now());
+        let leaf = Leaf::for_key(key, &subject, Vec::new(), Purpose::Client, now).unwrap();
+        let day = Duration::from_secs(24 * 3600);
+        let leaf = Leaf { not_before: now - day * 300, not_after: now + day * 9, ..leaf };
+        file.id.cert = format!("pem:{}", self.authority.issue(&leaf).unwrap().to_pem());
     }
 
     /// The identity file of an identity at this controller.
@@ -79,10 +102,36 @@ pub(crate) struct State {
     pub(crate) refreshes: usize,
     /// Questions for a service session with its routers.
     pub(crate) session_reads: usize,
+    /// Questions for the routers of the identity.
+    pub(crate) listings: usize,
+    /// The codes of the second factor that are good, each once; without codes there is no second factor.
+    pub(crate) codes: Option<Vec<&'static str>>,
+    /// Tokens of sessions without their second factor.
+    partial: Vec<String>,
+    /// Renewal of the certificate of the identity.
+    pub(crate) renewal: Renewal,
+}
+
+/// Renewal of the certificate of the identity.
+#[derive(Default)]
+pub(crate) struct Renewal {
+    /// True if the network issued the certificate.
+    pub(crate) is_possible: bool,
+    /// What sessions show besides.
+    pub(crate) requests: Vec<&'static str>,
+    /// The fingerprint of the certificate that counts: that of the first login.
+    pub(crate) counts: String,
+    /// The fingerprint of the certificate that was issued and not confirmed.
+    unverified: String,
+    /// The statuses of the next answers to confirmations; 599 confirms and breaks the connection.
+    pub(crate) confirmations: Vec<u16>,
+    /// The certificates that were issued.
+    pub(crate) issued: usize,
 }
 
 #[derive(Clone)]
 pub(crate) struct Controller {
+    pki: Pki,
     pub(crate) address: SocketAddr,
     pub(crate) state: Arc<Mutex<State>>,
 }
@@ -94,16 +143,20 @@ impl Controller {
         let tls = ServerTls { alpn: &[ALPN_H2, ALPN_HTTP1], client_auth: ClientAuth::Request };
         let config = server_config_for(vec![pki.server("controller")], &tls).unwrap();
         let acceptor = TlsAcceptor::from(Arc::new(config));
-        let controller = Self { address, state: Arc::default() };
+        let controller = Self { pki: pki.clone(), address, state: Arc::default() };
         let served = controller.clone();
         tokio::spawn(async move {
             while let Ok((socket, _)) = listener.accept().await {
                 let (acceptor, controller) = (acceptor.clone(), served.clone());
                 tokio::spawn(async move {
                     let Ok(stream) = acceptor.accept(socket).await else { return };
+                    let shown = stream.get_ref().1.peer_certificates();
+                    let leaf = shown.and_then(|chain| chain.first());
+                    let leaf = leaf.map(|leaf| weft_identity::fingerprint(leaf));
+                    let leaf = Arc::new(leaf.unwrap_or_default());
                     let service = hyper::service::service_fn(move |request| {
-                        let controller = controller.clone();
-                        async move { controller.serve(request).await }
+                        let (controller, leaf) = (controller.clone(), Arc::clone(&leaf));
+                        async move { controller.serve(request, &leaf).await }
                     });
                     let builder = Builder::new(TokioExecutor::new());
                     let _ = builder.serve_connection(TokioIo::new(stream), service).await;
@@ -117,7 +170,11 @@ impl Controller {
         self.state.lock().tokens.iter().any(|known| known.as_bytes() == token)
     }
 
-    async fn serve(&self, request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Infallible> {
+    async fn serve(
+        &self,
+        request: Request<Incoming>,
+        leaf: &str,
+    ) -> Result<Response<Full<Bytes>>, Infallible> {
         let token = request.headers().get("zt-session").map(|value| value.as_bytes().to_vec());
         let method = request.method().to_string();
         let path = request.uri().path().trim_start_matches("/edge/client/v1").to_owned();
@@ -126,7 +183,7 @@ impl Controller {
             types.clone_into(&mut self.state.lock().config_types);
         }
         let body = request.into_body().collect().await.unwrap().to_bytes();
-        let (status, data) = self.answer(&method, &path, token.as_deref(), &body);
+        let (status, data) = self.answer(&method, &path, token.as_deref(), &body, leaf);
         let body = match status {
             200 | 201 => {
                 let total = data.as_array().map_or(0, Vec::len);
@@ -143,15 +200,35 @@ impl Controller {
         Ok(response)
     }
 
-    fn answer(&self, method: &str, path: &str, token: Option<&[u8]>, body: &[u8]) -> (u16, Value) {
+    fn answer(
+        &self,
+        method: &str,
+        path: &str,
+        token: Option<&[u8]>,
+        body: &[u8],
+        leaf: &str,
+    ) -> (u16, Value) {
         if path == "/authenticate" {
             let mut state = self.state.lock();
+            if state.renewal.counts.is_empty() {
+                leaf.clone_into(&mut state.renewal.counts);
+            }
+            if state.renewal.is_possible && state.renewal.counts != leaf {
+                return (401, json!("INVALID_AUTH"));
+            }
             let login: Value = serde_json::from_slice(body).unwrap();
             state.config_types = login["configTypes"].to_string();
             state.logins += 1;
             let token = format!("token-{}", state.logins);
-            state.tokens.push(token.clone());
-            return (200, session(&token));
+            if state.codes.is_some() {
+                state.partial.push(token.clone());
+            } else {
+                state.tokens.push(token.clone());
+            }
+            return (200, state.session(&token));
+        }
+        if let Some(answer) = self.complete(method, path, token, body) {
+            return answer;
         }
         let Some(token) = token.filter(|token| self.is_valid(token)) else {
             return (401, json!("UNAUTHORIZED"));
@@ -159,7 +236,30 @@ impl Controller {
         let token = String::from_utf8_lossy(token).into_owned();
         let mut state = self.state.lock();
         match (method, path) {
-            ("GET", "/current-api-session") => (200, session(&token)),
+            ("GET", "/current-api-session") => (200, state.session(&token)),
+            ("POST", "/current-identity/authenticators/a1/extend") => {
+                if leaf != state.renewal.counts {
+                    return (401, json!("UNAUTHORIZED"));
+                }
+                let asked: Value = serde_json::from_slice(body).unwrap();
+                let issued = self.pki.issue(asked["clientCertCsr"].as_str().unwrap());
+                issued.fingerprint().clone_into(&mut state.renewal.unverified);
+                state.renewal.issued += 1;
+                let ca = self.pki.authority.certificate().to_pem();
+                (200, json!({"clientCert": issued.to_pem(), "ca": ca}))
+            }
+            ("POST", "/current-identity/authenticators/a1/extend-verify") => {
+                let given: Value = serde_json::from_slice(body).unwrap();
+                let given = given["clientCert"].as_str().unwrap().as_bytes();
+                let given = Certificate::from_pem(given).unwrap().remove(0);
+                assert_eq!(given.fingerprint(), state.renewal.unverified);
+                let status = state.renewal.confirmations.pop().unwrap_or(200);
+                if [200, 599].contains(&status) {
+                    state.renewal.counts = std::mem::take(&mut state.renewal.unverified);
+                }
+                let data = if status == 200 { json!({}) } else { json!("INVALID_CLIENT_CERT") };
+                (status, data)
+            }
             ("GET", "/current-api-session/service-updates") => {
                 state.refreshes += 1;
                 (200, json!({"lastChangeAt": "2026-01-31T12:00:00.000Z"}))
@@ -173,7 +273,10 @@ impl Controller {
                 });
                 (200, services.collect())
             }
-            ("GET", "/current-identity/edge-routers") => (200, state.routers()),
+            ("GET", "/current-identity/edge-routers") => {
+                state.listings += 1;
+                (200, state.routers())
+            }
             ("POST", "/posture-response-bulk") => {
                 let told: Vec<Value> = serde_json::from_slice(body).unwrap();
                 state.reports.extend(told);
@@ -199,7 +302,64 @@ impl Controller {
     }
 }
 
+impl Controller {
+    /// Answers what sessions without their second factor may ask, and codes of all sessions.
+    fn complete(
+        &self,
+        method: &str,
+        path: &str,
+        token: Option<&[u8]>,
+        body: &[u8],
+    ) -> Option<(u16, Value)> {
+        let token = String::from_utf8_lossy(token?).into_owned();
+        let mut state = self.state.lock();
+        let is_partial = state.partial.contains(&token);
+        match (method, path) {
+            ("POST", "/authenticate/mfa") if is_partial || state.tokens.contains(&token) => {
+                let given: Value = serde_json::from_slice(body).unwrap();
+                let good = state.codes.get_or_insert_default();
+                let Some(at) = good.iter().position(|code| given["code"] == *code) else {
+                    return Some((401, json!("MFA_INVALID_TOKEN")));
+                };
+                good.remove(at);
+                state.partial.retain(|partial| *partial != token);
+                if is_partial {
+                    state.tokens.push(token);
+                } else {
+                    state.reports.push(given);
+                }
+                Some((200, json!({})))
+            }
+            ("GET", "/current-api-session") if is_partial => Some((200, state.session(&token))),
+            ("DELETE", "/current-api-session") if is_partial => {
+                state.partial.retain(|partial| *partial != token);
+                Some((200, json!({})))
+            }
+            _ => None,
+        }
+    }
+}
+
 impl State {
+    /// The sessions without their second factor.
+    pub(crate) fn partial(&self) -> usize {
+        self.partial.len()
+    }
+
+    fn session(&self, token: &str) -> Value {
+        let is_partial = self.partial.iter().any(|partial| partial == token);
+        let query = json!({"typeId": "MFA", "provider": "ziti", "isTotpEnrolled": true});
+        let queries = if is_partial { vec![query] } else { Vec::new() };
+        let mut session = json!({"id": "s1", "token": token,
+            "expiresAt": "2036-01-31T12:30:00.000Z", "expirationSeconds": 1800,
+            "authQueries": queries, "identity": {"id": "i1", "name": "tester"},
+            "authenticatorId": "a1", "isCertExtendable": self.renewal.is_possible});
+        for request in &self.renewal.requests {
+            session[*request] = json!(true);
+        }
+        session
+    }
+
     fn routers(&self) -> Value {
         let routers = self.routers.iter().map(|(name, address)| {
             json!({"name": name, "supportedProtocols": {"tls": format!("tls://{address}")}})
@@ -211,10 +371,4 @@ impl State {
         let kind = id.split('.').next();
         json!({"id": id, "token": id, "type": kind, "edgeRouters": self.routers()})
     }
-}
-
-fn session(token: &str) -> Value {
-    json!({"id": "s1", "token": token, "expiresAt": "2036-01-31T12:30:00.000Z",
-        "expirationSeconds": 1800, "authQueries": [],
-        "identity": {"id": "i1", "name": "tester"}})
 }

@@ -2,7 +2,7 @@
 
 use super::router::Router;
 use super::{Network, pair_of, soon, until};
-use crate::{BindOptions, DialOptions, Error};
+use crate::{BindOptions, ContextBuilder, DialOptions, Error};
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -163,4 +163,19 @@ async fn the_last_handle_takes_the_router_connections_along() {
     assert_eq!(said, "still here");
     drop(other);
     until(|| inner.strong_count() == 0).await;
+}
+
+#[tokio::test]
+async fn a_router_that_stays_away_is_looked_for_less_and_less_often() {
+    let mut network = Network::new().await;
+    let mut builder = ContextBuilder::new();
+    builder.settings.refresh_interval = Duration::from_millis(20);
+    let context = network.context_of(builder).await;
+    let listener = soon(context.bind("plain")).await.unwrap();
+    network.router.stop();
+    until(|| listener.terminators() == 0).await;
+    let before = network.seen(|state| state.refreshes);
+    until(|| network.seen(|state| state.refreshes) >= before + 60).await;
+    let listings = network.seen(|state| state.listings);
+    assert!((1..=15).contains(&listings), "{listings} questions in 60 refreshes");
 }

@@ -5,12 +5,14 @@ mod cut;
 mod data;
 mod faults;
 mod posture;
+mod renewal;
 mod router;
+mod second_factor;
 mod spans;
 
 use crate::{BindOptions, Connection, Context, ContextBuilder, DialOptions, Error, Listener};
 use bytes::Bytes;
-use controller::{Controller, Pki};
+use controller::{Controller, Pki, State};
 use router::Router;
 use std::future::Future;
 use std::time::Duration;
@@ -51,6 +53,11 @@ impl Network {
         }
         let router = Router::start(&pki, &controller, "router1").await;
         Self { pki, controller, router }
+    }
+
+    /// A look at the state of the controller.
+    fn seen<T>(&self, look: impl FnOnce(&State) -> T) -> T {
+        look(&self.controller.state.lock())
     }
 
     async fn context(&self) -> Context {

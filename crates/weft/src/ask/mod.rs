@@ -46,6 +46,19 @@ pub(crate) async fn new_password(of: &str, cannot: &str) -> Result<String, Failu
     Err(Failure::usage("the two are not the same; nothing was changed"))
 }
 
+/// Asks for a code; `None` without a terminal, or without an answer. The code is shown, as it is good once.
+pub(crate) async fn code(question: &str) -> Option<String> {
+    if !io::stdin().is_terminal() {
+        return None;
+    }
+    let asked = Line::begin(question);
+    let answer = typed(line).await.ok()?;
+    if answer.ends_with('\n') {
+        asked.ended();
+    }
+    Some(answer.trim().to_owned()).filter(|code| !code.is_empty())
+}
+
 /// Asks for text that is not shown while it is typed.
 async fn hidden(prompt: &str, cannot: &str) -> Result<String, Failure> {
     if !io::stdin().is_terminal() {

@@ -7,6 +7,19 @@ use clap::{Args, Subcommand, ValueHint};
 use super::printing::Output;
 use crate::{entity::complete, session::LoginChoice};
 
+/// Arguments of `weft second-factor`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  weft second-factor --identity laptop.json\n  \
+                  weft second-factor -i laptop.json --code 123456     completes one that was begun")]
+pub(crate) struct SecondFactorArgs {
+    /// Identity file
+    #[arg(long, short = 'i', value_name = "FILE", env = "WEFT_IDENTITY", value_hint = ValueHint::FilePath)]
+    pub(crate) identity: PathBuf,
+    /// Code of the app, which completes a second factor that was begun; without it the command asks at its terminal
+    #[arg(long, value_name = "CODE", env = "WEFT_CODE", hide_env_values = true)]
+    pub(crate) code: Option<String>,
+}
+
 /// Arguments of `weft jwt`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  weft jwt identity laptop -o laptop.jwt\n  weft jwt network")]

@@ -161,9 +161,24 @@ pub(crate) struct TunnelRunArgs {
     )]
     pub(crate) identity: Vec<PathBuf>,
     #[command(flatten)]
+    pub(crate) login: IdentityLogin,
+    #[command(flatten)]
     pub(crate) running: Running,
     #[command(flatten)]
     pub(crate) log: LogArgs,
+}
+
+/// Settings of the login of an identity.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct IdentityLogin {
+    /// Code of the identity's second factor (TOTP), for the first login that needs one. Without it, and for
+    /// later codes, the command asks at its terminal
+    #[arg(long, value_name = "CODE", env = "WEFT_CODE", hide_env_values = true)]
+    pub(crate) code: Option<String>,
+    /// Keep the certificate in the identity file: by default it is renewed there before it ends, and when an
+    /// administrator asks for it
+    #[arg(long)]
+    pub(crate) no_renew: bool,
 }
 
 /// Arguments of `weft tunnel proxy`.
@@ -180,6 +195,8 @@ pub(crate) struct TunnelProxyArgs {
     /// Identity file, or an enrollment token (.jwt)
     #[arg(long, short = 'i', value_name = "FILE", env = "WEFT_IDENTITY", value_hint = ValueHint::FilePath)]
     pub(crate) identity: PathBuf,
+    #[command(flatten)]
+    pub(crate) login: IdentityLogin,
     #[command(flatten)]
     pub(crate) at: PortsAt,
     #[command(flatten)]
@@ -214,6 +231,17 @@ pub(crate) struct Running {
         value_parser = clap::value_parser!(u32).range(0..=3600)
     )]
     pub(crate) drain: u32,
+    #[command(flatten)]
+    pub(crate) silence: Silence,
+    /// Socket at which `weft tunnel status` asks this command [default: a file of its own in the user's
+    /// runtime folder]
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) socket: Option<PathBuf>,
+}
+
+/// The end of conversations in datagrams.
+#[derive(Debug, Args)]
+pub(crate) struct Silence {
     /// Silence after which a conversation in datagrams (UDP) ends, in seconds, 5 to 86400. With a hosted
     /// application it may last twice as long
     #[arg(
@@ -223,10 +251,6 @@ pub(crate) struct Running {
         value_parser = clap::value_parser!(u32).range(5..=86_400)
     )]
     pub(crate) udp_idle: u32,
-    /// Socket at which `weft tunnel status` asks this command [default: a file of its own in the user's
-    /// runtime folder]
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-    pub(crate) socket: Option<PathBuf>,
 }
 
 /// Arguments of `weft tunnel status`.
@@ -269,6 +293,8 @@ pub(crate) struct DialArgs {
     /// Identity file, or an enrollment token (.jwt)
     #[arg(long, short = 'i', value_name = "FILE", env = "WEFT_IDENTITY", value_hint = ValueHint::FilePath)]
     pub(crate) identity: PathBuf,
+    #[command(flatten)]
+    pub(crate) login: IdentityLogin,
     /// Instance of the service to dial, if its hosts have instance names
     #[arg(long, visible_alias = "terminator", value_name = "INSTANCE")]
     pub(crate) instance: Option<String>,
@@ -301,6 +327,8 @@ pub(crate) struct HostArgs {
     /// Identity file, or an enrollment token (.jwt)
     #[arg(long, short = 'i', value_name = "FILE", env = "WEFT_IDENTITY", value_hint = ValueHint::FilePath)]
     pub(crate) identity: PathBuf,
+    #[command(flatten)]
+    pub(crate) login: IdentityLogin,
     /// Name of this instance, by which dialers can ask for it
     #[arg(long, visible_alias = "terminator", value_name = "INSTANCE", default_value = "")]
     pub(crate) instance: String,
@@ -318,6 +346,8 @@ pub(crate) struct HostArgs {
         value_parser = clap::value_parser!(u32).range(0..=3600)
     )]
     pub(crate) drain: u32,
+    #[command(flatten)]
+    pub(crate) silence: Silence,
 }
 
 /// Arguments of `weft traceroute`.
@@ -343,6 +373,8 @@ pub(crate) struct TracerouteArgs {
     /// Identity file, or an enrollment token (.jwt)
     #[arg(long, short = 'i', value_name = "FILE", env = "WEFT_IDENTITY", value_hint = ValueHint::FilePath)]
     pub(crate) identity: PathBuf,
+    #[command(flatten)]
+    pub(crate) login: IdentityLogin,
     /// Instance of the service to dial, if its hosts have instance names
     #[arg(long, visible_alias = "terminator", value_name = "INSTANCE")]
     pub(crate) instance: Option<String>,

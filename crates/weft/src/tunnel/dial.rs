@@ -12,6 +12,7 @@ use tokio::io::AsyncWrite;
 use weft_sdk::DialOptions;
 
 use super::{
+    codes::Codes,
     explain::{self, Use},
     identities,
 };
@@ -27,7 +28,9 @@ pub(crate) async fn dial(args: DialArgs) -> Result<(), Failure> {
 
 async fn connect(args: DialArgs) -> Result<(), Failure> {
     let app_data = args.to.as_deref().map(app_data).transpose()?;
-    let context = identities::log_in(&args.identity, REFRESH).await?;
+    let codes = Codes::new(&args.login);
+    let builder = identities::builder(REFRESH, &args.login, &codes);
+    let context = identities::log_in_with(&args.identity, builder).await?;
     let options = DialOptions {
         instance: args.instance.unwrap_or_default(),
         app_data,
@@ -40,6 +43,7 @@ async fn connect(args: DialArgs) -> Result<(), Failure> {
             return Err(explain::of_service(&context, &args.service, Use::Dial, &error).await);
         }
     };
+    codes.ask_no_more().await;
     let (input, output) = (tokio::io::stdin(), StandardOutput(tokio::io::stdout()));
     let carried = weft_tunneler::carry::pipe(connection, input, output).await;
     // Waits until everything written has been sent.

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use weft_tunnel::{HostConfig, Protocol, Terms, UdpTimes};
+use weft_tunnel::{HostConfig, Protocol, Terms};
 use weft_tunneler::{HostedTerminator, Registry};
 use weft_wire::ctrl::TerminatorPrecedence;
 
@@ -41,7 +41,7 @@ async fn begin(
     args: &HostArgs,
 ) -> Result<(weft_sdk::Context, HostedTerminator, Arc<Registry>), Failure> {
     let (protocol, host, port) = address(&args.address)?;
-    let context = identities::log_in(&args.identity, REFRESH).await?;
+    let context = identities::log_in(&args.identity, REFRESH, &args.login).await?;
     let services = context.services().await.map_err(|error| explain::failure(&error))?;
     explain::check(&context, &services, &args.service, Use::Bind)?;
     let precedence = match args.precedence {
@@ -56,7 +56,7 @@ async fn begin(
         HostConfig::fixed(protocol, host.clone(), port),
         &args.instance,
         Terms { cost: args.cost, precedence },
-        UdpTimes::default().idle,
+        Duration::from_secs(args.silence.udp_idle.into()),
         traffic.of(&args.service),
     );
     hosted.established().await.map_err(Failure::refused)?;

@@ -3,14 +3,16 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     path::{Path, PathBuf},
+    sync::Arc,
     time::Duration,
 };
 
 use weft_client::enroll::peek;
 use weft_sdk::{Context, ContextBuilder, IdentityFile};
 
-use super::explain;
+use super::{codes::Codes, explain};
 use crate::{
+    cli::IdentityLogin,
     enroll::{enroll_beside, read_token},
     failure::Failure,
     output,
@@ -85,16 +87,26 @@ fn is(path: &Path, extension: &str) -> bool {
 }
 
 /// A builder of contexts, which ask for the configs that tunnelers read.
-pub(super) fn builder(refresh: Duration) -> ContextBuilder {
-    Context::builder()
+pub(super) fn builder(
+    refresh: Duration,
+    login: &IdentityLogin,
+    codes: &Arc<Codes>,
+) -> ContextBuilder {
+    let builder = Context::builder()
         .config_types(weft_tunnel::config::TYPES)
         .refresh_interval(refresh)
-        .application("weft", env!("CARGO_PKG_VERSION"))
+        .renew_certificate(!login.no_renew)
+        .application("weft", env!("CARGO_PKG_VERSION"));
+    codes.with(builder)
 }
 
 /// Logs in as the identity of a file or token.
-pub(super) async fn log_in(path: &Path, refresh: Duration) -> Result<Context, Failure> {
-    log_in_with(path, builder(refresh)).await
+pub(super) async fn log_in(
+    path: &Path,
+    refresh: Duration,
+    login: &IdentityLogin,
+) -> Result<Context, Failure> {
+    log_in_with(path, builder(refresh, login, &Codes::new(login))).await
 }
 
 /// Logs in as the identity of a file or token, with this builder.

@@ -15,13 +15,14 @@ use weft_tunnel::{NamedPort, Protocol, SourceAddresses, UdpTimes, config::Listen
 use weft_tunneler::{Options, Tunneler};
 
 use super::{
+    codes::Codes,
     ending::{Ending, STOPPING, clean_up, given_back},
     explain::{self, Use},
     identities, intercepting,
     status::Served,
 };
 use crate::{
-    cli::{Clients, PortsAt, Running, TunnelProxyArgs, TunnelRunArgs},
+    cli::{Clients, IdentityLogin, PortsAt, Running, TunnelProxyArgs, TunnelRunArgs},
     failure::Failure,
     output,
     service::{HangUps, Manager},
@@ -47,13 +48,14 @@ pub(super) async fn run(args: TunnelRunArgs, clients: Option<Clients>) -> Result
     let base = options(clients.as_ref().map(|clients| &clients.at), &args.running);
     let offer = clients.is_some();
     let wanted = clients.map(|clients| clients.intercept).filter(|how| !how.no_intercept);
-    let idle = args.running.udp_idle;
+    let idle = args.running.silence.udp_idle;
     let intercept = intercepting::start(wanted.as_ref(), &paths, idle, stop).await?;
     SourceAddresses::clean_up().await;
     let options = Options { offer, intercept: intercept.clone(), ..base };
     let refresh = seconds(args.running.refresh);
     let (tunnelers, stop) = (Tunnelers::default(), stop.clone());
-    let all = Arc::new(All { paths, refresh, options, tunnelers, stop });
+    let (codes, login) = (Codes::new(&args.login), args.login);
+    let all = Arc::new(All { paths, login, codes, refresh, options, tunnelers, stop });
     let served = Served::start(args.running.socket.as_deref(), Arc::clone(&all.tunnelers));
     let mut manager = Manager::of_process();
     let drain = seconds(args.running.drain);
@@ -106,6 +108,8 @@ async fn managed<T>(
 struct All {
     /// The files or tokens of the identities.
     paths: Vec<PathBuf>,
+    login: IdentityLogin,
+    codes: Arc<Codes>,
     refresh: Duration,
     options: Options,
     tunnelers: Tunnelers,
@@ -187,7 +191,8 @@ impl All {
             intercept.set_controllers(intercepting::controllers(&self.paths));
         }
         let begun = async {
-            let context = identities::builder(self.refresh).load(&file).await?;
+            let builder = identities::builder(self.refresh, &self.login, &self.codes);
+            let context = builder.load(&file).await?;
             let tunneler = Tunneler::new(context.clone(), self.options.clone());
             tunneler.refresh().await?;
             Ok::<_, weft_sdk::Error>((context, tunneler))
@@ -206,7 +211,8 @@ pub(super) async fn proxy(args: TunnelProxyArgs) -> Result<(), Failure> {
     let options =
         Options { host: false, offer: false, named, ..options(Some(&args.at), &args.running) };
     let begun = async {
-        let context = identities::log_in(&args.identity, seconds(args.running.refresh)).await?;
+        let refresh = seconds(args.running.refresh);
+        let context = identities::log_in(&args.identity, refresh, &args.login).await?;
         let services = context.services().await.map_err(|error| explain::failure(&error))?;
         for named in &options.named {
             explain::check(&context, &services, &named.service, Use::Dial)?;
@@ -235,7 +241,7 @@ pub(super) async fn proxy(args: TunnelProxyArgs) -> Result<(), Failure> {
 fn options(at: Option<&PortsAt>, running: &Running) -> Options {
     Options {
         at: at.map_or(ListenAt::HERE, |at| ListenAt::parse(&at.bind)),
-        udp: UdpTimes { idle: seconds(running.udp_idle), ..UdpTimes::default() },
+        udp: UdpTimes { idle: seconds(running.silence.udp_idle), ..UdpTimes::default() },
         ..Options::default()
     }
 }

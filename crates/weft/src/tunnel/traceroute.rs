@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use weft_sdk::{Connection, DialOptions, Hop};
 
 use super::{
+    codes::Codes,
     explain::{self, Use},
     identities,
 };
@@ -21,7 +22,8 @@ pub(crate) async fn traceroute(args: TracerouteArgs) -> Result<(), Failure> {
 
 async fn trace(args: TracerouteArgs) -> Result<(), Failure> {
     // Routers do the flow control: OpenZiti's up to 2.0 answer only SDKs without flow control of their own.
-    let builder = identities::builder(REFRESH).router_flow_control();
+    let builder = identities::builder(REFRESH, &args.login, &Codes::new(&args.login));
+    let builder = builder.router_flow_control();
     let context = identities::log_in_with(&args.identity, builder).await?;
     let timeout = Duration::from_secs(args.timeout.into());
     let options = DialOptions {

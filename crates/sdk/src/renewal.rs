@@ -1,0 +1,220 @@
+//! The certificate of an identity: the file that it is renewed in, and the times of renewals.
+
+use parking_lot::Mutex;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+use tokio::time::Instant;
+use weft_contract::resource::session::ApiSessionDetail;
+use weft_identity::{
+    Certificate, Identity, KeyedChain, LiveIdentity, PreparedFile, RenewableFile, renewal_due,
+};
+
+/// Longest time before its end at which a certificate is renewed: a machine may be off for weeks.
+const BEFORE_END: Duration = Duration::from_secs(30 * 24 * 3600);
+/// The longest and the shortest time from one attempt to the next: many programs may fail together, and
+/// certificates may last for minutes only.
+const PAUSES: (Duration, Duration) = (Duration::from_secs(3600), Duration::from_secs(60));
+/// The interval of warnings about one certificate.
+const WARN: Duration = Duration::from_secs(24 * 3600);
+
+/// The certificate of an identity, and the file that it is renewed in.
+#[derive(Debug)]
+pub(crate) struct Renewal {
+    pub(crate) identity: Arc<LiveIdentity>,
+    /// None if the identity was not loaded from a file.
+    pub(crate) file: Option<RenewableFile>,
+    pub(crate) is_wanted: bool,
+    pub(crate) attempts: Mutex<Attempts>,
+    /// A confirmed certificate that is in use and not in its file.
+    pub(crate) unsaved: Mutex<Option<PreparedFile>>,
+}
+
+impl Renewal {
+    pub(crate) fn new(
+        identity: Arc<LiveIdentity>,
+        file: Option<RenewableFile>,
+        is_wanted: bool,
+    ) -> Self {
+        let (attempts, unsaved) = (Mutex::default(), Mutex::default());
+        Self { identity, file, is_wanted, attempts, unsaved }
+    }
+
+    /// Certificates that may count in place of the one in use: the one in the file, if another program has
+    /// renewed it, and one that a renewal has left beside the file.
+    pub(crate) fn others(&self) -> Vec<(Identity, bool)> {
+        let Some(file) = &self.file else { return Vec::new() };
+        let found = [(file.read().map(Some), false), (file.left(), true)];
+        let mut others: Vec<(Identity, bool)> = Vec::new();
+        for (identity, is_left) in found {
+            let Ok(Some(identity)) = identity else { continue };
+            let current = self.identity.current();
+            let is_known = |known: &Identity| is_same(known, &identity);
+            if !is_known(&current) && !others.iter().any(|(known, _)| is_known(known)) {
+                others.push((identity, is_left));
+            }
+        }
+        others
+    }
+}
+
+/// True if both have the same certificate.
+fn is_same(one: &Identity, other: &Identity) -> bool {
+    one.client().map(KeyedChain::leaf) == other.client().map(KeyedChain::leaf)
+}
+
+/// The answer of a controller about the certificate of an API session.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Extension {
+    /// The authenticator that has the certificate.
+    pub(crate) authenticator: String,
+    /// The token of the API session.
+    session: String,
+    /// True if the controller issues new certificates for the authenticator.
+    is_possible: bool,
+    /// True if an administrator has asked for a new certificate.
+    is_requested: bool,
+    /// True if the new certificate shall have a new key.
+    is_new_key_requested: bool,
+}
+
+impl Extension {
+    pub(crate) fn of(session: &ApiSessionDetail) -> Self {
+        Self {
+            authenticator: session.authenticator_id.clone(),
+            session: session.token.clone(),
+            is_possible: session.is_cert_extendable,
+            is_requested: session.is_cert_extend_requested,
+            is_new_key_requested: session.is_cert_key_roll_requested,
+        }
+    }
+}
+
+/// A renewal that is due.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Due {
+    /// The authenticator that has the certificate.
+    pub(crate) authenticator: String,
+    /// True if an administrator has asked for a new key.
+    pub(crate) wants_new_key: bool,
+    /// True if the certificate ends soon.
+    pub(crate) ends_soon: bool,
+}
+
+/// The attempts to renew.
+#[derive(Debug, Default)]
+pub(crate) struct Attempts {
+    /// The next attempt is not before this time.
+    next: Option<Instant>,
+    /// The API session in which the last renewal succeeded. Some controllers show the request of an
+    /// administrator until the next login.
+    done_in: Option<String>,
+    /// The time of the last warning.
+    warned: Option<Instant>,
+}
+
+impl Attempts {
+    /// The renewal that is due now, if one is.
+    pub(crate) fn due(
+        &self,
+        extension: &Extension,
+        leaf: &Certificate,
+        now: SystemTime,
+    ) -> Option<Due> {
+        if !extension.is_possible || self.next.is_some_and(|next| Instant::now() < next) {
+            return None;
+        }
+        let due = renewal_due(leaf.not_before(), leaf.not_after(), BEFORE_END);
+        let ends_soon = due.is_some_and(|due| due <= now);
+        let is_new = self.done_in.as_ref() != Some(&extension.session);
+        let wants_new_key = is_new && extension.is_new_key_requested;
+        let is_requested = wants_new_key || (is_new && extension.is_requested);
+        (ends_soon || is_requested).then(|| Due {
+            authenticator: extension.authenticator.clone(),
+            wants_new_key,
+            ends_soon,
+        })
+    }
+
+    /// Notes an attempt, after which the certificate has this much time left. `spread` is about 1.
+    pub(crate) fn tried(&mut self, left: Duration, spread: f64) {
+        let (longest, shortest) = PAUSES;
+        self.next = Some(Instant::now() + (left / 4).clamp(shortest, longest).mul_f64(spread));
+    }
+
+    /// Notes a renewal in the API session of this answer.
+    pub(crate) fn succeeded(&mut self, extension: &Extension) {
+        self.done_in = Some(extension.session.clone());
+        self.warned = None;
+    }
+
+    /// True if a warning is due: the first one, and then one a day.
+    pub(crate) fn warns(&mut self) -> bool {
+        let is_due = self.warned.is_none_or(|warned| warned.elapsed() >= WARN);
+        if is_due {
+            self.warned = Some(Instant::now());
+        }
+        is_due
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weft_identity::{
+        Authority, AuthoritySpec, KeyAlgorithm, Leaf, PrivateKey, Purpose, Subject,
+    };
+
+    const DAY: Duration = Duration::from_secs(24 * 3600);
+
+    fn certificate(begin: SystemTime, days: u32) -> Certificate {
+        let authority = Authority::make_root(&AuthoritySpec::new("root"), begin).unwrap();
+        let key = PrivateKey::generate(KeyAlgorithm::EcP256).unwrap();
+        let subject = Subject::common_name("me");
+        let leaf =
+            Leaf::for_key(key.public(), &subject, Vec::new(), Purpose::Client, begin).unwrap();
+        let leaf = Leaf { not_before: begin, not_after: begin + DAY * days, ..leaf };
+        authority.issue(&leaf).unwrap()
+    }
+
+    fn extension() -> Extension {
+        let authenticator = "a".to_owned();
+        Extension { authenticator, is_possible: true, ..Extension::default() }
+    }
+
+    #[test]
+    fn a_certificate_is_renewed_in_its_last_month_or_third_if_the_controller_can() {
+        let begin = SystemTime::UNIX_EPOCH + DAY * 20_000;
+        let (year, week) = (certificate(begin, 365), certificate(begin, 6));
+        let due = |leaf, day| Attempts::default().due(&extension(), leaf, begin + DAY * day);
+        assert_eq!((due(&year, 334), due(&week, 3)), (None, None));
+        assert!(due(&year, 336).unwrap().ends_soon && due(&week, 5).unwrap().ends_soon);
+        assert!(due(&year, 400).is_some(), "some policies let it in after its end");
+        let foreign = Extension { is_possible: false, is_requested: true, ..extension() };
+        assert_eq!(Attempts::default().due(&foreign, &year, begin + DAY * 360), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_request_is_followed_once_in_a_session_and_attempts_have_pauses() {
+        let begin = SystemTime::UNIX_EPOCH + DAY * 20_000;
+        let leaf = certificate(begin, 365);
+        let mut asked = Extension { is_requested: true, session: "s1".to_owned(), ..extension() };
+        let mut attempts = Attempts::default();
+        let due = attempts.due(&asked, &leaf, begin).unwrap();
+        assert!(!due.wants_new_key && !due.ends_soon);
+        attempts.tried(DAY * 300, 1.0);
+        assert_eq!(attempts.due(&asked, &leaf, begin), None);
+        tokio::time::advance(PAUSES.0).await;
+        assert!(attempts.due(&asked, &leaf, begin).is_some(), "the attempt failed");
+        attempts.succeeded(&asked);
+        assert_eq!(attempts.due(&asked, &leaf, begin), None);
+        asked.session = "s2".to_owned();
+        asked.is_new_key_requested = true;
+        assert!(attempts.due(&asked, &leaf, begin).unwrap().wants_new_key);
+        attempts.tried(Duration::from_secs(600), 1.0);
+        tokio::time::advance(Duration::from_secs(150)).await;
+        assert!(attempts.due(&asked, &leaf, begin).is_some(), "a short certificate cannot wait");
+        assert!(attempts.warns() && !attempts.warns());
+        tokio::time::advance(WARN).await;
+        assert!(attempts.warns());
+    }
+}
