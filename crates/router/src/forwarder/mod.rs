@@ -197,6 +197,13 @@ impl Forwarder {
         self.over.lock().follow(circuit, before, links);
     }
 
+    /// Adds the links of a change to the index. The former ones stay until [`Self::goes_over`].
+    fn goes_also_over(&self, circuit: &Arc<Circuit>, links: &[Arc<Link>]) {
+        if !links.is_empty() {
+            self.over.lock().follow(circuit, &[], links);
+        }
+    }
+
     /// Takes a circuit down: its ends are told, and the tables forget it.
     pub(crate) fn unroute(&self, id: &str) {
         let removed = shard(&self.circuits, id).write().remove(id);
