@@ -93,10 +93,10 @@ fn live(authority: &Authority, name: &str) -> Arc<LiveIdentity> {
     LiveIdentity::fixed(Identity::new(Some(chain.clone()), vec![chain], bundle))
 }
 
-/// The documented defaults, but circuits that are quiet go quickly.
+/// The documented defaults, but circuits that are quiet go quickly, and hardly a dial may wait.
 fn forwarder_config() -> ForwarderConfig {
     let text = "v: 3\nidentity: {cert: a, key: b, ca: c}\nctrl: {endpoint: tls:localhost:1}\n\
-                forwarder: {xgressCloseCheckInterval: 50}\n";
+                forwarder: {xgressCloseCheckInterval: 50, xgressDialQueueLength: 1}\n";
     let none = |_: &str| None;
     RouterConfig::from_str(text, std::path::Path::new("router.yaml"), &none)
         .unwrap()
@@ -259,10 +259,14 @@ impl Sdk {
     /// Accepts the next dial and tells the new connection's id.
     async fn accept(&mut self) -> u32 {
         let message = self.next().await;
-        let dial = Dial::from_message(&message).unwrap();
+        self.accept_dial(&message).await
+    }
+
+    async fn accept_dial(&self, message: &Message) -> u32 {
+        let dial = Dial::from_message(message).unwrap();
         let new_conn_id = dial.new_conn_id.unwrap();
         let success = DialSuccess { conn_id: dial.conn_id, new_conn_id, public_key: None };
-        self.channel.send(success.to_message().in_reply_to(&message)).await.unwrap();
+        self.channel.send(success.to_message().in_reply_to(message)).await.unwrap();
         new_conn_id
     }
 
@@ -392,6 +396,24 @@ async fn refusals_say_why() {
     assert_eq!(StateClosed::from_message(&answer).unwrap().reason, "connId not set, required");
     let stranger = router.sdk("bad").await;
     tokio::time::timeout(PATIENCE, stranger.channel.closed()).await.expect("closed");
+}
+
+/// What limits dials, and how many wait, is decided before a route reaches the data half.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_short_queue_for_dials_does_not_limit_the_dials_under_way() {
+    let router = router().await;
+    let mut host = router.host("echo").await;
+    let (one, two) = (router.sdk("one").await, router.sdk("two").await);
+    let hosting = async {
+        let dials = [host.next().await, host.next().await];
+        for dial in &dials {
+            host.accept_dial(dial).await;
+        }
+    };
+    let (first, second, ()) = tokio::join!(one.connect(1, "echo"), two.connect(1, "echo"), hosting);
+    for answer in [first, second] {
+        StateConnected::from_message(&answer).unwrap();
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
