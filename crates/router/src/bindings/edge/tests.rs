@@ -421,12 +421,24 @@ async fn lost_access_closes_what_it_allowed() {
     let router = router().await;
     let mut host = router.host("echo").await;
     let mut dialer = router.sdk("dialer").await;
-    let (_, _) = tokio::join!(dialer.connect(1, "echo"), host.accept());
+    let (_, there) = tokio::join!(dialer.connect(1, "echo"), host.accept());
     let ended = |session: &str| AccessEvent::ServiceSessionsEnded {
         session: session.to_owned(),
         service_sessions: ["echo session".to_owned()].into(),
     };
     router.until("somebody to listen", || router.events.send(ended("other")).is_ok()).await;
+    // The router asks once when it begins to listen, and once for each of these events: of two questions the
+    // last one comes after the session of somebody else has ended.
+    for _ in 0..2 {
+        router.events.send(AccessEvent::SessionsTold { controller: "ctrl".into() }).unwrap();
+    }
+    router.until("the questions", || router.table.validated.lock().len() >= 2).await;
+    let in_use = ("ctrl".into(), vec!["echo session".to_owned()]);
+    assert_eq!(router.table.validated.lock().last(), Some(&in_use));
+    dialer.send(1, "still here", 0).await;
+    let got = host.data().await;
+    assert_eq!((got.conn_id, &got.data[..]), (there, &b"still here"[..]));
+    assert!(router.table.ended.lock().is_empty());
     router.events.send(ended("dialer")).unwrap();
     assert_eq!(dialer.closed().await.conn_id, 1);
     let gone = AccessEvent::SessionEnded { session: "dialer".to_owned() };
