@@ -23,6 +23,8 @@ mod done;
 mod idle;
 mod links;
 
+pub(crate) use done::in_transit;
+
 /// The application's side of an end at a socket.
 const SOCKET: App = App::Socket { hop_type: payload::hop_type::TUNNEL };
 
