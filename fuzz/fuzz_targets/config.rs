@@ -1,12 +1,13 @@
 //! Any text as a configuration: the reader returns settings or a list of problems, and never panics.
-#![no_main]
+#![cfg_attr(fuzzing, no_main)]
 
 use std::path::Path;
 
-use libfuzzer_sys::fuzz_target;
+use arbitrary::{Arbitrary as _, Unstructured};
 use weft_config::{ControllerConfig, EndpointsFile, RouterConfig};
 
-fuzz_target!(|text: &str| {
+fn target(bytes: &[u8]) {
+    let Ok(text) = <&str>::arbitrary_take_rest(Unstructured::new(bytes)) else { return };
     let variables = |name: &str| (name.len() < 3).then(|| "17".to_owned());
     let path = Path::new("fuzz.yml");
     let _ = ControllerConfig::from_str(text, path, &variables);
@@ -14,4 +15,12 @@ fuzz_target!(|text: &str| {
     if let Some(file) = EndpointsFile::from_text(text) {
         assert_eq!(EndpointsFile::from_text(&file.to_text()), Some(file));
     }
-});
+}
+
+#[cfg(fuzzing)]
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| target(bytes));
+
+#[cfg(not(fuzzing))]
+fn main() -> std::process::ExitCode {
+    weft_fuzz::replay(target)
+}

@@ -1,8 +1,6 @@
 //! The ends of circuits: two that are connected, or one whose peer sends anything, under any schedule.
 //! The tests of `weft-xgress` play the same schedules.
-#![no_main]
-
-use libfuzzer_sys::fuzz_target;
+#![cfg_attr(fuzzing, no_main)]
 
 #[path = "../../crates/xgress/tests/schedules/pair.rs"]
 mod pair;
@@ -13,7 +11,7 @@ mod stranger;
 const MOST_STEPS: usize = 1000;
 
 // One end or two, the options, and the steps.
-fuzz_target!(|bytes: &[u8]| {
+fn target(bytes: &[u8]) {
     let [which, options, steps @ ..] = bytes else { return };
     if which & 1 == 0 {
         let (steps, _) = steps.as_chunks::<3>();
@@ -25,4 +23,12 @@ fuzz_target!(|bytes: &[u8]| {
         let steps = steps.iter().map(|[kind, rest @ ..]| (*kind, *rest));
         stranger::play(*options, &steps.take(MOST_STEPS).collect::<Vec<_>>());
     }
-});
+}
+
+#[cfg(fuzzing)]
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| target(bytes));
+
+#[cfg(not(fuzzing))]
+fn main() -> std::process::ExitCode {
+    weft_fuzz::replay(target)
+}

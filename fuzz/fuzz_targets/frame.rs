@@ -1,7 +1,7 @@
 //! A byte stream in any pieces: the decoder returns the same whole frames as of the stream in one piece.
-#![no_main]
+#![cfg_attr(fuzzing, no_main)]
 
-use libfuzzer_sys::fuzz_target;
+use arbitrary::{Arbitrary as _, Unstructured};
 use weft_wire::frame::{Decoder, MAGIC, encode};
 use weft_wire::{FrameError, FrameLimits, Message};
 
@@ -33,7 +33,8 @@ fn frame(content_type: i32, headers: &[u8], body: &[u8]) -> Vec<u8> {
 /// The length of the pieces, the parts of whole frames, and bytes after them.
 type Input = (u8, Vec<(i32, Vec<u8>, Vec<u8>)>, Vec<u8>);
 
-fuzz_target!(|input: Input| {
+fn target(bytes: &[u8]) {
+    let Ok(input) = Input::arbitrary_take_rest(Unstructured::new(bytes)) else { return };
     let (piece, parts, rest) = input;
     let whole = parts.iter().map(|(kind, headers, body)| frame(*kind, headers, body));
     let bytes = [whole.collect::<Vec<_>>().concat(), rest].concat();
@@ -48,4 +49,12 @@ fuzz_target!(|input: Input| {
             let _ = message.headers.get_string_map(key);
         }
     }
-});
+}
+
+#[cfg(fuzzing)]
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| target(bytes));
+
+#[cfg(not(fuzzing))]
+fn main() -> std::process::ExitCode {
+    weft_fuzz::replay(target)
+}

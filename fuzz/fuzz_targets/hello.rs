@@ -1,12 +1,11 @@
 //! The first bytes of a connection, as a listener and as a dialer read them.
-#![no_main]
+#![cfg_attr(fuzzing, no_main)]
 
-use libfuzzer_sys::fuzz_target;
 use weft_wire::frame::Decoder;
 use weft_wire::hello::{Hello, HelloResult, negotiation};
 use weft_wire::{Capabilities, FrameLimits, VersionInfo};
 
-fuzz_target!(|bytes: &[u8]| {
+fn target(bytes: &[u8]) {
     let _ = negotiation::decode(bytes);
     let Ok(Some(message)) = Decoder::new(FrameLimits::HELLO).decode(&mut &bytes[..]) else {
         return;
@@ -26,4 +25,12 @@ fuzz_target!(|bytes: &[u8]| {
         let again = Hello::from_message(hello.to_message());
         assert!(again.is_ok());
     }
-});
+}
+
+#[cfg(fuzzing)]
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| target(bytes));
+
+#[cfg(not(fuzzing))]
+fn main() -> std::process::ExitCode {
+    weft_fuzz::replay(target)
+}

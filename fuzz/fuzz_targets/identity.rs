@@ -1,13 +1,12 @@
 //! Any bytes as certificate, key, request, bundle, key set or token: the reader returns a value or an error.
-#![no_main]
+#![cfg_attr(fuzzing, no_main)]
 
-use libfuzzer_sys::fuzz_target;
 use weft_identity::{
     Certificate, CertificateRequest, IdentityFile, KeySet, Location, PrivateKey, PublicKey,
     SpiffeId, TrustBundle, read_ca_store, token,
 };
 
-fuzz_target!(|bytes: &[u8]| {
+fn target(bytes: &[u8]) {
     if let Ok(certificate) = Certificate::from_der(bytes.to_vec()) {
         let _ = certificate.covers_host("a.example");
         let _ = certificate.is_root();
@@ -25,4 +24,12 @@ fuzz_target!(|bytes: &[u8]| {
     if let Ok(id) = text.parse::<SpiffeId>() {
         assert_eq!(id.to_string().parse::<SpiffeId>().unwrap(), id);
     }
-});
+}
+
+#[cfg(fuzzing)]
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| target(bytes));
+
+#[cfg(not(fuzzing))]
+fn main() -> std::process::ExitCode {
+    weft_fuzz::replay(target)
+}

@@ -1,7 +1,7 @@
 //! Circuit data: an end reads the data that was written, and a forwarder sees the same circuit.
-#![no_main]
+#![cfg_attr(fuzzing, no_main)]
 
-use libfuzzer_sys::fuzz_target;
+use arbitrary::{Arbitrary as _, Unstructured};
 use weft_wire::frame::{Decoder, MAGIC};
 use weft_wire::payload::{Ack, CircuitControl, NOT_FORWARDED, Payload, View};
 use weft_wire::{FrameLimits, Message};
@@ -13,7 +13,8 @@ const KEYS: [i32; 16] =
 /// The content type, some headers, and the body.
 type Input = (u8, Vec<(u16, Vec<u8>)>, Vec<u8>);
 
-fuzz_target!(|input: Input| {
+fn target(bytes: &[u8]) {
+    let Ok(input) = Input::arbitrary_take_rest(Unstructured::new(bytes)) else { return };
     let (kind, headers, body) = input;
     let mut framed = MAGIC.to_vec();
     let mut head = Vec::new();
@@ -56,4 +57,12 @@ fuzz_target!(|input: Input| {
     if let Some(control) = control {
         assert_eq!(CircuitControl::from_message(&control.to_message()), Ok(control));
     }
-});
+}
+
+#[cfg(fuzzing)]
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| target(bytes));
+
+#[cfg(not(fuzzing))]
+fn main() -> std::process::ExitCode {
+    weft_fuzz::replay(target)
+}

@@ -241,7 +241,8 @@ async fn accept(listener: TcpListener, way: Arc<PortWay>, carrier: Arc<dyn Carri
 
 fn prepared(way: &Way, stream: TcpStream, remote: SocketAddr) -> Option<Call> {
     let local = stream.local_addr().ok()?;
-    weft_channel::prepare(&stream, Some(weft_channel::PEER_TIMEOUT)).ok()?;
+    // A client may read nothing for as long as it likes: a limit would cut it while it lives.
+    weft_channel::prepare(&stream, None).ok()?;
     Some(way.call(Client::Tcp(stream), local, remote))
 }
 

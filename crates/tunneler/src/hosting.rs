@@ -193,8 +193,8 @@ async fn serve(
 async fn serve_one<P>(incoming: Incoming, place: P, plan: &Plan, traffic: &Arc<Traffic>) {
     let connected = async {
         let data = AppData::parse(incoming.app_data().map_or(&[][..], |data| &data[..]))?;
-        let patience = Some(weft_channel::PEER_TIMEOUT);
-        plan.config.connect(&data, CONNECT_TIME, patience).await
+        // An application may read nothing for as long as it likes.
+        plan.config.connect(&data, CONNECT_TIME, None).await
     };
     let connected = connected.await;
     // The verified name, if the router tells it.

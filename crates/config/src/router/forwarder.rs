@@ -31,8 +31,9 @@ pub struct ForwarderConfig {
     /// Most dials of applications at once. 1..=10000, default 128.
     pub xgress_dial_workers: u32,
     /// An application's connection ends when the application leaves sent data unacknowledged for
-    /// this long, or accepts none of the waiting data; none = it may accept nothing while its
-    /// circuit lives. Default 30s.
+    /// this long, or accepts none of the waiting data, even if its system answers. None = it may
+    /// accept nothing while its circuit lives, and the system notices one that has vanished.
+    /// Default none.
     pub xgress_user_timeout: Option<Duration>,
     /// Interval of probes of link latency beside heartbeats; none = no probes. Default none, at
     /// least 1s.
@@ -77,7 +78,7 @@ impl ForwarderConfig {
             xgress_dial_dwell_time: ms("xgressDialDwellTime", 0),
             xgress_dial_queue: count("xgressDialQueueLength", 1000, 10_000),
             xgress_dial_workers: count("xgressDialWorkerCount", 128, 10_000),
-            xgress_user_timeout: unless_zero(ms("xgressUserTimeout", 30_000)),
+            xgress_user_timeout: unless_zero(ms("xgressUserTimeout", 0)),
             latency_probe_interval: latency_probe_interval(section),
             unresponsive_link_timeout: unresponsive_link_timeout(section),
         }

@@ -243,8 +243,8 @@ impl Carry for Passages {
         let way = Way { aim: Some(aim), ..passage.way.clone() };
         let (client, place) = match client {
             Taken::Tcp(client) => {
-                let patience = Some(weft_channel::PEER_TIMEOUT);
-                if let Err(problem) = weft_channel::prepare(&client.stream, patience) {
+                // A client may read nothing for as long as it likes.
+                if let Err(problem) = weft_channel::prepare(&client.stream, None) {
                     tracing::debug!(client = %remote, %problem, "a client is gone already");
                     return;
                 }

@@ -24,7 +24,8 @@ use crate::{
     wait::{PATIENCE, until},
 };
 
-const ROUNDS: usize = 20;
+/// With `WEFT_LONG`, and without.
+const ROUNDS: [usize; 2] = [40, 8];
 /// Number of concurrent writers.
 const WRITERS: usize = 8;
 /// The kill comes at a random moment within this time.
@@ -71,7 +72,9 @@ async fn a_database_that_was_made_or_left_in_order_is_opened_without_a_word() {
 async fn no_create_that_was_answered_201_is_lost_by_kill_9() {
     let place = Place::made().await;
     let mut acknowledged = Acknowledged::new();
-    for round in 0..ROUNDS {
+    let [long, short] = ROUNDS;
+    let rounds = if std::env::var("WEFT_LONG").is_ok() { long } else { short };
+    for round in 0..rounds {
         let controller = place.start_controller();
         let operator = Arc::new(Operator::log_in(place.control).await);
         check(&operator, &acknowledged, round).await;
@@ -94,8 +97,8 @@ async fn no_create_that_was_answered_201_is_lost_by_kill_9() {
         }
     }
     let _controller = place.start_controller();
-    check(&Operator::log_in(place.control).await, &acknowledged, ROUNDS).await;
-    println!("{} creates were answered 201 in {ROUNDS} rounds; all are there", acknowledged.len());
+    check(&Operator::log_in(place.control).await, &acknowledged, rounds).await;
+    println!("{} creates were answered 201 in {rounds} rounds; all are there", acknowledged.len());
 }
 
 /// Creates entities until the controller is gone.
