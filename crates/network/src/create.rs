@@ -2,9 +2,11 @@
 //! every router on the path its route, and waits for all of them. After a failure, another attempt
 //! goes without the router or terminator that failed, under another circuit id unless the router of
 //! the dialer chose the id. A router between the ends that takes no new circuits, because it drains
-//! or is full, is avoided in another attempt that does not count; `DETOURS` times at most.
+//! or is full, is avoided in another attempt that does not count; `DETOURS` times at most. A router at
+//! an end that takes none is given a moment, if no other terminator can be dialed instead.
 
 mod chosen;
+mod learning;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -13,10 +15,10 @@ use futures::future::join_all;
 use weft_channel::Lane;
 use weft_kernel::events::{CircuitChange, CircuitEvent, Event};
 use weft_model::Id;
-use weft_model::entity::{Precedence, Service, Terminator, TerminatorStrategy};
+use weft_model::entity::{Service, Terminator, TerminatorStrategy};
 use weft_paths::queue::Why;
 use weft_spans::{Kind, Span, attribute};
-use weft_wire::ctrl::{RouteError, RouteErrorCode, Unroute, peer_data_key};
+use weft_wire::ctrl::{RouteErrorCode, Unroute, peer_data_key};
 use weft_wire::{PeerData, ProtoBody as _, StringMap};
 
 use super::circuits::{Circuit, EndAddresses, NotReserved};
@@ -26,12 +28,13 @@ use crate::circuits::HOST_TAG;
 use crate::clock;
 use crate::failure::{CircuitFailure, FailureCause};
 use crate::network::Network;
-use crate::terminators::{Terminators, Update};
 use chosen::{Chosen, Tried};
 
 /// Attempts of one circuit that do not count, because a router between the ends took no new
 /// circuits.
 const DETOURS: u32 = 4;
+/// The time that a router at an end, which takes no new circuits, is given before it is asked again.
+const MOMENT: Duration = Duration::from_millis(500);
 /// How long the channel may take to write a route.
 const SEND_TIMEOUT: Duration = Duration::from_secs(3);
 
@@ -151,6 +154,7 @@ impl Network {
                         if spec.id.is_none() {
                             making.begin_anew();
                         }
+                        making.give_a_moment().await;
                         continue;
                     }
                     making.unroute_all_but(&[]);
@@ -264,7 +268,8 @@ impl Making<'_> {
             Ok(peer_data) => Ok(Attempt { chosen, ingress, egress, tags, peer_data }),
             Err(Broken { cause, router, text }) => {
                 let has_no_room = FailureCause::Router(RouteErrorCode::ResourcesNotAvailable);
-                let is_detour = self.tried.note(&chosen, &router) && cause == has_no_room;
+                let is_busy = cause == has_no_room;
+                let is_detour = self.tried.note(&chosen, &router, is_busy) && is_busy;
                 let text = format!("error creating route for [s/{}] {text}", self.spec.service);
                 let failure = self.failure(cause, text);
                 self.report_failure(Some(&chosen), &failure);
@@ -355,39 +360,18 @@ impl Making<'_> {
         Ok(peer_data)
     }
 
-    fn count_failure(&self, chosen: &Chosen) {
-        if chosen.is_counted {
-            self.network.0.costs.failed(&chosen.terminator.base.id, clock::now());
-        }
-    }
-
-    /// Counts a failure at the router of the terminator against the terminator. A terminator that
-    /// its router does not know is removed, or gets the precedence `failed` if its router did not
-    /// report it (docs/protocol/control-plane.md 12.4).
-    fn learn(&self, chosen: &Chosen, router: &Id, error: &RouteError) {
-        let terminator = &chosen.terminator;
-        if *router != terminator.router_id {
+    /// Waits a moment if the next attempt would lead to a router that has just taken no new circuit, because no
+    /// other terminator can be dialed. The time of the dial has to allow it.
+    async fn give_a_moment(&self) {
+        let has_time = clock::since(self.started) + MOMENT < self.network.0.options.route_timeout;
+        if !has_time || !self.tried.has_busy() {
             return;
         }
-        self.count_failure(chosen);
-        if error.code != RouteErrorCode::InvalidTerminator {
-            return;
+        let snapshot = self.network.0.kernel.snapshot();
+        let next = self.network.choose(&snapshot, self.spec, &self.tried);
+        if next.is_ok_and(|next| self.tried.is_busy(&next)) {
+            tokio::time::sleep(MOMENT).await;
         }
-        let kernel = self.network.0.kernel.clone();
-        let (router, id) = (router.clone(), terminator.base.id.clone());
-        let is_reported = matches!(&*terminator.binding, "edge" | "tunnel");
-        self.network.spawn(async move {
-            let done = if is_reported {
-                tracing::info!(terminator = %id, %router, "terminator removed: its router does not host it");
-                Terminators::of(&kernel).remove(&router, std::slice::from_ref(&id)).await
-            } else {
-                let update = Update { precedence: Some(Precedence::Failed), cost: None };
-                Terminators::of(&kernel).update(&router, &id, update).await
-            };
-            if let Err(problem) = done {
-                tracing::warn!(terminator = %id, %problem, "the terminator of a failed dial was not changed");
-            }
-        });
     }
 
     /// Begins the next attempt under another id. Late answers and faults of the former attempt name

@@ -207,5 +207,6 @@ impl Network {
         let links: HashSet<&str> = at_it.iter().chain(&own).map(|link| link.id.as_str()).collect();
         links.into_iter().for_each(|link| self.move_over(link, Why::Broken));
         self.end_rest(&router.id);
+        self.end_ended_at(&router.id);
     }
 }

@@ -133,6 +133,16 @@ impl Network {
         }
     }
 
+    /// Handles the loss of a router for circuits whose end it had reported: nothing more comes from it, and the
+    /// others forget these circuits once the payloads on their way have passed.
+    pub(super) fn end_ended_at(&self, router: &Id) {
+        let ended = self.0.moves.ended.take_of(router, clock::now());
+        if !ended.is_empty() {
+            self.0.moves.left.lock().extend(ended);
+            self.0.moves.wake.notify_one();
+        }
+    }
+
     /// Number of circuits that wait to be moved.
     pub fn waiting_moves(&self) -> usize {
         let (circuits, links) = self.0.moves.queue.lock().waiting();

@@ -148,6 +148,8 @@ pub struct Waiting(Mutex<HashMap<String, Waiter>>);
 struct Waiter {
     attempt: u32,
     routers: Vec<Id>,
+    /// Those of the routers that have answered.
+    answered: Vec<Id>,
     answers: mpsc::Sender<(Id, RouteResult)>,
 }
 
@@ -164,7 +166,7 @@ pub struct Answers<'a> {
 pub enum Delivered {
     /// The answer went to the task that waits for it.
     Yes,
-    /// The answer belongs to another attempt, or to a router that was not asked.
+    /// The answer belongs to another attempt, or to a router that was not asked or has answered before.
     Ignored,
     /// The circuit is not in the making.
     Nobody,
@@ -174,18 +176,22 @@ impl Waiting {
     /// Waits for the answers of an attempt from these routers.
     pub fn begin(&self, circuit: &str, attempt: u32, routers: &[Id]) -> Answers<'_> {
         let (sender, answers) = mpsc::channel(ANSWERS);
-        let waiter = Waiter { attempt, routers: routers.to_vec(), answers: sender };
+        let (routers, answered) = (routers.to_vec(), Vec::new());
+        let waiter = Waiter { attempt, routers, answered, answers: sender };
         self.0.lock().insert(circuit.to_owned(), waiter);
         Answers { waiting: self, circuit: circuit.to_owned(), answers }
     }
 
-    /// Delivers the answer of a router.
+    /// Delivers the answer of a router: the first one, so that a router that answers again and again takes no room
+    /// from the answers of others.
     pub fn deliver(&self, router: &Id, result: RouteResult) -> Delivered {
-        let waiting = self.0.lock();
-        let Some(waiter) = waiting.get(&result.circuit_id) else { return Delivered::Nobody };
-        if waiter.attempt != result.attempt || !waiter.routers.contains(router) {
+        let mut waiting = self.0.lock();
+        let Some(waiter) = waiting.get_mut(&result.circuit_id) else { return Delivered::Nobody };
+        let is_asked = waiter.attempt == result.attempt && waiter.routers.contains(router);
+        if !is_asked || waiter.answered.contains(router) {
             return Delivered::Ignored;
         }
+        waiter.answered.push(router.clone());
         match waiter.answers.try_send((router.clone(), result)) {
             Ok(()) => Delivered::Yes,
             Err(_) => Delivered::Ignored,
@@ -277,6 +283,21 @@ mod tests {
         assert_eq!(answers.end(), [r1]);
         // From now on a late answer is noticed by itself.
         assert_eq!(waiting.deliver(&r3, answer(Ok(PeerData::new()))), Delivered::Nobody);
+    }
+
+    #[test]
+    fn a_router_that_answers_again_and_again_leaves_the_others_their_room() {
+        let (waiting, liar, other) = (Waiting::default(), Id::new("liar"), Id::new("other"));
+        let answer =
+            || RouteResult { circuit_id: "c1".into(), attempt: 0, result: Ok(PeerData::new()) };
+        let mut answers = waiting.begin("c1", 0, &[liar.clone(), other.clone()]);
+        assert_eq!(waiting.deliver(&liar, answer()), Delivered::Yes);
+        for _ in 0..2 * ANSWERS {
+            assert_eq!(waiting.deliver(&liar, answer()), Delivered::Ignored);
+        }
+        assert_eq!(waiting.deliver(&other, answer()), Delivered::Yes);
+        waiting.unless_asked("c1", &liar, || panic!("it is still on the path"));
+        assert_eq!(answers.end(), [liar, other]);
     }
 
     #[test]

@@ -286,15 +286,39 @@ impl Terminators {
 
     /// Changes cost or precedence of a terminator of this router.
     pub async fn update(&self, router: &Id, id: &Id, update: Update) -> Result<(), Refused> {
-        self.update_owned(Owned::by(router), id, update).await
+        self.update_if(router, id, update, |_| true).await
+    }
+
+    /// Changes cost or precedence of a terminator of this router, if `picks` accepts it when the change is decided.
+    pub async fn update_if(
+        &self,
+        router: &Id,
+        id: &Id,
+        update: Update,
+        picks: impl Fn(&Terminator) -> bool + Send + Sync + 'static,
+    ) -> Result<(), Refused> {
+        self.change(Owned::by(router), id, update, picks).await
     }
 
     /// Changes cost or precedence of one of these terminators.
     pub async fn update_owned(&self, owned: Owned, id: &Id, update: Update) -> Result<(), Refused> {
+        self.change(owned, id, update, |_| true).await
+    }
+
+    async fn change(
+        &self,
+        owned: Owned,
+        id: &Id,
+        update: Update,
+        picks: impl Fn(&Terminator) -> bool + Send + Sync + 'static,
+    ) -> Result<(), Refused> {
         let id = id.clone();
         let caller = Caller::router(&owned.router, "update terminator");
         self.judge(caller, move |decision| {
             let current = owned.find(decision.tip(), &id)?;
+            if !picks(current) {
+                return Ok(());
+            }
             let mut changed = (**current).clone();
             changed.cost = update.cost.unwrap_or(changed.cost);
             changed.precedence = update.precedence.unwrap_or(changed.precedence);

@@ -170,6 +170,7 @@ impl Network {
                 }
                 let Some(circuit) = self.0.circuits.get(&fault.id) else { return };
                 if circuit.path.has_node(router.id.as_str()) {
+                    self.0.moves.ended.note(&circuit, &router.id, clock::now());
                     self.remove_circuit(&fault.id, false);
                 } else {
                     self.refuse(router, Misreport::CircuitFault, &fault.id);

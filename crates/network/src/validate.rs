@@ -14,7 +14,7 @@ use weft_wire::ctrl::{self, ValidateTerminatorsV2Request, ValidateTerminatorsV2R
 use super::routers::LiveRouter;
 use crate::network::Network;
 use crate::terminators::Terminators;
-use crate::validations::Due;
+use crate::validations::{Due, Standing};
 
 /// Terminators removed in one change set.
 const BATCH: usize = 100;
@@ -29,13 +29,37 @@ impl Network {
         self.0.validations.wake.notify_one();
     }
 
+    /// Asks a router about one of its terminators; nothing if the router is not connected, because it is asked about
+    /// all of them when it connects.
+    pub(crate) fn validate_terminator(&self, router: &Id, id: &Id) {
+        let _held = self.0.coming_or_going.lock();
+        if self.0.routers.get(router.as_str()).is_some() {
+            self.0.validations.add(router, std::iter::once(id.clone()));
+            self.0.validations.state.lock().connected.insert(router.clone());
+            self.0.validations.wake.notify_one();
+        }
+    }
+
+    /// What is known of the terminators of a router now.
+    pub(crate) fn standing(&self, router: &Id) -> Standing {
+        let live = self.0.routers.get(router.as_str());
+        let connection = live.map_or(0, |live| live.connection);
+        Standing { connection, marker: self.0.validations.last_marker() }
+    }
+
+    /// Whether the router of a terminator has connected anew, or reported the terminator once more, since a dial.
+    pub(crate) fn is_known_anew(&self, router: &Id, terminator: &Id, since: Standing) -> bool {
+        self.standing(router).connection != since.connection
+            || self.0.validations.was_reported_since(terminator, since.marker)
+    }
+
     /// A router is about to report a terminator again, which may change nothing: what the router has answered
     /// before that does not remove the terminator, and the router is asked once more. New terminators are
     /// asked about in any case.
     pub fn terminator_reported(&self, router: &Id, id: &Id) {
         let snapshot = self.0.kernel.snapshot();
         if snapshot.get::<Terminator>(id).is_some_and(|known| known.router_id == *router) {
-            self.0.validations.add(router, std::iter::once(id.clone()));
+            self.0.validations.reported(router, id);
         }
     }
 

@@ -1,5 +1,6 @@
 //! Keeps track of the terminators that routers have to be asked about.
 
+use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use hashbrown::{HashMap, HashSet};
@@ -20,10 +21,25 @@ pub(crate) struct Validations {
     pub(crate) wake: Notify,
 }
 
+/// Most repeated reports of terminators that are remembered.
+const REPORTS: usize = 1024;
+
+/// What was known of a terminator when it was chosen for a dial: the connection of its router, and the last marker
+/// by then.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Standing {
+    pub(crate) connection: u64,
+    pub(crate) marker: u64,
+}
+
 #[derive(Debug, Default)]
 pub(crate) struct State {
     routers: HashMap<Id, Check>,
-    /// Routers that have connected and are asked at once.
+    /// The latest terminators that routers have reported once more, each with its marker.
+    reports: VecDeque<(Id, u64)>,
+    /// The marker of the last report that is not remembered any more.
+    forgotten: u64,
+    /// Routers that are asked at once, mostly because they have connected.
     pub(crate) connected: HashSet<Id>,
     last_marker: u64,
 }
@@ -47,6 +63,30 @@ impl Validations {
         }
     }
 
+    /// Notes that a router reports a terminator once more, and adds it.
+    pub(crate) fn reported(&self, router: &Id, terminator: &Id) {
+        self.add(router, std::iter::once(terminator.clone()));
+        let state = &mut *self.state.lock();
+        state.reports.push_back((terminator.clone(), state.last_marker));
+        if state.reports.len() > REPORTS
+            && let Some((_, marker)) = state.reports.pop_front()
+        {
+            state.forgotten = marker;
+        }
+    }
+
+    /// The last marker so far.
+    pub(crate) fn last_marker(&self) -> u64 {
+        self.state.lock().last_marker
+    }
+
+    /// True if a terminator was, or may have been, reported once more after this marker.
+    pub(crate) fn was_reported_since(&self, terminator: &Id, marker: u64) -> bool {
+        let state = self.state.lock();
+        let is_it = |(id, at): &(Id, u64)| *at > marker && id == terminator;
+        state.forgotten > marker || state.reports.iter().any(is_it)
+    }
+
     /// True if a router has not answered the latest question about a terminator.
     pub(crate) fn asks(&self, router: &Id, terminator: &Id) -> bool {
         let state = self.state.lock();
@@ -61,7 +101,7 @@ impl Validations {
         state.connected.remove(router);
     }
 
-    /// The routers that have connected since the last call.
+    /// The routers that are to be asked at once since the last call.
     pub(crate) fn take_connected(&self) -> Vec<Id> {
         self.state.lock().connected.drain().collect()
     }
@@ -153,5 +193,21 @@ mod tests {
         validations.forget(&r1);
         assert!(validations.due(&r1, |_| Due::Now).is_empty());
         assert!(validations.waiting().is_empty(), "nobody else is looked at");
+    }
+
+    #[test]
+    fn repeated_reports_are_remembered_and_when_they_are_too_many_all_count() {
+        let (validations, r1) = (Validations::default(), Id::new("r1"));
+        let [t1, t2] = ["t1", "t2"].map(Id::new);
+        validations.add(&r1, std::iter::once(t1.clone()));
+        let marker = validations.last_marker();
+        validations.reported(&r1, &t1);
+        assert!(validations.was_reported_since(&t1, marker) && validations.asks(&r1, &t1));
+        assert!(!validations.was_reported_since(&t2, marker));
+        assert!(!validations.was_reported_since(&t1, validations.last_marker()));
+        (0..REPORTS + 1).for_each(|at| validations.reported(&r1, &Id::new(&format!("m{at}"))));
+        assert!(validations.was_reported_since(&t2, marker));
+        assert!(!validations.was_reported_since(&t2, validations.last_marker()));
+        assert_eq!(validations.state.lock().reports.len(), REPORTS);
     }
 }

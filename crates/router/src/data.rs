@@ -48,6 +48,7 @@ use crate::{
 
 /// Longest time for removing rules from the firewall.
 const CLEAN_UP: Duration = Duration::from_secs(30);
+
 /// The data half of a router.
 pub struct DataHalf {
     this: Weak<Self>,
@@ -55,7 +56,6 @@ pub struct DataHalf {
     edge: Arc<EdgeBinding>,
     tunnel: Arc<TunnelBinding>,
     options: DataOptions,
-    dials: tokio::sync::Semaphore,
     control: Arc<dyn Control>,
     listening: Mutex<Vec<Socket>>,
     links: OnceLock<Arc<Links>>,
@@ -106,7 +106,6 @@ impl DataHalf {
             options.forwarder.xgress_user_timeout,
             options.threads.clone(),
         );
-        let dials = tokio::sync::Semaphore::new(options.forwarder.xgress_dial_queue as usize);
         let stop = CancellationToken::new();
         let (leaving, left) = unbounded_channel();
         let half = Arc::new_cyclic(|this| Self {
@@ -115,7 +114,6 @@ impl DataHalf {
             edge,
             tunnel,
             options,
-            dials,
             control,
             listening: Mutex::default(),
             links: OnceLock::new(),

@@ -217,8 +217,7 @@ impl End {
     /// Takes a payload that arrived. True if a copy of the payload had arrived before. A payload without
     /// room in the receive buffer is not acknowledged, so that the peer sends it again.
     pub fn on_payload(&mut self, payload: Payload, now: Instant) -> bool {
-        let from_here = payload.flags.has(Flags::ORIGINATOR) == (self.role == Role::Terminator);
-        if from_here {
+        if self.is_from_here(payload.flags) {
             return false;
         }
         self.heard = Some(now);
@@ -243,9 +242,16 @@ impl End {
         taken == Taken::Duplicate
     }
 
-    /// Takes an ack that arrived.
+    /// Whether this end has sent a message with these flags itself: while a path changes its direction over a link,
+    /// routers may lead a message back.
+    fn is_from_here(&self, flags: Flags) -> bool {
+        flags.has(Flags::ORIGINATOR) == (self.role == Role::Terminator)
+    }
+
+    /// Takes an ack that arrived. An ack that this end has sent itself is about payloads of the peer, which have the
+    /// same numbers as those of this end.
     pub fn on_ack(&mut self, ack: &Ack, now: Instant) {
-        if self.closed.is_none() {
+        if self.closed.is_none() && !self.is_from_here(ack.flags) {
             self.heard = Some(now);
             self.sender.on_ack(ack, now);
             self.settle();

@@ -13,6 +13,7 @@ use crate::clock;
 use crate::failure::FailureCause;
 use crate::network::Network;
 use crate::unfounded::is_founded;
+use crate::validations::Standing;
 
 /// The terminator of a dial, and the path to it.
 pub(super) struct Chosen {
@@ -20,6 +21,8 @@ pub(super) struct Chosen {
     pub(super) path: Path,
     /// Whether the result of the dial counts for the terminator's cost.
     pub(super) is_counted: bool,
+    /// What was known of the terminator by then.
+    pub(super) standing: Standing,
 }
 
 /// The terminators and routers at which earlier attempts failed.
@@ -28,12 +31,14 @@ pub(super) struct Tried {
     terminators: Vec<Id>,
     /// Routers between the ends that failed or did not answer.
     transit: Vec<Id>,
+    /// Routers at the ends that took no new circuits.
+    busy: Vec<Id>,
 }
 
 impl Tried {
-    /// Notes that an attempt failed at a router. True if the router is between the ends and no
-    /// attempt failed there before.
-    pub(super) fn note(&mut self, chosen: &Chosen, router: &Id) -> bool {
+    /// Notes that an attempt failed at a router, which took no new circuits if it `is_busy`. True if the
+    /// router is between the ends and no attempt failed there before.
+    pub(super) fn note(&mut self, chosen: &Chosen, router: &Id, is_busy: bool) -> bool {
         let ends = [chosen.path.first(), chosen.path.last()];
         if !ends.contains(&Some(router)) {
             let is_new = !self.transit.contains(router);
@@ -43,13 +48,32 @@ impl Tried {
         if *router == chosen.terminator.router_id {
             self.terminators.push(chosen.terminator.base.id.clone());
         }
+        if is_busy && !self.busy.contains(router) {
+            self.busy.push(router.clone());
+        }
         false
+    }
+
+    /// Whether an attempt has failed at a terminator, or at its router for want of room.
+    fn has(&self, terminator: &Terminator) -> bool {
+        self.terminators.contains(&terminator.base.id) || self.busy.contains(&terminator.router_id)
+    }
+
+    /// Whether a router at an end took no new circuits.
+    pub(super) fn has_busy(&self) -> bool {
+        !self.busy.is_empty()
+    }
+
+    /// Whether a router at an end of the path took no new circuits.
+    pub(super) fn is_busy(&self, chosen: &Chosen) -> bool {
+        let ends = [chosen.path.first(), chosen.path.last()];
+        ends.into_iter().flatten().any(|end| self.busy.contains(end))
     }
 }
 
 impl Network {
     /// Chooses the terminator for a dial, and the path to it. Among terminators of one precedence,
-    /// those that this dial has not tried come first.
+    /// those that this dial has not tried come first, and whose routers had room.
     ///
     /// A terminator whose host has lost its right to host is not chosen. To save time, the right is
     /// checked for the chosen terminator only. If its host has lost the right, which is rare, the
@@ -106,7 +130,7 @@ impl Network {
                 apart = true;
                 continue;
             };
-            let was_tried = tried.terminators.contains(&terminator.base.id);
+            let was_tried = tried.has(terminator);
             let terminator = Arc::clone(terminator);
             candidates.push(Candidate { terminator, path_cost, dynamic_cost: 0, was_tried });
         }
@@ -134,6 +158,36 @@ impl Network {
         let path = around.or_else(|| ways.path(to)).ok_or(FailureCause::NoPath)?;
         // The result of a random choice does not count (docs/protocol/control-plane.md 11).
         let is_counted = strategy != TerminatorStrategy::Random;
-        Ok(Chosen { terminator, path, is_counted })
+        let standing = self.standing(to);
+        Ok(Chosen { terminator, path, is_counted, standing })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weft_model::{Base, Timestamp};
+
+    #[test]
+    fn a_router_without_room_counts_for_all_of_its_terminators() {
+        let terminator = |id: &str, router: &str| {
+            let base = Base::new(Id::new(id), Timestamp(0));
+            Arc::new(Terminator { base, router_id: Id::new(router), ..Terminator::default() })
+        };
+        let chosen = |id: &str, nodes: [&str; 3]| Chosen {
+            terminator: terminator(id, nodes[2]),
+            path: Path { nodes: nodes.iter().map(|id| Id::new(id)).collect(), ..Path::default() },
+            is_counted: true,
+            standing: Standing::default(),
+        };
+        let (mut tried, first) = (Tried::default(), chosen("t1", ["er1", "er2", "er3"]));
+        assert!(tried.note(&first, &Id::new("er2"), true), "it is between the ends");
+        assert!(!tried.has_busy());
+        assert!(!tried.note(&first, &Id::new("er3"), false));
+        assert!(tried.has(&terminator("t1", "er3")) && !tried.has(&terminator("t2", "er3")));
+        assert!(!tried.note(&first, &Id::new("er3"), true));
+        assert!(tried.has(&terminator("t2", "er3")) && !tried.has(&terminator("t3", "er4")));
+        assert!(tried.is_busy(&chosen("t2", ["er1", "er2", "er3"])));
+        assert!(!tried.is_busy(&chosen("t3", ["er1", "er3", "er4"])));
     }
 }

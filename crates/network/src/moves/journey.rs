@@ -169,7 +169,8 @@ impl Network {
             self.move_or_end(now, Why::Broken);
         }
         let routers = journey.known.beside(&now.path);
-        let left = Left { at: clock::now(), circuit: Arc::clone(&journey.id), routers };
+        let circuit = Arc::clone(&journey.id);
+        let left = Left { at: clock::now(), circuit, routers, for_loss_of: None };
         (!left.routers.is_empty()).then_some(left)
     }
 

@@ -9,7 +9,7 @@ use tokio::sync::{Notify, Semaphore};
 use weft_model::Id;
 use weft_paths::queue::Queue;
 
-use super::left::Left;
+use super::left::{Ended, Left};
 
 /// The circuits to be moved, and counts of the moves.
 #[derive(Debug)]
@@ -22,6 +22,8 @@ pub(crate) struct Moves {
     pub(crate) under_way: AtomicUsize,
     /// Routers that circuits have left since the mover last looked.
     pub(crate) left: Mutex<Vec<Left>>,
+    /// Circuits whose end a router has reported lately.
+    pub(crate) ended: Ended,
     /// Permits to look for paths. They are half of the processors, so that the others are left for
     /// dials.
     pub(crate) searching: Semaphore,
@@ -39,6 +41,7 @@ impl Moves {
             active: AtomicUsize::new(0),
             under_way: AtomicUsize::new(0),
             left: Mutex::default(),
+            ended: Ended::default(),
             searching: Semaphore::new((processors / 2).max(1)),
             resting: Mutex::default(),
         }

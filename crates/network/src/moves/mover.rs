@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use tokio::task::JoinSet;
+use weft_model::Id;
 
 use super::journey::Journey;
 use super::left::Left;
@@ -117,13 +118,18 @@ impl Network {
         next.map(|(id, wish)| Journey::new(self, id, wish)).collect()
     }
 
-    /// Unroutes circuits at routers that they left some time ago and did not return to.
+    /// Unroutes circuits at routers that they left some time ago and did not return to, and those that ended at
+    /// a router which is gone.
     fn leave_routers(&self, left: &mut VecDeque<Left>) {
         for _ in 0..left.len().min(TURN) {
             if left.front().is_none_or(|it| clock::since(it.at) < DRAIN) {
                 return;
             }
             let Some(gone) = left.pop_front() else { return };
+            let is_back = |router: &Id| self.0.routers.get(router.as_str()).is_some();
+            if gone.for_loss_of.as_ref().is_some_and(is_back) {
+                continue;
+            }
             // The lock on the queue keeps the circuit from moving meanwhile: otherwise the unroute
             // could reach a router that was just told the circuit again.
             let queue = self.0.moves.queue.lock();

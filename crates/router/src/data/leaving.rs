@@ -44,13 +44,43 @@ pub(super) async fn take_down(
             }
             Some(due) = all.next() => due.into_inner(),
         };
-        let is_over = leaving.since.elapsed() >= quiet;
-        if forwarder.unroute_if_done(&leaving.circuit)
-            || is_over && forwarder.unroute_if_quiet(&leaving.circuit, quiet)
-        {
+        if forwarder.unroute_if_done(&leaving.circuit) {
             continue;
         }
-        let wait = (2 * leaving.wait).min(quiet);
+        let left = quiet.saturating_sub(leaving.since.elapsed());
+        let left = match left.is_zero() {
+            true => forwarder.unroute_if_quiet(&leaving.circuit, quiet),
+            false => Some(left),
+        };
+        let Some(left) = left else { continue };
+        // No later than the circuit may be quiet.
+        let wait = (2 * leaving.wait).min(left.max(LEAST));
         all.insert(Leaving { wait, ..leaving }, wait);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::sync::mpsc::unbounded_channel;
+
+    use super::*;
+    use crate::forwarder::tests::in_transit;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_quiet_circuit_is_taken_down_once_its_time_is_over() {
+        const QUIET: Duration = Duration::from_secs(5);
+        let (forwarder, (leaving, left)) = (in_transit(), unbounded_channel());
+        let (stop, begun) = (CancellationToken::new(), Instant::now());
+        let task = take_down(Arc::clone(&forwarder), QUIET, left, stop.clone());
+        leaving.send("circuit".into()).unwrap();
+        let looking = async {
+            while forwarder.counts().0 > 0 {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+            stop.cancel();
+        };
+        tokio::join!(task, looking);
+        let took = begun.elapsed();
+        assert!(took >= QUIET && took < QUIET + Duration::from_millis(100), "{took:?}");
     }
 }

@@ -64,17 +64,14 @@ impl DataHalf {
         Err(transport::misconfigured(text))
     }
 
-    /// Dials the terminating end of a circuit.
+    /// Dials the terminating end of a circuit. The caller limits how many are dialed at the same time
+    /// (`control::routes::places`).
     async fn dial(
         &self,
         set_up: &SetUp,
         egress: &Egress,
         timeout: Duration,
     ) -> Result<PeerData, RouteError> {
-        let _turn = self.dials.try_acquire().map_err(|_| RouteError {
-            code: RouteErrorCode::ResourcesNotAvailable,
-            text: "too many circuits are being dialed here".to_owned(),
-        })?;
         tokio::time::sleep(self.options.forwarder.xgress_dial_dwell_time).await;
         set_up.stands()?;
         let dialed = self.dial_host(set_up.circuit(), egress, timeout).await;

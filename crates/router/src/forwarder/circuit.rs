@@ -66,6 +66,14 @@ impl Way {
 /// The ways of a circuit.
 pub(super) type Ways = SmallVec<[Way; 2]>;
 
+/// The ways and queues of a circuit before a change of its ways.
+#[derive(Debug)]
+pub(super) struct Before<F> {
+    pub(super) ways: Ways,
+    hops: Hops<F>,
+    left: Vec<(Arc<str>, u64)>,
+}
+
 /// The queues towards neighbouring routers, by link.
 type Hops<F> = SmallVec<[(Arc<str>, Arc<Hop<F>>); 2]>;
 
@@ -229,20 +237,21 @@ impl<F: HopFlow> Circuit<F> {
     }
 
     /// Adds ways. A way from an address that has one replaces it, and the queued messages of the former
-    /// way move to it. `outlet` finds the outlet of a link. Returns the ways of before, for
-    /// [`Self::restore_ways`]; `None` if a newer attempt was begun. `now` is the time of [`coarse_now`].
+    /// way move to it. `outlet` finds the outlet of a link. Returns what [`Self::restore_ways`] puts back;
+    /// `None` if a newer attempt was begun. `now` is the time of [`coarse_now`].
     pub(super) fn set_ways(
         &self,
         attempt: Option<u32>,
         new: &[Way],
         outlet: impl Fn(&str) -> Option<Arc<Outlet<F>>>,
         now: u64,
-    ) -> Option<Ways> {
+    ) -> Option<Before<F>> {
         let mut routes = self.routes.write();
         if routes.is_superseded(attempt) {
             return None;
         }
-        let before = routes.ways.clone();
+        let Routes { ways, hops, left, .. } = &*routes;
+        let before = Before { ways: ways.clone(), hops: hops.clone(), left: left.clone() };
         for way in new {
             if let Some(outlet) = outlet(&way.destination) {
                 routes.lead_to(way, new, &outlet);
@@ -273,18 +282,31 @@ impl<F: HopFlow> Circuit<F> {
         self.changed();
     }
 
-    /// Puts back the ways that [`Self::set_ways`] returned, because the route was not completed.
-    pub(super) fn restore_ways(&self, before: Ways) {
+    /// Puts back the ways that [`Self::set_ways`] returned, because the route was not completed. A queue that
+    /// the route had moved to another link belongs to its former link again, with its messages; `outlet` finds the
+    /// present outlet of a link, and the queue waits for a link that is away. Nothing is put back if a newer
+    /// attempt was begun.
+    pub(super) fn restore_ways(
+        &self,
+        attempt: Option<u32>,
+        before: Before<F>,
+        outlet: impl Fn(&str) -> Option<Arc<Outlet<F>>>,
+    ) {
         let mut routes = self.routes.write();
-        routes.ways = before;
-        let Routes { ways, hops, .. } = &mut *routes;
-        hops.retain(|(link, hop)| {
-            let is_used = ways.iter().any(|way| way.destination == *link);
-            if !is_used {
-                hop.close();
+        if routes.is_superseded(attempt) {
+            return;
+        }
+        let Before { ways, hops, left } = before;
+        let added = std::mem::replace(&mut routes.hops, hops);
+        let is_kept =
+            |hop: &Arc<Hop<F>>| routes.hops.iter().any(|(_, kept)| Arc::ptr_eq(kept, hop));
+        added.iter().filter(|(_, hop)| !is_kept(hop)).for_each(|(_, hop)| hop.close());
+        for (link, hop) in &routes.hops {
+            if let Some(outlet) = outlet(link) {
+                hop.move_to(&outlet);
             }
-            is_used
-        });
+        }
+        (routes.ways, routes.left) = (ways, left);
         self.changed();
     }
 
@@ -436,12 +458,12 @@ mod tests {
         let (circuit, link) = (Circuit::new("c", "ctrl".into()), outlet());
         let to_link = |id: &str| (id == "link").then(|| Arc::clone(&link));
         let before = circuit.set_ways(Some(0), &[way("a", "b"), way("b", "a")], to_link, 0);
-        assert!(before.unwrap().is_empty());
+        assert!(before.unwrap().ways.is_empty());
         let before = circuit.set_ways(None, &[way("a", "link")], to_link, 0).unwrap();
         assert_eq!(circuit.next("a").as_deref(), Some("link"));
         assert_eq!(circuit.next("b").as_deref(), Some("a"));
         assert!(Arc::ptr_eq(&circuit.hop("link").unwrap().outlet(), &link));
-        circuit.restore_ways(before);
+        circuit.restore_ways(None, before, |_| None);
         assert_eq!(circuit.next("a").as_deref(), Some("b"));
         assert_eq!(circuit.next("x"), None);
         assert!(circuit.hop("link").is_none());
@@ -464,6 +486,40 @@ mod tests {
         // Payloads that were on their way over the former link still arrive.
         assert_eq!(circuit.next("one").as_deref(), Some("end"));
         assert_eq!(&*circuit.links(), ["other".into()]);
+    }
+
+    /// A payload in the queue of a hop.
+    fn payload(sequence: i32) -> weft_wire::Message {
+        let payload = weft_wire::payload::Payload { sequence, ..Default::default() };
+        payload.into_message("c")
+    }
+
+    #[test]
+    fn a_route_that_is_taken_back_leaves_what_was_queued() {
+        let (circuit, one, two) = (Circuit::new("c", "ctrl".into()), outlet(), outlet());
+        let links = |id: &str| match id {
+            "one" => Some(Arc::clone(&one)),
+            "two" => Some(Arc::clone(&two)),
+            _ => None,
+        };
+        circuit.set_ways(Some(0), &[way("end", "one"), way("one", "end")], links, 0).unwrap();
+        let hop = circuit.hop("one").unwrap();
+        hop.push(weft_xgress::Class::Payload, 1, payload(1));
+        let moved = [way("end", "two"), way("two", "end")];
+        let before = circuit.set_ways(Some(0), &moved, links, 0).unwrap();
+        assert!(Arc::ptr_eq(&hop.outlet(), &two));
+        // The first link has closed and come back meanwhile.
+        let again = outlet();
+        circuit.restore_ways(Some(0), before, |id| (id == "one").then(|| Arc::clone(&again)));
+        assert!(Arc::ptr_eq(&circuit.hop("one").unwrap(), &hop) && circuit.hop("two").is_none());
+        assert!(Arc::ptr_eq(&hop.outlet(), &again) && hop.has_messages());
+        assert_eq!((circuit.next("end").as_deref(), circuit.next("two")), (Some("one"), None));
+        // A newer attempt has its own ways, which an older one does not take away.
+        let before = circuit.set_ways(Some(0), &moved, links, 0).unwrap();
+        circuit.begin(Some(1)).unwrap();
+        circuit.set_ways(Some(1), &[way("end", "one")], links, 0).unwrap();
+        circuit.restore_ways(Some(0), before, links);
+        assert!(circuit.hop("one").is_some_and(|now| !Arc::ptr_eq(&now, &hop)));
     }
 
     #[test]

@@ -197,6 +197,13 @@ impl Forwarder {
         self.over.lock().follow(circuit, before, links);
     }
 
+    /// Adds the links of a change to the index. The former ones stay until [`Self::goes_over`].
+    fn goes_also_over(&self, circuit: &Arc<Circuit>, links: &[Arc<Link>]) {
+        if !links.is_empty() {
+            self.over.lock().follow(circuit, &[], links);
+        }
+    }
+
     /// Takes a circuit down: its ends are told, and the tables forget it.
     pub(crate) fn unroute(&self, id: &str) {
         let removed = shard(&self.circuits, id).write().remove(id);
@@ -215,19 +222,20 @@ impl Forwarder {
     }
 
     /// Takes a circuit down if no sign of its other end came in the time `quiet`, or if it has no
-    /// end on this router. True if the circuit is down. An end here that goes on sending does not
-    /// keep the circuit: it is told that the circuit is over.
-    pub(crate) fn unroute_if_quiet(&self, id: &str, quiet: Duration) -> bool {
-        let Some(circuit) = self.circuit(id) else { return true };
+    /// end on this router. `None` if the circuit is down; otherwise the time until it may be. An end here
+    /// that goes on sending does not keep the circuit: it is told that the circuit is over.
+    pub(crate) fn unroute_if_quiet(&self, id: &str, quiet: Duration) -> Option<Duration> {
+        let circuit = self.circuit(id)?;
         let is_end = |address: &Arc<str>| {
             self.destination(address).is_some_and(|there| there.circuit().is_some())
         };
         let has_end = circuit.addresses().iter().any(is_end);
-        if has_end && circuit.unheard() < quiet {
-            return false;
+        let left = quiet.saturating_sub(circuit.unheard());
+        if has_end && !left.is_zero() {
+            return Some(left);
         }
         self.unroute(id);
-        true
+        None
     }
 
     /// Takes a circuit down if its ends on this router are gone and nothing waits for a neighbour:

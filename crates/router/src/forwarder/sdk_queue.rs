@@ -277,9 +277,12 @@ impl<F: SdkFlow> SdkQueue<F> {
         self.unrouted();
     }
 
-    /// Ends the sending to the SDK.
+    /// Ends the sending to the SDK: what waits is dropped, because the SDK may use the connection id for another
+    /// circuit.
     pub(super) fn silence(&self) {
-        self.queue.lock().end = EndProgress::Told;
+        let mut queue = self.queue.lock();
+        queue.end = EndProgress::Told;
+        queue.frames.clear();
     }
 
     /// Frees the memory that no message waits in.

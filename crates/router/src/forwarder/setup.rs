@@ -11,9 +11,9 @@ use smallvec::SmallVec;
 
 use super::{
     Forwarder,
-    circuit::{Way, Ways, coarse_now},
+    circuit::{Before, Way, coarse_now},
     destination::{Destination, Link},
-    flow::Circuit,
+    flow::{Circuit, FlowRef},
     shard,
 };
 use crate::seam::{ControllerId, Forward, ForwardKind, RouteError, RouteErrorCode};
@@ -88,12 +88,12 @@ impl SetUp {
         let now = coarse_now();
         let before = self.circuit.set_ways(self.attempt, &ways, outlet, now);
         let before = before.ok_or_else(superseded)?;
-        self.forwarder.goes_over(&self.circuit, &links_before, &links);
+        // The links of before stay in the index until the route stands: one that is away may come back meanwhile.
+        self.forwarder.goes_also_over(&self.circuit, &links);
         self.follow_links(&links);
         if self.circuit.has_ended() {
             // The circuit was unrouted meanwhile.
-            self.undo(before);
-            self.circuit.close_hops();
+            self.undo(before, &links_before, &links);
             return Err(failed("the circuit was unrouted while its route was set up"));
         }
         // An end that closed before this was not reported to the controller yet. A reroute also
@@ -101,11 +101,12 @@ impl SetUp {
         let end_of = |way: &Way| self.forwarder.destination(&way.destination);
         let is_new = self.attempt.is_some();
         if is_new && ways.iter().filter_map(end_of).any(|end| end.is_closed()) {
-            self.undo(before);
+            self.undo(before, &links_before, &links);
             return Err(failed("an end of the circuit was closed while its route was set up"));
         }
+        self.forwarder.goes_over(&self.circuit, &links_before, &links);
         if !is_new {
-            let new = |way: &&Way| before.iter().all(|old| !old.is(way));
+            let new = |way: &&Way| before.ways.iter().all(|old| !old.is(way));
             self.forwarder.paths_changed(ways.iter().filter(new).map(|way| &*way.source));
         }
         self.circuit.hear();
@@ -145,10 +146,17 @@ impl SetUp {
         }
     }
 
-    fn undo(&self, before: Ways) {
-        let links = self.circuit.links();
-        self.circuit.restore_ways(before);
-        self.forwarder.goes_over(&self.circuit, &links, &[]);
+    /// Puts the ways of before back. The index has the links of before and the `new` ones, of which those go that
+    /// the circuit does not go over any more.
+    fn undo(&self, before: Before<FlowRef>, former: &[Arc<str>], new: &[Arc<Link>]) {
+        let outlet = |id: &str| self.forwarder.link(id).map(|link| Arc::clone(&link.outlet));
+        self.circuit.restore_ways(self.attempt, before, outlet);
+        if self.circuit.has_ended() {
+            self.circuit.close_hops();
+        }
+        let new = new.iter().map(|link| Arc::clone(&link.id));
+        let all: Vec<Arc<str>> = former.iter().cloned().chain(new).collect();
+        self.forwarder.goes_over(&self.circuit, &all, &[]);
     }
 }
 

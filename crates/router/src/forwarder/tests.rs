@@ -23,6 +23,8 @@ mod done;
 mod idle;
 mod links;
 
+pub(crate) use done::in_transit;
+
 /// The application's side of an end at a socket.
 const SOCKET: App = App::Socket { hop_type: payload::hop_type::TUNNEL };
 
@@ -235,6 +237,34 @@ fn an_sdk_with_flow_control_hears_nothing_before_it_knows_of_the_connection_eith
         std::iter::from_fn(|| outbox.pull(now())).map(|message| message.content_type).collect();
     let (payload, closed) = (payload::content_type::PAYLOAD, content_type::STATE_CLOSED);
     assert!(types == [payload, closed] || types == [closed, payload], "{types:?}");
+}
+
+#[test]
+fn an_sdk_that_has_closed_a_circuit_is_sent_no_more_of_it() {
+    let outlet = Outlet::new(Budget::unlimited());
+    let mut outbox = outlet.open(Carries::Payloads, UnderlayWaker::default());
+    let (forwarder, control) = heard();
+    let set_up = attempt(&forwarder, 0).unwrap();
+    let _host = dialed(&forwarder, &set_up, "out");
+    set_up.route(&hops("in", "out")).unwrap();
+    let owner: std::sync::Weak<dyn ConnOwner> = std::sync::Weak::<NoOwner>::new();
+    let (circuit, role) = (Arc::clone(set_up.circuit()), Role::Initiator);
+    let sdk = SdkCircuit::start(&forwarder, circuit, "in", role, 1, Arc::clone(&outlet), owner);
+    sdk.begin();
+    let Some(Destination::Sdk(queue)) = forwarder.destination("in") else { panic!("no end") };
+    for _ in 0..2 {
+        let payload = payload::Payload { sequence: 7, ..payload::Payload::default() };
+        let message = payload.into_message("circuit");
+        queue.push(head::Head::of(&message).unwrap(), message);
+    }
+    sdk.ended_by_sdk();
+    assert_eq!(*control.0.lock(), ["circuit"]);
+    outbox.notice();
+    let sent: Vec<i32> = std::iter::from_fn(|| outbox.pull(now()))
+        .filter_map(|message| payload::Payload::from_message(&message).ok())
+        .map(|payload| payload.sequence)
+        .collect();
+    assert!(!sent.contains(&7), "{sent:?}");
 }
 
 #[test]

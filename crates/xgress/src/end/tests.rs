@@ -122,6 +122,28 @@ fn a_peer_without_capabilities_gets_none_and_a_fin_only() {
 }
 
 #[test]
+fn an_ack_that_comes_back_acknowledges_nothing() {
+    let now = Instant::now();
+    let (mut a, mut b) = started(now);
+    for _ in 0..2 {
+        let (from, to) = (&mut a, &mut b);
+        write(from, b"lost on its way");
+        let sent = from.poll_transmit(now).unwrap();
+        // The other end has sent a payload of the same number, and the ack for it comes back.
+        let answered = Payload { flags: to.role.flag(), ..sent.clone() };
+        from.on_payload(answered, now);
+        let ack = from.poll_ack().unwrap();
+        assert_eq!(ack.sequences, [sent.sequence]);
+        from.on_ack(&ack, now);
+        assert_eq!(from.unacknowledged_payloads(), 1);
+        to.on_payload(sent, now);
+        from.on_ack(&to.poll_ack().unwrap(), now);
+        assert_eq!(from.unacknowledged_payloads(), 0);
+        std::mem::swap(&mut a, &mut b);
+    }
+}
+
+#[test]
 fn half_close_leaves_the_other_direction_open() {
     let now = Instant::now();
     let (mut a, mut b) = started(now);

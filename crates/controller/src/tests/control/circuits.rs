@@ -20,7 +20,7 @@ use weft_wire::edge_ctrl::{
 use weft_wire::{Message, PeerData, ProtoBody};
 
 use super::support::{LONG, Net, Peer, TestRouter, hurried, quick, soon, until};
-use super::terminators::host;
+use super::terminators::{host, hosts_none};
 use crate::testing::to;
 
 pub(super) fn dial_request() -> Message {
@@ -225,6 +225,47 @@ async fn failures_are_tried_again_and_learnt_from() {
     let error = EdgeError::from_message(&reply).unwrap();
     assert!(error.text.contains("has no terminators"), "{}", error.text);
     assert_eq!(net.network.circuits().len(), 1);
+}
+
+/// A router that keeps the ids of its terminators over a restart may answer a dial just before it makes the
+/// terminator again.
+#[tokio::test]
+async fn a_terminator_that_is_reported_again_during_a_dial_is_not_removed_by_an_older_answer() {
+    let options = NetworkOptions { validation_age: Duration::ZERO, ..quick() };
+    let (net, _, mut peer, service) = hosted_with(options).await;
+    let channel = peer.channel.clone();
+    let asked = tokio::spawn(async move { channel.request(dial_request(), LONG).await.unwrap() });
+    let first = peer.expect(ctrl::content_type::ROUTE).await;
+    assert_eq!(host(&peer, &service, "t1").await.result(), CreateTerminatorResult::Success);
+    let is_unknown = failed(RouteErrorCode::InvalidTerminator).unwrap();
+    respond(&peer, &first, &Route::from_message(&first).unwrap(), is_unknown).await;
+    let second = peer.expect(ctrl::content_type::ROUTE).await;
+    respond(&peer, &second, &Route::from_message(&second).unwrap(), fine().unwrap()).await;
+    assert_eq!(asked.await.unwrap().content_type, is::CREATE_TUNNEL_CIRCUIT_V2_RESPONSE);
+    // The router is asked instead, and what it answers then counts.
+    let question = peer.expect(ctrl::content_type::VALIDATE_TERMINATORS_V2).await;
+    let terminator = || net.bed.controller.snapshot().get::<Terminator>(&Id::new("t1")).cloned();
+    assert!(terminator().is_some());
+    peer.send(hosts_none(&question)).await;
+    until(|| terminator().is_none()).await;
+}
+
+/// The only host has no room at first: it is not asked again at once.
+#[tokio::test]
+async fn an_end_without_room_is_given_a_moment() {
+    let (_net, _, mut peer, _) = hosted().await;
+    let mut asked = Vec::new();
+    let reply = dial_with(&mut peer, dial_request(), |_| {
+        asked.push(std::time::Instant::now());
+        match asked.len() {
+            1 => failed(RouteErrorCode::ResourcesNotAvailable),
+            _ => fine(),
+        }
+    })
+    .await;
+    assert_eq!(reply.content_type, is::CREATE_TUNNEL_CIRCUIT_V2_RESPONSE);
+    assert_eq!(asked.len(), 2);
+    assert!(asked[1] - asked[0] >= Duration::from_millis(500));
 }
 
 #[tokio::test]

@@ -110,6 +110,18 @@ async fn the_second_try_goes_around_a_router_that_is_gone() {
     mesh.has_path(&circuit, &["to3", "from3"]).await;
 }
 
+/// The router of the host reports the end of a circuit, and stops. The router of the dialer keeps the circuit for
+/// payloads on their way, until it hears that none will come.
+#[tokio::test]
+async fn the_other_end_of_a_router_that_stops_hears_soon_that_nothing_more_comes() {
+    let mesh = Square::new(quick()).await;
+    let circuit = mesh.circuit().await;
+    mesh.host.fault(FaultSubject::Egress, &circuit).await;
+    until(|| mesh.dialer.unroutes(&circuit) == 1).await;
+    mesh.host.channel.close("stopped");
+    until(|| mesh.dialer.unroutes(&circuit) == 2).await;
+}
+
 /// Every path of these circuits ends at the host: only its answer completes their moves.
 #[tokio::test]
 async fn circuits_wait_for_a_host_that_answers_late() {

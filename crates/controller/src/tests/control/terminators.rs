@@ -155,7 +155,7 @@ async fn terminators_are_validated_when_a_router_connects() {
 }
 
 /// The answer of a router to a question about its terminators, of which it hosts none.
-fn hosts_none(asked: &Message) -> Message {
+pub(super) fn hosts_none(asked: &Message) -> Message {
     let request = ValidateTerminatorsV2Request::from_message(asked).unwrap();
     let states = request.terminators.iter().map(|one| {
         let marker = one.marker;

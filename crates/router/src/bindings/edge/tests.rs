@@ -93,10 +93,10 @@ fn live(authority: &Authority, name: &str) -> Arc<LiveIdentity> {
     LiveIdentity::fixed(Identity::new(Some(chain.clone()), vec![chain], bundle))
 }
 
-/// The documented defaults, but circuits that are quiet go quickly.
+/// The documented defaults, but circuits that are quiet go quickly, and hardly a dial may wait.
 fn forwarder_config() -> ForwarderConfig {
     let text = "v: 3\nidentity: {cert: a, key: b, ca: c}\nctrl: {endpoint: tls:localhost:1}\n\
-                forwarder: {xgressCloseCheckInterval: 50}\n";
+                forwarder: {xgressCloseCheckInterval: 50, xgressDialQueueLength: 1}\n";
     let none = |_: &str| None;
     RouterConfig::from_str(text, std::path::Path::new("router.yaml"), &none)
         .unwrap()
@@ -259,10 +259,14 @@ impl Sdk {
     /// Accepts the next dial and tells the new connection's id.
     async fn accept(&mut self) -> u32 {
         let message = self.next().await;
-        let dial = Dial::from_message(&message).unwrap();
+        self.accept_dial(&message).await
+    }
+
+    async fn accept_dial(&self, message: &Message) -> u32 {
+        let dial = Dial::from_message(message).unwrap();
         let new_conn_id = dial.new_conn_id.unwrap();
         let success = DialSuccess { conn_id: dial.conn_id, new_conn_id, public_key: None };
-        self.channel.send(success.to_message().in_reply_to(&message)).await.unwrap();
+        self.channel.send(success.to_message().in_reply_to(message)).await.unwrap();
         new_conn_id
     }
 
@@ -394,17 +398,47 @@ async fn refusals_say_why() {
     tokio::time::timeout(PATIENCE, stranger.channel.closed()).await.expect("closed");
 }
 
+/// What limits dials, and how many wait, is decided before a route reaches the data half.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_short_queue_for_dials_does_not_limit_the_dials_under_way() {
+    let router = router().await;
+    let mut host = router.host("echo").await;
+    let (one, two) = (router.sdk("one").await, router.sdk("two").await);
+    let hosting = async {
+        let dials = [host.next().await, host.next().await];
+        for dial in &dials {
+            host.accept_dial(dial).await;
+        }
+    };
+    let (first, second, ()) = tokio::join!(one.connect(1, "echo"), two.connect(1, "echo"), hosting);
+    for answer in [first, second] {
+        StateConnected::from_message(&answer).unwrap();
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn lost_access_closes_what_it_allowed() {
     let router = router().await;
     let mut host = router.host("echo").await;
     let mut dialer = router.sdk("dialer").await;
-    let (_, _) = tokio::join!(dialer.connect(1, "echo"), host.accept());
+    let (_, there) = tokio::join!(dialer.connect(1, "echo"), host.accept());
     let ended = |session: &str| AccessEvent::ServiceSessionsEnded {
         session: session.to_owned(),
         service_sessions: ["echo session".to_owned()].into(),
     };
     router.until("somebody to listen", || router.events.send(ended("other")).is_ok()).await;
+    // The router asks once when it begins to listen, and once for each of these events: of two questions the
+    // last one comes after the session of somebody else has ended.
+    for _ in 0..2 {
+        router.events.send(AccessEvent::SessionsTold { controller: "ctrl".into() }).unwrap();
+    }
+    router.until("the questions", || router.table.validated.lock().len() >= 2).await;
+    let in_use = ("ctrl".into(), vec!["echo session".to_owned()]);
+    assert_eq!(router.table.validated.lock().last(), Some(&in_use));
+    dialer.send(1, "still here", 0).await;
+    let got = host.data().await;
+    assert_eq!((got.conn_id, &got.data[..]), (there, &b"still here"[..]));
+    assert!(router.table.ended.lock().is_empty());
     router.events.send(ended("dialer")).unwrap();
     assert_eq!(dialer.closed().await.conn_id, 1);
     let gone = AccessEvent::SessionEnded { session: "dialer".to_owned() };

@@ -46,3 +46,39 @@ fn a_link_that_closes_while_a_route_is_set_takes_the_circuit_when_it_is_back() {
     forwarder.register_link(&again).unwrap();
     assert!(Arc::ptr_eq(&circuit.hop("link").unwrap().outlet(), &again.outlet));
 }
+
+/// A payload for the other end, as an SDK with flow control of its own sends it.
+fn payload(sequence: i32) -> Message {
+    payload::Payload { sequence, ..payload::Payload::default() }.into_message("circuit")
+}
+
+/// A route of the same attempt comes twice, the second time over another link, and is taken back because its end
+/// has closed. The link of the first one is away meanwhile.
+#[test]
+fn a_link_that_comes_back_after_a_route_was_taken_back_takes_what_was_queued() {
+    let (forwarder, _) = heard();
+    let (first, other) = (link("first", 1), link("other", 1));
+    for link in [&first, &other] {
+        forwarder.register_link(link).unwrap();
+    }
+    let set_up = attempt(&forwarder, 0).unwrap();
+    let end = dialed(&forwarder, &set_up, "out");
+    let path = |id: &str| ways(("out", ForwardKind::End), (id, ForwardKind::Link));
+    set_up.route(&path("first")).unwrap();
+    forwarder.unregister_link(&first);
+    let hop = set_up.circuit().hop("first").unwrap();
+    hop.push(weft_xgress::Class::Payload, 1, payload(1));
+    end.abort();
+    set_up.route(&path("other")).unwrap_err();
+    assert_eq!((forwarder.circuits_over("first"), forwarder.circuits_over("other")), (1, 0));
+    let again = link("first", 2);
+    let mut port = again.outlet.open(Carries::Payloads, UnderlayWaker::default());
+    forwarder.register_link(&again).unwrap();
+    port.notice();
+    let sequences = std::iter::from_fn(|| port.pull(now())).filter_map(|message| {
+        payload::Payload::from_message(&message).ok().map(|payload| payload.sequence)
+    });
+    assert!(sequences.into_iter().any(|sequence| sequence == 1), "what was queued is sent");
+    forwarder.unroute("circuit");
+    assert_eq!(forwarder.circuits_over("first"), 0);
+}
