@@ -10,6 +10,7 @@ use weft_model::access::{Posture, decide};
 use weft_model::entity::{Identity, IdentityType, PolicyType, Service};
 use weft_network::create::{CircuitSpec, MadeCircuit};
 use weft_network::failure::{CircuitFailure, FailureCause};
+use weft_network::tags::CircuitTags;
 use weft_spans::{Kind, Span, attribute};
 use weft_wire::ctrl::{self, CircuitFailed, CircuitRequest, CircuitSuccess};
 use weft_wire::edge_ctrl::{
@@ -17,7 +18,7 @@ use weft_wire::edge_ctrl::{
     CreateCircuitV3, CreateTunnelCircuitV2Request, CreateTunnelCircuitV2Response, CreatedCircuit,
     EdgeError, ErrorCode,
 };
-use weft_wire::{Message, PeerData, ProtoBody, StringMap, TraceContext, WireError};
+use weft_wire::{Message, PeerData, ProtoBody, TraceContext, WireError};
 
 use super::edge_errors::{busy, error, malformed, of_session};
 use super::session::RouterSession;
@@ -291,12 +292,14 @@ impl Dial {
         }
         let service = self.service.base.id.clone();
         let target = match self.instance.as_str() {
-            "" => service.to_string(),
-            instance => format!("{instance}@{service}"),
+            "" => service.clone(),
+            instance => Id::new(&format!("{instance}@{service}")),
         };
-        let tags: StringMap =
-            [("serviceId".to_owned(), target), ("clientId".to_owned(), self.identity.to_string())]
-                .into();
+        let tags = CircuitTags {
+            service: Some(target),
+            client: Some(self.identity.clone()),
+            ..CircuitTags::default()
+        };
         let spec = CircuitSpec {
             router: session.router.id.clone(),
             service,
@@ -397,7 +400,7 @@ async fn for_binding(session: &RouterSession, request: CircuitRequest, span: &mu
     let service = service.base.id.clone();
     let spec = CircuitSpec {
         router: session.router.id.clone(),
-        tags: [("serviceId".to_owned(), service.to_string())].into(),
+        tags: CircuitTags { service: Some(service.clone()), ..CircuitTags::default() },
         service,
         instance: instance.to_owned(),
         client: request.ingress_id,

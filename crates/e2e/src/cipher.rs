@@ -6,26 +6,30 @@
 //! sent (docs/protocol/sdk.md 14.3). The difference to the standard construction is the padding
 //! after the message: `length mod 16` zeros, where the standard completes the block. Both paddings
 //! are equal if the length is 0 or 8 modulo 16; such a message is one call to a fast library
-//! cipher. Messages of other lengths are put together here from the same parts.
+//! cipher. Messages of other lengths are put together here from the same parts: the keystream covers
+//! both blocks and the message in one pass.
 
 use aws_lc_rs::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};
 use bytes::{Buf, Bytes, BytesMut};
 use chacha20::ChaCha20;
 use chacha20::cipher::{KeyIvInit, StreamCipher, StreamCipherSeek};
-use poly1305::universal_hash::{KeyInit as _, UniversalHash as _};
-use poly1305::{Block, Poly1305};
-use zeroize::Zeroizing;
+use zeroize::{Zeroize as _, Zeroizing};
 
 use crate::Error;
+use crate::authenticator::{Authenticator, BLOCK as MAC_BLOCK};
 
 /// Bytes of a ChaCha20 block; the tag has a block of its own.
 const BLOCK: usize = 64;
 
+/// Bytes of keystream before the message: the block of the authenticator's key, and the tag block.
+const BEFORE: usize = 2 * BLOCK;
+
+/// Bytes of keystream that vector instructions make at once. A last part of three blocks would take
+/// longer than four.
+const AT_ONCE: usize = 4 * BLOCK;
+
 /// Bytes of the authenticator.
 pub(crate) const MAC: usize = 16;
-
-/// Bytes of a block of the authenticator.
-const MAC_BLOCK: usize = poly1305::BLOCK_SIZE;
 
 /// The nonce of one message: counter and state nonce.
 pub(crate) type MessageNonce = [u8; 12];
@@ -83,15 +87,14 @@ impl Cipher {
     }
 
     fn seal_plain(&self, nonce: &MessageNonce, tag: u8, message: &[u8]) -> Sealed {
-        let (mut stream, mut authenticator, mut block) = self.start(nonce);
-        block[0] ^= tag;
-        let mut bytes = BytesMut::with_capacity(1 + message.len() + MAC);
-        bytes.extend_from_slice(&block[..1]);
-        bytes.extend_from_slice(message);
-        stream.apply_keystream(&mut bytes[1..]);
-        authenticator.update_padded(&*block);
-        let mac = finish(authenticator, &bytes[1..]);
+        let mut bytes = self.covered(nonce, message, MAC);
+        bytes[BLOCK] ^= tag;
+        let mac = authenticate(&bytes[..BEFORE], &bytes[BEFORE..]);
         bytes.extend_from_slice(&mac);
+        // The sealed byte of the tag block goes right before the ciphertext.
+        bytes[BEFORE - 1] = bytes[BLOCK];
+        bytes[..BEFORE - 1].zeroize();
+        bytes.advance(BEFORE - 1);
         Sealed { bytes: bytes.freeze(), mac }
     }
 
@@ -102,29 +105,32 @@ impl Cipher {
         ciphertext: &[u8],
         mac: &[u8; MAC],
     ) -> Result<(u8, Bytes), Error> {
-        let (mut stream, mut authenticator, mut block) = self.start(nonce);
-        let plain_tag = tag ^ block[0];
-        block[0] = tag;
-        authenticator.update_padded(&*block);
-        let expected = finish(authenticator, ciphertext);
-        aws_lc_rs::constant_time::verify_slices_are_equal(&expected, mac)
-            .map_err(|_| Error::Forged)?;
-        let mut message = BytesMut::from(ciphertext);
-        stream.apply_keystream(&mut message);
-        Ok((plain_tag, message.freeze()))
+        let mut bytes = self.covered(nonce, ciphertext, 0);
+        let plain_tag = tag ^ bytes[BLOCK];
+        bytes[BLOCK] = tag;
+        let expected = authenticate(&bytes[..BEFORE], ciphertext);
+        let is_genuine = aws_lc_rs::constant_time::verify_slices_are_equal(&expected, mac).is_ok();
+        if !is_genuine {
+            bytes.zeroize();
+            return Err(Error::Forged);
+        }
+        bytes[..BEFORE].zeroize();
+        bytes.advance(BEFORE);
+        Ok((plain_tag, bytes.freeze()))
     }
 
-    /// The keystream at the start of the message, the authenticator with its key, and the
-    /// keystream that covers the tag block.
-    fn start(&self, nonce: &MessageNonce) -> (ChaCha20, Poly1305, Zeroizing<[u8; BLOCK]>) {
-        let mut stream = self.stream(nonce);
-        let mut first = Zeroizing::new([0; BLOCK]);
-        stream.apply_keystream(&mut *first);
-        let mut mac_key = Zeroizing::new([0; 32]);
-        mac_key.copy_from_slice(&first[..32]);
-        let mut block = Zeroizing::new([0; BLOCK]);
-        stream.apply_keystream(&mut *block);
-        (stream, Poly1305::new((&*mac_key).into()), block)
+    /// The keystream of the first two blocks, then a text covered with the keystream behind them, with
+    /// room for more.
+    fn covered(&self, nonce: &MessageNonce, text: &[u8], room: usize) -> BytesMut {
+        let length = BEFORE + text.len();
+        let whole = length.next_multiple_of(AT_ONCE);
+        let mut bytes = BytesMut::with_capacity(whole.max(length + room));
+        bytes.resize(BEFORE, 0);
+        bytes.extend_from_slice(text);
+        bytes.resize(whole, 0);
+        self.stream(nonce).apply_keystream(&mut bytes);
+        bytes.truncate(length);
+        bytes
     }
 
     fn open_fast(
@@ -187,36 +193,66 @@ fn seal_fast(
     Ok(Sealed { bytes: buffer.freeze(), mac })
 }
 
-/// Authenticates the ciphertext, its padding and the lengths.
-fn finish(mut authenticator: Poly1305, ciphertext: &[u8]) -> [u8; MAC] {
-    let (blocks, rest) = Block::slice_as_chunks(ciphertext);
-    authenticator.update(blocks);
+/// The authenticator of the sealed tag block, the ciphertext, its padding and the lengths. `before` is
+/// the block that begins with the authenticator's key, and the sealed tag block.
+fn authenticate(before: &[u8], ciphertext: &[u8]) -> [u8; MAC] {
+    let (first, sealed_tag) = before.split_at(BLOCK);
+    let mut key = Zeroizing::new([0; 32]);
+    key.copy_from_slice(&first[..32]);
+    let mut authenticator = Authenticator::new(&key);
+    authenticator.blocks(sealed_tag);
+    let rest = authenticator.blocks(ciphertext);
     // The rest of the ciphertext, as many zeros, and the lengths.
     let mut end = [0; 4 * MAC_BLOCK];
     let (begun, lengths) = end.split_at_mut(2 * rest.len());
     begun[..rest.len()].copy_from_slice(rest);
     lengths[8..16].copy_from_slice(&((BLOCK + ciphertext.len()) as u64).to_le_bytes());
-    authenticator.compute_unpadded(&end[..2 * rest.len() + MAC_BLOCK]).into()
+    authenticator.finish(&end[..2 * rest.len() + MAC_BLOCK])
 }
 
 #[cfg(test)]
 mod tests {
+    use poly1305::Poly1305;
+    use poly1305::universal_hash::KeyInit as _;
+
     use super::*;
 
     fn cipher() -> Cipher {
         Cipher::new(Zeroizing::new(std::array::from_fn(|i| i as u8 * 7 + 1)))
     }
 
+    /// The sealed message as other libraries' parts of the cipher give it, one after the other.
+    fn of_parts(cipher: &Cipher, nonce: &MessageNonce, tag: u8, message: &[u8]) -> Vec<u8> {
+        let mut stream = cipher.stream(nonce);
+        let mut key = [0; BLOCK];
+        stream.apply_keystream(&mut key);
+        let mut sealed_tag = [0; BLOCK];
+        sealed_tag[0] = tag;
+        stream.apply_keystream(&mut sealed_tag);
+        let mut sealed = message.to_vec();
+        stream.apply_keystream(&mut sealed);
+        let mut authenticated = [&sealed_tag[..], &sealed].concat();
+        authenticated.resize(authenticated.len() + message.len() % MAC_BLOCK, 0);
+        authenticated.extend_from_slice(&0u64.to_le_bytes());
+        authenticated.extend_from_slice(&((BLOCK + message.len()) as u64).to_le_bytes());
+        let authenticator = Poly1305::new(key[..32].try_into().unwrap());
+        let mac = authenticator.compute_unpadded(&authenticated);
+        [&sealed_tag[..1], &sealed, mac.as_slice()].concat()
+    }
+
     #[test]
-    fn both_ways_give_the_same_bytes_for_every_length() {
+    fn all_ways_give_the_same_bytes_for_every_length() {
         let cipher = cipher();
         let fast = cipher.fast.as_ref().unwrap();
-        let message: Vec<u8> = (0..4096).map(|i| (i * 31 % 251) as u8).collect();
-        for length in 0..=message.len() {
+        let message: Vec<u8> = (0..100_003).map(|i| (i * 31 % 251) as u8).collect();
+        let long = [4_095, 4_096, 16_383, 32_767, 32_768, 65_529, 100_000, 100_003];
+        for length in (0..=800).chain(long) {
             let nonce = [length as u8; 12];
             let message = &message[..length];
             let tag = length as u8 % 4;
             let plain = cipher.seal_plain(&nonce, tag, message);
+            assert_eq!(plain.bytes, of_parts(&cipher, &nonce, tag, message), "length {length}");
+            assert!(plain.bytes.ends_with(&plain.mac));
             let quick = seal_fast(fast, &nonce, tag, message).unwrap();
             if length % 8 == 0 {
                 assert_eq!(plain.bytes, quick.bytes, "length {length}");
@@ -226,10 +262,13 @@ mod tests {
                 assert_ne!(plain.mac, quick.mac, "only the padding differs, length {length}");
             }
             let ciphertext = &plain.bytes[1..1 + length];
-            let opened = cipher.open_plain(&nonce, plain.bytes[0], ciphertext, &plain.mac).unwrap();
-            assert_eq!(opened, (tag, Bytes::copy_from_slice(message)));
-            let opened = cipher.open(&nonce, plain.bytes[0], ciphertext, &plain.mac).unwrap();
-            assert_eq!(opened, (tag, Bytes::copy_from_slice(message)));
+            let expected = Ok((tag, Bytes::copy_from_slice(message)));
+            let (tag, mut mac) = (plain.bytes[0], plain.mac);
+            assert_eq!(cipher.open_plain(&nonce, tag, ciphertext, &mac), expected);
+            assert_eq!(cipher.open(&nonce, tag, ciphertext, &mac), expected);
+            assert_eq!(cipher.open(&nonce, tag ^ 1, ciphertext, &mac), Err(Error::Forged));
+            mac[length % MAC] ^= 1;
+            assert_eq!(cipher.open(&nonce, tag, ciphertext, &mac), Err(Error::Forged));
         }
     }
 

@@ -18,11 +18,10 @@ use parking_lot::Mutex;
 use prost::Message as _;
 use weft_model::Id;
 use weft_paths::path::Path;
-use weft_wire::StringMap;
 use weft_wire::ctrl::route::Egress;
 use weft_wire::ctrl::{DestType, Route};
 
-use crate::circuits::HOST_TAG;
+use crate::tags::CircuitTags;
 
 /// Most circuits of which pieces are kept.
 const MAX_CIRCUITS: usize = 200_000;
@@ -38,13 +37,6 @@ const MAX_ROUTE: usize = 2 * 1024;
 const MAX_ID: usize = 128;
 /// Most routers one circuit goes over.
 pub(crate) const MAX_NODES: usize = 64;
-/// Tag with the service, possibly `instance@service`.
-pub(crate) const SERVICE_TAG: &str = "serviceId";
-
-/// Tag with the dialing identity.
-pub(crate) const CLIENT_TAG: &str = "clientId";
-/// The tags that are kept: circuits of controllers have no others.
-const KNOWN_TAGS: [&str; 3] = [SERVICE_TAG, CLIENT_TAG, HOST_TAG];
 
 /// The pieces of circuits that are not whole, and the state of the routers' reports.
 #[derive(Debug, Default)]
@@ -264,7 +256,7 @@ pub(crate) struct AssembledCircuit {
     pub(crate) egress: String,
     pub(crate) is_whole: bool,
     pub(crate) dialed: Option<(Id, Egress)>,
-    pub(crate) tags: StringMap,
+    pub(crate) tags: CircuitTags,
 }
 
 impl AssembledCircuit {
@@ -275,7 +267,7 @@ impl AssembledCircuit {
 }
 
 /// The size of a circuit, in bytes.
-pub(crate) fn size(path: &Path, ends: [&str; 2], tags: &StringMap) -> usize {
+pub(crate) fn size(path: &Path, ends: [&str; 2], tags: &CircuitTags) -> usize {
     let nodes = path.nodes.iter().map(|id| id.as_str().len());
     let links = path.links.iter().map(String::len);
     let tags = tags.iter().map(|(name, value)| name.len() + value.len());
@@ -362,13 +354,9 @@ fn walk(pieces: &BTreeMap<Id, Route>) -> AssembledCircuit {
     }
 }
 
-pub(crate) fn tags(pieces: &BTreeMap<Id, Route>) -> StringMap {
-    pieces
-        .values()
-        .find(|route| !route.tags.is_empty())
-        .map(|route| route.tags.iter().filter(|(name, _)| KNOWN_TAGS.contains(&name.as_str())))
-        .map(|known| known.map(|(name, value)| (name.clone(), value.clone())).collect())
-        .unwrap_or_default()
+fn tags(pieces: &BTreeMap<Id, Route>) -> CircuitTags {
+    let told = pieces.values().find(|route| !route.tags.is_empty());
+    told.map(|route| CircuitTags::reported(&route.tags)).unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -12,10 +12,8 @@ use weft_paths::queue::Why;
 use weft_wire::ctrl::route::Egress;
 use weft_wire::ctrl::{CarriedCircuits, Route};
 
-use crate::adopt::{
-    AssembledCircuit, CLIENT_TAG, MAX_NODES, SERVICE_TAG, is_id, put_together, size,
-};
-use crate::circuits::{Circuit, EndAddresses, REPORTED_TAG};
+use crate::adopt::{AssembledCircuit, MAX_NODES, is_id, put_together, size};
+use crate::circuits::{Circuit, EndAddresses};
 use crate::clock;
 use crate::misreports::Misreport;
 use crate::network::Network;
@@ -154,8 +152,9 @@ impl Network {
         let mut assembled = assembled;
         // The tag shows operators on whose report the circuit exists.
         let by: Vec<&str> = assembled.path.nodes.iter().map(Id::as_str).collect();
-        assembled.tags.insert(REPORTED_TAG.to_owned(), by.join(","));
-        let target = assembled.tags.get(SERVICE_TAG).map(String::as_str).unwrap_or_default();
+        assembled.tags.reported_by = Some(Id::new(&by.join(",")));
+        let target = assembled.tags.service.clone().unwrap_or_default();
+        let target = target.as_str();
         let (instance, service) = target.split_once('@').unwrap_or(("", target));
         let service = Id::new(service);
         let terminator = assembled.dialed.as_ref();
@@ -167,7 +166,7 @@ impl Network {
         let circuit = Arc::new(Circuit {
             id: id.to_owned(),
             // The dialing identity: routers do not report the session.
-            client: assembled.tags.get(CLIENT_TAG).cloned().unwrap_or_default(),
+            client: assembled.tags.client.as_ref().map(Id::to_string).unwrap_or_default(),
             is_of_session: false,
             instance: instance.to_owned(),
             service,

@@ -12,20 +12,14 @@ use hashbrown::{HashMap, HashSet};
 use parking_lot::RwLock;
 use weft_model::{Id, Timestamp};
 use weft_paths::path::Path;
-use weft_wire::StringMap;
 
-use crate::adopt::CLIENT_TAG;
 use crate::clock;
 use crate::moving::Moving;
+use crate::tags::CircuitTags;
 use crate::traffic::Traffic;
 use index::Index;
 use making::{Making, Reservation};
 use past::Past;
-
-/// Tag with the hosting identity.
-pub(crate) const HOST_TAG: &str = "hostId";
-/// Tag with the routers on whose report alone a circuit exists: this run did not make it.
-pub(crate) const REPORTED_TAG: &str = "reportedBy";
 
 /// Most circuits, reserved ones included.
 const MAX_CIRCUITS: usize = 1_000_000;
@@ -64,7 +58,7 @@ pub struct Circuit {
     /// The time at which all routers on the path had set up the circuit.
     pub routed_at: Instant,
     /// The tags of the circuit.
-    pub tags: StringMap,
+    pub tags: CircuitTags,
     /// Whether the whole path is known.
     pub is_whole: bool,
     /// Whether the circuit counts for the cost of its terminator.
@@ -92,13 +86,13 @@ pub struct EndAddresses {
 impl Circuit {
     /// The id of the identity that dialed, if an identity did.
     pub fn dialer(&self) -> Option<&str> {
-        self.tags.get(CLIENT_TAG).map(String::as_str)
+        self.tags.client.as_ref().map(Id::as_str)
     }
 
     /// Whether the circuit exists on the report of routers alone: an earlier run of this controller
     /// made it.
     pub fn is_of_earlier_run(&self) -> bool {
-        self.tags.contains_key(REPORTED_TAG)
+        self.tags.reported_by.is_some()
     }
 
     /// The service and the terminator.
@@ -477,7 +471,7 @@ pub fn sample(id: &str, nodes: &[&str], links: &[&str]) -> Circuit {
         addresses: EndAddresses::default(),
         created_at: Timestamp(0),
         routed_at: clock::now(),
-        tags: StringMap::new(),
+        tags: CircuitTags::default(),
         is_whole: true,
         is_counted: true,
         moving: Arc::default(),

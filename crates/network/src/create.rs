@@ -24,10 +24,10 @@ use weft_wire::{PeerData, ProtoBody as _, StringMap};
 use super::circuits::{Circuit, EndAddresses, NotReserved};
 use super::routes::{Answers, RouteSpec};
 use super::traced::{self, Asked};
-use crate::circuits::HOST_TAG;
 use crate::clock;
 use crate::failure::{CircuitFailure, FailureCause};
 use crate::network::Network;
+use crate::tags::CircuitTags;
 use chosen::{Chosen, Tried};
 
 /// Attempts of one circuit that do not count, because a router between the ends took no new
@@ -54,7 +54,7 @@ pub struct CircuitSpec {
     /// Data for the terminating side.
     pub peer_data: PeerData,
     /// Tags of the circuit; the tag of the host is added.
-    pub tags: StringMap,
+    pub tags: CircuitTags,
     /// The id, if the router chose one.
     pub id: Option<String>,
 }
@@ -97,7 +97,7 @@ struct Attempt {
     chosen: Chosen,
     ingress: String,
     egress: String,
-    tags: StringMap,
+    tags: CircuitTags,
     peer_data: PeerData,
 }
 
@@ -249,8 +249,8 @@ impl Making<'_> {
             return Err(Failed { failure, again: false, is_detour: false });
         }
         let (ingress, egress) = (self.network.new_address(), self.network.new_address());
-        let mut tags = self.spec.tags.clone();
-        tags.insert(HOST_TAG.to_owned(), chosen.terminator.host_id.to_string());
+        let host = Some(chosen.terminator.host_id.clone());
+        let tags = CircuitTags { host, ..self.spec.tags.clone() };
         let spec = RouteSpec {
             circuit: &self.id,
             attempt: number,
@@ -259,7 +259,7 @@ impl Making<'_> {
             egress: &egress,
             dial: Some((&chosen.terminator, &self.spec.peer_data)),
             timeout: self.network.0.options.route_timeout,
-            tags: &tags,
+            tags: &tags.to_map(),
         };
         let mut routed = std::mem::take(&mut self.routed);
         let outcome = self.establish(&spec, &chosen, &mut routed, span).await;
@@ -413,7 +413,7 @@ impl Making<'_> {
             addresses,
             created_at: self.network.0.kernel.now(),
             routed_at: clock::now(),
-            tags: tags.clone(),
+            tags,
             is_whole: true,
             is_counted: chosen.is_counted,
             moving: Arc::default(),
@@ -443,6 +443,7 @@ impl Making<'_> {
         if !self.network.is_usable(&circuit.path) {
             self.network.move_or_end(&circuit, Why::Broken);
         }
+        let tags = circuit.tags.to_map();
         Ok(MadeCircuit { id: self.id.clone(), address: ingress, peer_data, tags })
     }
 
@@ -477,7 +478,7 @@ impl Making<'_> {
             path_cost: path.cost,
             duration: clock::since(self.started),
             failure: Some(failure.cause.as_str()),
-            tags: self.spec.tags.clone(),
+            tags: self.spec.tags.to_map(),
         })));
     }
 }

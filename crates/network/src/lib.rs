@@ -7,8 +7,8 @@
 //!  router that comes back ──> recount, adoption ──> Circuits
 //! ```
 //!
-//! - [`network`]: the handle of the network; [`routers`], [`circuits`]: the tables; [`routes`]: the
-//!   routes that routers are told; paths and costs are in `weft_paths`;
+//! - [`network`]: the handle of the network; [`routers`], [`circuits`]: the tables; [`tags`]: the tags
+//!   of circuits; [`routes`]: the routes that routers are told; paths and costs are in `weft_paths`;
 //! - [`create`]: makes circuits; [`failure`]: the reasons why a circuit was not made; [`upkeep`]:
 //!   confirms and ends circuits; `moves`: moves circuits to other paths; `improve`: moves circuits
 //!   to cheaper paths; [`adoption`], [`adopt`]: adopt circuits of an earlier run; [`recount`]: ends
@@ -71,6 +71,7 @@ pub mod recount;
 mod reported;
 pub mod routers;
 pub mod routes;
+pub mod tags;
 pub mod terminators;
 mod texts;
 mod traced;

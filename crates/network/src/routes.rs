@@ -70,7 +70,7 @@ impl RouteSpec<'_> {
 /// The body of a route that changes the ways of a circuit, without these ways
 /// ([`Route::message_with`] adds them).
 pub(super) fn reroute(circuit: &Circuit, timeout: Duration) -> Bytes {
-    bare(&circuit.id, REROUTE_ATTEMPT, Vec::new(), timeout, &circuit.tags).to_body()
+    bare(&circuit.id, REROUTE_ATTEMPT, Vec::new(), timeout, &circuit.tags.to_map()).to_body()
 }
 
 fn bare(

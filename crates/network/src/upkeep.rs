@@ -51,7 +51,7 @@ impl Network {
             path_cost: circuit.path.cost,
             duration: took,
             failure: None,
-            tags: circuit.tags.clone(),
+            tags: circuit.tags.to_map(),
         })))
     }
 

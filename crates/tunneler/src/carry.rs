@@ -6,13 +6,16 @@
 
 use std::{
     cell::RefCell,
+    future::poll_fn,
     io,
+    pin::Pin,
     sync::atomic::{AtomicBool, AtomicU64, Ordering},
+    task::{Context, Poll, ready},
     time::Duration,
 };
 
 use tokio::{
-    io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _},
+    io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, ReadBuf},
     net::{TcpStream, UdpSocket, tcp::OwnedReadHalf},
 };
 use weft_sdk::{Connection, MAX_MESSAGE, WriteHalf};
@@ -28,10 +31,10 @@ thread_local! {
 /// Carries a stream until both directions are over, or one has failed.
 pub async fn tcp(connection: Connection, stream: TcpStream, traffic: &Traffic) {
     let (mut from_network, mut to_network) = connection.into_split();
-    let (reader, mut writer) = stream.into_split();
+    let (mut reader, mut writer) = stream.into_split();
     let is_whole = AtomicBool::new(false);
     let sending = async {
-        let sent = send(&reader, &mut to_network, traffic).await;
+        let sent = send(&mut reader, &mut to_network, traffic).await;
         is_whole.store(sent.is_ok(), Ordering::Relaxed);
         if let Err(problem) = &sent {
             tracing::debug!(%problem, "the direction of a connection into the network has failed");
@@ -84,39 +87,19 @@ impl std::fmt::Display for Broken {
 /// data. Succeeds, too, when the circuit is over: data that arrived from the network can still be read
 /// then, and the reader of the network reports data that is missing.
 async fn send(
-    reader: &OwnedReadHalf,
+    reader: &mut OwnedReadHalf,
     network: &mut WriteHalf,
     traffic: &Traffic,
 ) -> Result<(), Broken> {
     let over = network.over();
     let sending = async {
         while network.writable().await.is_ok() {
-            reader.readable().await.map_err(Broken::Socket)?;
-            let sent = SCRATCH.with_borrow_mut(|scratch| {
-                let buffer = scratch.get_mut(..PAYLOAD_SIZE).unwrap_or_default();
-                let count = match reader.try_read(buffer) {
-                    Ok(count) => count,
-                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
-                    Err(error) => return Err(Broken::Socket(error)),
-                };
-                if count > 0 {
-                    let data = buffer.get(..count).unwrap_or_default();
-                    match network.try_write_message(data) {
-                        // The direction has ended meanwhile: the peer wants no more data.
-                        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
-                        result => result.map_err(Broken::Network)?,
-                    }
-                }
-                Ok(Some(count))
-            })?;
-            match sent {
-                Some(0) => {
-                    let _ = network.shutdown().await;
-                    return Ok(());
-                }
-                Some(count) => traffic.sent(count),
-                None => {}
+            let count = poll_fn(|context| poll_send(context, reader, network)).await?;
+            if count == 0 {
+                let _ = network.shutdown().await;
+                return Ok(());
             }
+            traffic.sent(count);
         }
         Ok(())
     };
@@ -124,6 +107,29 @@ async fn send(
         sent = sending => sent,
         () = over => Ok(()),
     }
+}
+
+/// Reads the socket once and writes to the network, which has room; returns the number of bytes. A read
+/// that does not fill the buffer has emptied the socket, so that no second call has to find that out.
+fn poll_send(
+    context: &mut Context<'_>,
+    reader: &mut OwnedReadHalf,
+    network: &mut WriteHalf,
+) -> Poll<Result<usize, Broken>> {
+    SCRATCH.with_borrow_mut(|scratch| {
+        let mut buffer = ReadBuf::new(scratch.get_mut(..PAYLOAD_SIZE).unwrap_or_default());
+        let read = ready!(Pin::new(reader).poll_read(context, &mut buffer));
+        let data = buffer.filled();
+        let written = read.map_err(Broken::Socket).and_then(|()| match data {
+            [] => Ok(()),
+            data => match network.try_write_message(data) {
+                // The direction has ended meanwhile: the peer wants no more data.
+                Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+                result => result.map_err(Broken::Network),
+            },
+        });
+        Poll::Ready(written.map(|()| data.len()))
+    })
 }
 
 /// Carries datagrams of a client until either side is done.

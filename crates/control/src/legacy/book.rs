@@ -24,7 +24,7 @@ use weft_model::entity::{EdgeRouterPolicy, Identity, Router, ServiceSession};
 use weft_model::{Change, Entity, Id, Kind, Snapshot};
 use weft_wire::edge_ctrl::AddedSessions;
 
-use super::announced::{AnnouncedSession, Say};
+use super::announced::{AnnouncedSession, EndedTogether, Say};
 use super::pending::{Batch, Pause, Pending, Together};
 use super::shelves::{Row, Shelves};
 
@@ -32,9 +32,17 @@ use super::shelves::{Row, Shelves};
 const BULK: usize = 4096;
 /// Identities that are examined while the lock is held once.
 const SCAN: usize = 10_000;
-/// Ended sessions that all routers are told of while the lock is held once: with 2,000 routers it
-/// takes some 10 ms, for which the requests of routers wait.
+/// Ended service sessions that all routers are told of while the lock is held once: with 2,000
+/// routers it takes some 10 ms, for which the requests of routers wait.
 const ENDS: usize = 50;
+/// Ended sessions that all routers are told of while the lock is held once. Routers share a list of
+/// them.
+const ENDS_TOGETHER: usize = 500;
+/// Fewer sessions than this are no list: they are told in one message with others that ended meanwhile.
+const LEAST_TOGETHER: usize = 32;
+/// Lists of sessions that ended together, for routers that may be used by different identities. The
+/// other routers get lists of their own.
+const LISTS: usize = 16;
 
 /// Sessions, routers, and which router is told of which session.
 pub(crate) struct Book {
@@ -102,7 +110,8 @@ impl Attached {
     pub(super) async fn next(&mut self, most: usize) -> Option<Batch> {
         self.pause.over().await;
         let batch = self.pending.next(most).await?;
-        let sessions = batch.removed.len() + batch.added.len() + batch.updated.len();
+        let ended: usize = batch.ended.iter().map(|ended| ended.sessions.len()).sum();
+        let sessions = ended + batch.removed.len() + batch.added.len() + batch.updated.len();
         let routers = self.book.attached.load(Ordering::Relaxed);
         self.pause.begin(sessions >= most, routers);
         Some(batch)
@@ -201,7 +210,7 @@ impl Book {
                 }
             }
             SessionNotice::Removed(ended) => {
-                for some in ended.chunks(ENDS) {
+                for some in ended.chunks(ENDS_TOGETHER) {
                     self.state.write().remove(some);
                     tokio::task::yield_now().await;
                 }
@@ -325,6 +334,7 @@ impl State {
     }
 
     fn remove(&mut self, ids: &[Id]) {
+        let mut ended = Vec::new();
         for id in ids {
             let Some(known) = self.sessions.remove(id) else { continue };
             if let Some(ordinal) = known.ordinal {
@@ -336,25 +346,51 @@ impl State {
                     self.identities.remove(&known.told.identity);
                 }
             }
-            self.tell(known.ordinal, &Say::Removed([known.told].into()));
+            ended.extend(known.ordinal.map(|ordinal| (ordinal, known.told)));
         }
+        self.tell_ended(&ended);
+    }
+
+    /// Leaves notices of the ends of sessions, each with the ordinal of its identity, for the routers
+    /// that the identities may use. Routers that are told of the same ones share a list.
+    fn tell_ended(&mut self, ended: &[(u32, Arc<AnnouncedSession>)]) {
+        let ordinals: RoaringBitmap = ended.iter().map(|(ordinal, _)| *ordinal).collect();
+        let mut lists: Vec<(RoaringBitmap, Say)> = Vec::new();
+        self.feeds.retain(|_, feed| {
+            let users = &ordinals & &feed.allowed;
+            if users.is_empty() {
+                return true;
+            }
+            if let Some((_, say)) = lists.iter().find(|(others, _)| *others == users) {
+                return feed.pending.tell(say);
+            }
+            let own = ended.iter().filter(|(ordinal, _)| users.contains(*ordinal));
+            let own: Vec<_> = own.map(|(_, told)| Arc::clone(told)).collect();
+            let say = match own.len() {
+                ..LEAST_TOGETHER => Say::Removed(own.into()),
+                _ => Say::Ended(Arc::new(EndedTogether::new(own.into()))),
+            };
+            let fits = feed.pending.tell(&say);
+            if lists.len() < LISTS {
+                lists.push((users, say));
+            }
+            fits
+        });
     }
 
     /// Tells the routers that identities may use of the end of their service sessions. For a
     /// deleted identity these routers are not known any more, so that all are told.
     fn services_ended(&mut self, ended: &[Arc<ServiceSession>]) {
-        let mut by_identity: HashMap<Id, Vec<Arc<ServiceSession>>> = HashMap::new();
-        for session in ended {
-            let own = by_identity.entry(session.identity_id.clone()).or_default();
-            own.push(Arc::clone(session));
-        }
-        for (identity, ended) in by_identity {
-            let say = Say::ServiceRemoved(ended.into());
-            match self.snapshot.ordinal_of::<Identity>(&identity) {
-                Some(ordinal) => self.tell(Some(ordinal), &say),
-                None => self.feeds.retain(|_, feed| feed.pending.tell(&say)),
-            }
-        }
+        let ordinal = |it: &ServiceSession| self.snapshot.ordinal_of::<Identity>(&it.identity_id);
+        let ended: Vec<(Option<u32>, &Arc<ServiceSession>)> =
+            ended.iter().map(|it| (ordinal(it), it)).collect();
+        self.feeds.retain(|_, feed| {
+            let may_know =
+                |ordinal: Option<u32>| ordinal.is_none_or(|it| feed.allowed.contains(it));
+            let own = ended.iter().filter(|(ordinal, _)| may_know(*ordinal));
+            let own: Arc<[_]> = own.map(|(_, session)| Arc::clone(session)).collect();
+            own.is_empty() || feed.pending.tell(&Say::ServiceRemoved(own))
+        });
     }
 
     fn on_change(&mut self, published: &Published) {

@@ -25,7 +25,7 @@ use weft_wire::{Message, ProtoBody, WireError};
 use super::ended;
 use super::session::RouterSession;
 use again::Again;
-use announced::AnnouncedSession;
+use announced::{AnnouncedSession, removed};
 use book::{Attached, Place, Written};
 use pending::Batch;
 
@@ -37,7 +37,7 @@ const PART: usize = 200;
 const AT_A_TIME: u64 = 3;
 /// How long a router may take to accept one message of such a report.
 const WRITTEN: Duration = Duration::from_secs(60);
-/// Ids of service sessions in one message.
+/// Ids in one message about ends.
 const IDS: usize = 1_000;
 /// Most ids of ended service sessions that wait for a router.
 const UNSAID: usize = 100_000;
@@ -104,7 +104,10 @@ struct Settling {
 
 impl Settling {
     fn heed(&mut self, batch: &Batch) {
-        batch.removed.iter().for_each(|told| drop(self.late.remove(&told.id)));
+        if !self.late.is_empty() {
+            let ended = batch.ended.iter().flat_map(|ended| ended.sessions.iter());
+            ended.chain(&batch.removed).for_each(|told| drop(self.late.remove(&told.id)));
+        }
         let late = batch.added.iter().filter(|told| told.id <= self.last);
         self.late.extend(late.map(|told| (told.id.clone(), Arc::clone(told))));
         for told in &batch.updated {
@@ -167,7 +170,12 @@ impl Feed<'_> {
             self.unsaid.extend(batch.services.iter().map(|it| it.base.id.to_string()));
             self.say_ended().await?;
         }
-        self.say_removed(&batch.removed).await?;
+        for ended in &batch.ended {
+            self.send(ended.message()).await?;
+        }
+        for part in batch.removed.chunks(IDS) {
+            self.send(removed(part)).await?;
+        }
         self.say_added(&batch.added).await?;
         if !batch.updated.is_empty() {
             let updated = batch.updated.iter().map(|told| &told.encoded);
@@ -256,17 +264,6 @@ impl Feed<'_> {
             let state = SyncState { id, is_last: true, sequence: 0 };
             let sessions = part.iter().map(|told| &told.encoded);
             self.send(EncodedApiSession::added(false, sessions, &state)).await?;
-        }
-        Ok(())
-    }
-
-    async fn say_removed(&self, removed: &[Arc<AnnouncedSession>]) -> Result<(), SendError> {
-        for part in removed.chunks(IDS) {
-            let removed = ApiSessionRemoved {
-                tokens: part.iter().map(|told| told.token.to_string()).collect(),
-                ids: part.iter().map(|told| told.id.to_string()).collect(),
-            };
-            self.send(removed.to_message()).await?;
         }
         Ok(())
     }

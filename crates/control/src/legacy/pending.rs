@@ -4,6 +4,9 @@
 //! therefore takes one place for each of its sessions, however slowly the router reads. A session
 //! that began and ended while it waited is never told. The order of notices about one session stays;
 //! sessions are told in the order of their first change that waits.
+//!
+//! Sessions that end together wait as one list, which routers share, and are told before other changes.
+//! Among the sessions of a list is none of which another notice waited.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,7 +20,7 @@ use tokio::time::Instant;
 use weft_model::Id;
 use weft_model::entity::ServiceSession;
 
-use super::announced::{AnnouncedSession, Say};
+use super::announced::{AnnouncedSession, EndedTogether, Say};
 
 /// Most sessions, and most ended service sessions, of which a router has yet to be told. A router
 /// for which more wait is told everything again.
@@ -70,6 +73,7 @@ struct Waiting {
     places: HashMap<Id, u64>,
     next_place: u64,
     services: Vec<Arc<ServiceSession>>,
+    ended: Vec<Arc<EndedTogether>>,
 }
 
 /// A session of which the router has yet to be told.
@@ -89,11 +93,13 @@ enum What {
     Replaced,
 }
 
-/// Notices that are sent together: first the ended service sessions, then the removed sessions, the
-/// added and the updated ones. A session may be among the removed and the added ones.
+/// Notices that are sent together: first the ended service sessions, then the sessions that ended
+/// together, the removed sessions, the added and the updated ones. A session may be among the ended or
+/// removed and the added ones.
 #[derive(Debug, Default)]
 pub(super) struct Batch {
     pub(super) services: Vec<Arc<ServiceSession>>,
+    pub(super) ended: Vec<Arc<EndedTogether>>,
     pub(super) removed: Vec<Arc<AnnouncedSession>>,
     pub(super) added: Vec<Arc<AnnouncedSession>>,
     pub(super) updated: Vec<Arc<AnnouncedSession>>,
@@ -110,6 +116,7 @@ impl Pending {
             places: HashMap::new(),
             next_place: 0,
             services: Vec::new(),
+            ended: Vec::new(),
         };
         Self { waiting: Mutex::new(waiting), changed: Notify::new(), together }
     }
@@ -122,11 +129,12 @@ impl Pending {
             Say::Added(sessions) => sessions.iter().for_each(|it| waiting.add(it)),
             Say::Updated(session) => waiting.update(session),
             Say::Removed(sessions) => sessions.iter().for_each(|it| waiting.remove(it)),
+            Say::Ended(ended) => waiting.end(ended),
             Say::ServiceRemoved(ended) => waiting.services.extend(ended.iter().cloned()),
         }
         let own = waiting.len();
         let all = self.together.note(before, own);
-        let fits = waiting.due.len() <= MOST
+        let fits = waiting.due.len() + sessions_in(&waiting.ended) <= MOST
             && waiting.services.len() <= MOST
             && (all <= TOGETHER || own <= FEW);
         drop(waiting);
@@ -145,7 +153,7 @@ impl Pending {
         waiting.is_closed = true;
         self.together.note(waiting.len(), 0);
         (waiting.due, waiting.places) = Default::default();
-        waiting.services = Vec::new();
+        (waiting.services, waiting.ended) = Default::default();
         drop(waiting);
         self.changed.notify_one();
     }
@@ -158,7 +166,7 @@ impl Pending {
                 if waiting.is_closed {
                     return None;
                 }
-                if !waiting.due.is_empty() || !waiting.services.is_empty() {
+                if waiting.len() > 0 {
                     let before = waiting.len();
                     let batch = waiting.take(most);
                     self.together.note(before, waiting.len());
@@ -171,8 +179,9 @@ impl Pending {
 }
 
 impl Waiting {
+    /// The number of notices. A list that routers share is one.
     fn len(&self) -> usize {
-        self.due.len() + self.services.len()
+        self.due.len() + self.services.len() + self.ended.len()
     }
 
     fn add(&mut self, session: &Arc<AnnouncedSession>) {
@@ -201,6 +210,15 @@ impl Waiting {
         self.put(session, What::Removed, true, |_| What::Removed);
     }
 
+    fn end(&mut self, ended: &Arc<EndedTogether>) {
+        let sessions = &ended.sessions;
+        if self.places.is_empty() || !sessions.iter().any(|it| self.places.contains_key(&it.id)) {
+            self.ended.push(Arc::clone(ended));
+        } else {
+            sessions.iter().for_each(|it| self.remove(it));
+        }
+    }
+
     /// Notes the latest state of a session: `first` if none waits, otherwise what `then` makes of the
     /// one that waits.
     fn put(
@@ -224,7 +242,15 @@ impl Waiting {
 
     fn take(&mut self, most: usize) -> Batch {
         let mut batch = Batch { services: std::mem::take(&mut self.services), ..Batch::default() };
-        for _ in 0..most {
+        let mut taken = 0;
+        let lists = self.ended.iter().take_while(|list| {
+            let fits = taken < most;
+            taken += list.sessions.len();
+            fits
+        });
+        let lists = lists.count();
+        batch.ended = self.ended.drain(..lists).collect();
+        for _ in sessions_in(&batch.ended)..most {
             let Some((_, Due { session, what, .. })) = self.due.pop_first() else { break };
             self.places.remove(&session.id);
             match what {
@@ -243,6 +269,10 @@ impl Waiting {
         }
         batch
     }
+}
+
+fn sessions_in(ended: &[Arc<EndedTogether>]) -> usize {
+    ended.iter().map(|ended| ended.sessions.len()).sum()
 }
 
 /// The pause between notices to one router.
@@ -362,6 +392,42 @@ mod tests {
         pending.tell(&removed(&old));
         pending.tell(&removed(&new));
         assert_eq!(taken(&pending), [vec![0], vec![], vec![]]);
+    }
+
+    #[test]
+    fn sessions_that_end_together_wait_as_one_list() {
+        let pending = told_all(10);
+        let sessions: Vec<_> = (0..6).map(|number| session(number, "a")).collect();
+        let list = |range: std::ops::Range<usize>| {
+            Arc::new(EndedTogether::new(sessions[range].iter().map(Arc::clone).collect()))
+        };
+        let (first, second, third) = (list(0..2), list(2..4), list(4..6));
+        for ended in [&first, &second] {
+            assert!(pending.tell(&Say::Ended(Arc::clone(ended))));
+        }
+        assert_eq!(pending.waiting.lock().len(), 2);
+        // Its user may use the router again, and then no more.
+        pending.tell(&added(&sessions[0]));
+        pending.tell(&added(&sessions[1]));
+        pending.tell(&removed(&sessions[1]));
+        // One of these has another notice that waits.
+        pending.tell(&Say::Updated(session(5, "b")));
+        pending.tell(&Say::Ended(Arc::clone(&third)));
+        let take = |most| pending.waiting.lock().take(most);
+        let batch = take(1);
+        assert!(Arc::ptr_eq(&batch.ended[0], &first) && batch.ended.len() == 1);
+        assert!(batch.added.is_empty());
+        let batch = take(200);
+        assert!(Arc::ptr_eq(&batch.ended[0], &second) && batch.ended.len() == 1);
+        let numbers = |list: &[Arc<AnnouncedSession>]| -> Vec<u64> {
+            list.iter().map(|it| it.number).collect()
+        };
+        assert_eq!((numbers(&batch.added), numbers(&batch.removed)), (vec![0], vec![5, 4]));
+        assert_eq!(pending.waiting.lock().len(), 0);
+        // Very many do not fit, although few notices wait.
+        let many = Arc::new(EndedTogether::new(vec![session(1, "a"); MOST].into()));
+        assert!(pending.tell(&Say::Ended(many)));
+        assert!(!pending.tell(&Say::Ended(first)));
     }
 
     #[test]

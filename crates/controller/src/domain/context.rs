@@ -4,6 +4,7 @@ use std::sync::{Arc, OnceLock};
 
 use hashbrown::{HashMap, HashSet};
 use parking_lot::Mutex;
+use weft_auth::posture::viewer::Viewer;
 use weft_auth::sessions::Sessions;
 use weft_kernel::Caller;
 use weft_kernel::online::Online;
@@ -33,6 +34,8 @@ struct Remembered {
     routers: OnceLock<HashSet<Id>>,
     /// When each API session was last used.
     activity: Mutex<HashMap<Id, Timestamp>>,
+    /// The caller, whose access to services is judged.
+    viewer: OnceLock<Viewer>,
 }
 
 impl Context {
@@ -66,6 +69,17 @@ impl Context {
     /// The caller of the operation.
     pub fn caller(&self) -> &Caller {
         &self.caller
+    }
+
+    /// The viewer that the caller is, with the posture data of its session; the same for the whole
+    /// read, because a list shows thousands of services to it.
+    pub(crate) fn viewer(&self) -> &Viewer {
+        self.live.viewer.get_or_init(|| {
+            let login = self.caller.login();
+            let identity = login.map(|login| Id::new(&login.identity)).unwrap_or_default();
+            let session = login.and_then(|login| self.sessions().by_id(&login.session.id));
+            Viewer::new(&self.controller, &identity, session.as_deref())
+        })
     }
 
     /// The time of the read.

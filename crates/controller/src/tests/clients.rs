@@ -306,3 +306,23 @@ async fn a_list_evaluates_the_policies_of_its_client_once() {
         assert_eq!(service["postureQueries"].as_array().unwrap().len(), 2, "{service}");
     }
 }
+
+#[tokio::test]
+async fn a_nested_list_of_services_evaluates_the_policies_of_its_caller_once() {
+    let bed = Bed::new().await;
+    let net = net(&bed).await;
+    let admin = bed.admin().await;
+    bed.create(&admin, "createService", json!({"name": "two", "encryptionRequired": true})).await;
+    let client = net.client.login().unwrap().identity.clone();
+    let policy = bed.list(&admin, "listServicePolicies", "").await[0]["id"].clone();
+    let parents = [
+        ("listIdentityServices", client.as_str()),
+        ("listServicePolicyServices", policy.as_str().unwrap()),
+    ];
+    for (operation, parent) in parents {
+        let before = evaluated();
+        let listed = bed.manage(&admin, operation, &[parent], Value::Null).await.unwrap();
+        assert_eq!(listed.as_array().unwrap().len(), 2, "{operation}");
+        assert_eq!(evaluated() - before, 1, "{operation}");
+    }
+}

@@ -99,7 +99,7 @@ fn only_known_tags_are_taken_up() {
         ]);
     }
     let told = put_together(&pieces);
-    assert_eq!(told.tags.keys().collect::<Vec<_>>(), ["hostId", "serviceId"]);
+    assert_eq!(told.tags.iter().collect::<Vec<_>>(), [("hostId", "h"), ("serviceId", "svc")]);
     assert_eq!(told.bytes(), "r1IE".len() + "hostIdh".len() + "serviceIdsvc".len());
 }
 

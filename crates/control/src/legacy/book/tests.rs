@@ -90,3 +90,42 @@ async fn attached_routers_are_counted() {
     drop(again);
     assert_eq!(book.attached.load(Ordering::Relaxed), 0);
 }
+
+#[tokio::test]
+async fn routers_share_the_list_of_sessions_that_end_together() {
+    let auth = auth();
+    enter(&auth).await;
+    let ids: Vec<Id> = (0..2 * IDENTITIES).map(|number| open(&auth, number)).collect();
+    let (book, _following) = Book::open(auth.clone());
+    let mut attached = [1, 2, 3].map(|connection| book.attach(&Id::new("er1"), connection));
+    attached.iter().for_each(Attached::reported);
+    let first = auth.snapshot().ordinal_of::<Identity>(&identity(0)).unwrap();
+    let mut state = book.state.write();
+    // One identity may not use the third router.
+    assert!(state.feeds.get_mut(&3).unwrap().allowed.remove(first));
+    state.remove(&ids);
+    drop(state);
+    let mut lists = Vec::new();
+    for attached in &mut attached {
+        let mut batch = attached.next(200).await.unwrap();
+        assert!(batch.removed.is_empty() && batch.ended.len() == 1);
+        lists.push(batch.ended.remove(0));
+    }
+    assert!(Arc::ptr_eq(&lists[0], &lists[1]));
+    let told: Vec<Id> = lists[0].sessions.iter().map(|told| told.id.clone()).collect();
+    assert_eq!(told, ids);
+    let others = lists[2].sessions.iter().map(|told| &told.identity);
+    assert_eq!(others.filter(|it| **it != identity(0)).count(), 2 * IDENTITIES - 2);
+    assert_eq!(lists[2].sessions.len(), 2 * IDENTITIES - 2);
+    let messages = [0, 1].map(|at: usize| lists[at].message());
+    assert_eq!(messages[0].body.as_ptr(), messages[1].body.as_ptr(), "encoded once");
+    // A few are told with others that end meanwhile.
+    let few: Vec<Id> = (100..103).map(|number| open(&auth, number)).collect();
+    for id in &few {
+        let session = auth.sessions().by_id(id.as_str()).unwrap();
+        book.on_notice(SessionNotice::Added(session)).await;
+    }
+    assert_eq!(attached[0].pending.next(200).await.unwrap().added.len(), few.len());
+    few.iter().for_each(|id| book.state.write().remove(std::slice::from_ref(id)));
+    assert_eq!(attached[0].pending.next(200).await.unwrap().removed.len(), few.len());
+}

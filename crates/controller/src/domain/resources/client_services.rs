@@ -23,7 +23,7 @@ use crate::domain::collection;
 use crate::domain::context::Context;
 use crate::domain::resources::edge_router::EdgeRouters;
 use crate::domain::resources::known_routers::{common, routers_between};
-use crate::domain::resources::service::{Services, permissions, shown, viewer, wanted_configs};
+use crate::domain::resources::service::{Services, permissions, shown, wanted_configs};
 use crate::domain::resources::terminator::Terminators;
 use crate::{Caller, Controller, Failure};
 
@@ -60,8 +60,7 @@ fn list_services(controller: Controller, caller: Caller, call: Call) -> Answer {
         let identity = login_of(&caller)?.identity.clone();
         let context = controller.context(&caller);
         let found = services_of(&context, &identity);
-        let seen_as = viewer(&context);
-        seen_by(seen_as, Some(found), context, caller, call).await
+        seen_by(None, Some(found), context, caller, call).await
     }
     .boxed()
 }
@@ -85,19 +84,20 @@ fn list_as(controller: Controller, caller: Caller, call: Call) -> Answer {
         };
         let (seen_as, found) = match &as_identity {
             Some(identity) => (
-                Viewer::new(context.controller(), identity, None),
+                Some(Viewer::new(context.controller(), identity, None)),
                 Some(services_of(&context, identity.as_str())),
             ),
-            None => (viewer(&context), None),
+            None => (None, None),
         };
         seen_by(seen_as, found, context, caller, call).await
     }
     .boxed()
 }
 
-/// A page of all services, or of these services, as a viewer sees them.
+/// A page of all services, or of these services, as a viewer sees them; without one, as the caller
+/// does.
 async fn seen_by(
-    viewer: Viewer,
+    viewer: Option<Viewer>,
     services: Option<RoaringBitmap>,
     context: Context,
     caller: Caller,
@@ -111,8 +111,10 @@ async fn seen_by(
         (services, roles) => services.or(roles),
     };
     let wanted = wanted_configs(&context, &call.query);
-    let detail =
-        move |context: &Context, service: &Service| detail_for(context, &viewer, &wanted, service);
+    let detail = move |context: &Context, service: &Service| {
+        let viewer = viewer.as_ref().unwrap_or_else(|| context.viewer());
+        detail_for(context, viewer, &wanted, service)
+    };
     collection::search::<Services, _>(context, caller, call, within, detail).await
 }
 
@@ -131,8 +133,7 @@ fn detail_service(controller: Controller, caller: Caller, call: Call) -> Answer 
         let context = controller.context(&caller);
         let service = permitted(&context, &caller, call.id(0))?;
         let wanted = wanted_configs(&context, &call.query);
-        let viewer = viewer(&context);
-        Reply::detail(&detail_for(&context, &viewer, &wanted, &service))
+        Reply::detail(&detail_for(&context, context.viewer(), &wanted, &service))
     }
     .boxed()
 }

@@ -51,7 +51,7 @@ impl Readable for Services {
     }
 
     fn detail(context: &Context, record: &Service) -> ServiceDetail {
-        shown(context, record, &viewer(context), BTreeMap::new())
+        shown(context, record, context.viewer(), BTreeMap::new())
     }
 }
 
@@ -133,12 +133,4 @@ pub(crate) fn wanted_configs(context: &Context, query: &Query) -> WantedConfigs 
     let session = context.caller().login().map(|login| login.session.id.as_str());
     let types = session.and_then(|id| context.sessions().config_types(id)).unwrap_or_default();
     WantedConfigs::kept(types)
-}
-
-/// The viewer that the caller is, with the config types of its session.
-pub(crate) fn viewer(context: &Context) -> Viewer {
-    let login = context.caller().login();
-    let identity = login.map(|login| Id::new(&login.identity)).unwrap_or_default();
-    let session = login.and_then(|login| context.sessions().by_id(&login.session.id));
-    Viewer::new(context.controller(), &identity, session.as_deref())
 }

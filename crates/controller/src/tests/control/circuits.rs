@@ -397,7 +397,11 @@ async fn a_restart_breaks_no_circuit() {
     until(|| net.network.circuits().get(&kept.circuit_id).is_some()).await;
     let circuit = net.network.circuits().get(&kept.circuit_id).unwrap();
     assert!(circuit.is_whole && net.network.in_part() == 0);
-    assert_eq!(circuit.tags["reportedBy"], router.id.as_str(), "this run did not make it");
+    assert_eq!(
+        circuit.tags.get("reportedBy"),
+        Some(router.id.as_str()),
+        "this run did not make it"
+    );
     assert_eq!(circuit.terminator, Id::new("t1"));
     assert_eq!((circuit.ingress.as_str(), circuit.path.nodes.len()), (kept.address.as_str(), 1));
     assert_eq!(net.network.dynamic_cost(&Id::new("t1")), 2);

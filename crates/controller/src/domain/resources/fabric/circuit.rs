@@ -52,10 +52,8 @@ static SYMBOLS: Symbols<Context, Circuit> = Symbols {
             .public(),
         CircuitColumn::set("links", Type::String, |_, it, visit| each(&it.path.links, visit))
             .public(),
-        CircuitColumn::map("tags", |_, it, key| {
-            it.tags.get(key).map_or(Value::Null, |text| Value::text(text))
-        })
-        .public(),
+        CircuitColumn::map("tags", |_, it, key| it.tags.get(key).map_or(Value::Null, Value::text))
+            .public(),
     ],
 };
 
@@ -86,7 +84,7 @@ impl InMemoryKind for Circuits {
                 created_at: at,
                 id: record.id.clone(),
                 tags: tags
-                    .map(|(name, text)| (name.clone(), TagValue::Text(text.clone())))
+                    .map(|(name, text)| (name.to_owned(), TagValue::Text(text.to_owned())))
                     .collect(),
                 updated_at: at,
             },
