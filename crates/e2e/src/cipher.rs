@@ -16,7 +16,6 @@ use chacha20::cipher::{KeyIvInit, StreamCipher, StreamCipherSeek};
 use zeroize::{Zeroize as _, Zeroizing};
 
 use crate::Error;
-use crate::authenticator::{Authenticator, BLOCK as MAC_BLOCK};
 
 /// Bytes of a ChaCha20 block; the tag has a block of its own.
 const BLOCK: usize = 64;
@@ -27,6 +26,9 @@ const BEFORE: usize = 2 * BLOCK;
 /// Bytes of keystream that vector instructions make at once. A last part of three blocks would take
 /// longer than four.
 const AT_ONCE: usize = 4 * BLOCK;
+
+/// Bytes of a block of the authenticator.
+const MAC_BLOCK: usize = 16;
 
 /// Bytes of the authenticator.
 pub(crate) const MAC: usize = 16;
@@ -199,15 +201,10 @@ fn authenticate(before: &[u8], ciphertext: &[u8]) -> [u8; MAC] {
     let (first, sealed_tag) = before.split_at(BLOCK);
     let mut key = Zeroizing::new([0; 32]);
     key.copy_from_slice(&first[..32]);
-    let mut authenticator = Authenticator::new(&key);
-    authenticator.blocks(sealed_tag);
-    let rest = authenticator.blocks(ciphertext);
-    // The rest of the ciphertext, as many zeros, and the lengths.
-    let mut end = [0; 4 * MAC_BLOCK];
-    let (begun, lengths) = end.split_at_mut(2 * rest.len());
-    begun[..rest.len()].copy_from_slice(rest);
-    lengths[8..16].copy_from_slice(&((BLOCK + ciphertext.len()) as u64).to_le_bytes());
-    authenticator.finish(&end[..2 * rest.len() + MAC_BLOCK])
+    let padding = &[0; MAC_BLOCK][..ciphertext.len() % MAC_BLOCK];
+    let mut lengths = [0; MAC_BLOCK];
+    lengths[8..].copy_from_slice(&((BLOCK + ciphertext.len()) as u64).to_le_bytes());
+    weft_unsafe_poly1305::authenticate(&key, &[sealed_tag, ciphertext, padding, &lengths])
 }
 
 #[cfg(test)]

@@ -35,7 +35,6 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used))]
 
-mod authenticator;
 mod cipher;
 pub mod ending;
 mod kx;
