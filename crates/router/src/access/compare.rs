@@ -19,7 +19,7 @@ pub(crate) fn compare(wanted: &Model, found: &Model) -> ValidateResponse {
     maps(&mut diffs, "service", &wanted.services, &found.services);
     maps(&mut diffs, "router", &wanted.routers, &found.routers);
     maps(&mut diffs, "posture-check", &wanted.checks, &found.checks);
-    maps(&mut diffs, "revocations", &wanted.revocations, &found.revocations);
+    maps(&mut diffs, "revocations", wanted.revocations.by_id(), found.revocations.by_id());
     let (policies, others) = (wanted.policies.by_id(), found.policies.by_id());
     entries(&mut diffs, "service-policy", policies, others, |a, b| a == b);
     // The usages of a key are a set.
@@ -84,7 +84,7 @@ fn counts(model: &Model) -> BTreeMap<String, u32> {
         count("service-policies", model.policies.by_id().len()),
         count("posture-checks", model.checks.len()),
         count("public-keys", model.keys.len()),
-        count("revocations", model.revocations.len()),
+        count("revocations", model.revocations.by_id().len()),
         count("cached-public-keys", model.keys.len()),
     ]
     .into()

@@ -4,7 +4,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::model::Touched;
+use super::touched::Touched;
 use crate::seam::Use;
 
 /// A grant: identity, service and use.

@@ -53,6 +53,8 @@ pub(super) struct Inner {
     pub(super) tunneled: watch::Sender<Arc<Vec<Arc<TunnelService>>>>,
     /// The settings that controllers keep for this router.
     pub(super) managed: watch::Sender<ManagedConfigs>,
+    /// The ids of the configs with these settings.
+    pub(super) managed_ids: Mutex<BTreeSet<String>>,
     /// Counts arrivals of keys and sessions that an SDK may be waiting for.
     pub(super) arrivals: watch::Sender<u64>,
     pub(super) timeline: watch::Sender<String>,

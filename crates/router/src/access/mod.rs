@@ -25,10 +25,12 @@ mod model;
 mod options;
 mod policies;
 mod queue;
+mod revocations;
 mod service_sessions;
 mod sessions;
 mod subscription;
 mod token;
+mod touched;
 mod tunneled;
 mod worker;
 
@@ -79,7 +81,8 @@ impl AccessHalf {
         identity: Arc<LiveIdentity>,
         controllers: Arc<Controllers>,
     ) -> Self {
-        let model = load(&options);
+        let mut model = load(&options);
+        model.forget_unmanaged(&options.router_id);
         let own_services = Tunneled::new(&options.router_id, &model);
         let inner = Inner {
             keys: ArcSwap::from_pointee(Keys::of(&model)),
@@ -93,6 +96,7 @@ impl AccessHalf {
             tunneled: watch::Sender::new(own_services.list()),
             own_services: Mutex::new(own_services),
             managed: watch::Sender::new(Arc::new(model.managed(&options.router_id))),
+            managed_ids: Mutex::new(model.managed_ids(&options.router_id)),
             arrivals: watch::Sender::new(0),
             timeline: watch::Sender::new(model.timeline.clone()),
             online: watch::Sender::new(false),

@@ -2,17 +2,19 @@
 //! the events of a controller (docs/protocol/edge-control-plane.md 4, 8.1).
 
 use std::{
-    collections::{BTreeMap, HashSet},
+    collections::{BTreeMap, BTreeSet},
     sync::Arc,
 };
 
 use weft_wire::edge_ctrl::data_model::{
     Action, Cache, ChangeSet, Config, ConfigType, DataState, Event, Identity, PolicyType,
-    PostureCheck, PublicKey, RelatedEntityType, Revocation, Router, Service, ServicePolicy,
-    ServicePolicyChange, TARGET_ROUTER, event,
+    PostureCheck, PublicKey, RelatedEntityType, Router, Service, ServicePolicyChange,
+    TARGET_ROUTER, event,
 };
 
-use super::policies::{Ids, Policies, Policy};
+use super::policies::{Ids, Index, Policies, Policy};
+use super::revocations::Revocations;
+use super::touched::Touched;
 
 /// Entities by id.
 pub(super) type Entities<T> = imbl::HashMap<String, Arc<T>>;
@@ -33,54 +35,11 @@ pub(crate) struct Model {
     pub(crate) policies: Policies,
     pub(crate) checks: Entities<PostureCheck>,
     pub(crate) keys: Entities<PublicKey>,
-    pub(crate) revocations: Entities<Revocation>,
+    pub(crate) revocations: Revocations,
+    /// The identities that override configs of services, by config.
+    pub(super) overriders: Index,
     /// Values of the router itself, kept in its file.
     pub(crate) caches: BTreeMap<String, Cache>,
-}
-
-/// The entities that events may have changed.
-#[derive(Debug, Default)]
-pub(crate) struct Touched {
-    /// True if the whole model was replaced.
-    pub(crate) all: bool,
-    /// Identities whose access may have changed.
-    pub(crate) identities: HashSet<String>,
-    /// Identities whose own entity has changed.
-    pub(crate) renewed: HashSet<String>,
-    /// Services whose access or configs may have changed.
-    pub(crate) services: HashSet<String>,
-    /// Identities that were deleted or disabled.
-    pub(crate) gone: Vec<String>,
-    /// True if public keys have changed.
-    pub(crate) keys: bool,
-    /// True if revocations have changed.
-    pub(crate) revocations: bool,
-    /// Configs that have changed.
-    pub(crate) configs: HashSet<String>,
-    /// True if config types have changed.
-    pub(crate) config_types: bool,
-    /// True if routers have changed.
-    pub(crate) routers: bool,
-    /// Policies whose type, identities or posture checks have changed.
-    pub(crate) policies: HashSet<String>,
-    /// Policies that were deleted.
-    pub(crate) dropped: Vec<Policy>,
-}
-
-impl Touched {
-    /// A change of everything.
-    pub(crate) fn all() -> Self {
-        Self { all: true, keys: true, revocations: true, ..Self::default() }
-    }
-
-    /// True if anyone's access or configs may have changed.
-    pub(crate) fn access(&self) -> bool {
-        self.all
-            || self.config_types
-            || !self.configs.is_empty()
-            || !self.identities.is_empty()
-            || !self.services.is_empty()
-    }
 }
 
 /// The place of a change set relative to a model.
@@ -103,10 +62,7 @@ impl Model {
             caches: state.caches,
             ..Self::default()
         };
-        let mut touched = Touched::default();
-        for event in state.events {
-            model.apply_event(event, &mut touched);
-        }
+        state.events.into_iter().for_each(|event| model.apply_event(event));
         model
     }
 
@@ -132,128 +88,143 @@ impl Model {
         }
         let mut touched = Touched::default();
         for event in change.changes {
-            self.apply_event(event, &mut touched);
+            self.note(&event, &mut touched);
+            self.apply_event(event);
         }
         touched
     }
 
-    fn apply_event(&mut self, event: Event, touched: &mut Touched) {
+    /// Notes what an event that comes next changes.
+    fn note(&self, event: &Event, touched: &mut Touched) {
         let delete = event.action() == Action::Delete;
-        match event.model {
-            Some(event::Model::Identity(one)) => self.apply_identity(one, delete, touched),
-            Some(event::Model::Service(one)) => self.apply_service(one, delete, touched),
-            Some(event::Model::ServicePolicy(one)) => self.apply_policy(one, delete, touched),
-            Some(event::Model::ServicePolicyChange(one)) => self.apply_members(one, touched),
-            Some(event::Model::PostureCheck(one)) => self.apply_check(one, delete, touched),
-            Some(event::Model::ConfigType(one)) => {
-                touched.config_types = true;
-                put(&mut self.config_types, one.id.clone(), one, delete);
+        match &event.model {
+            Some(event::Model::Identity(one)) => {
+                touched.identities.insert(one.id.clone());
+                touched.renewed.insert(one.id.clone());
+                if delete || one.disabled {
+                    touched.gone.push(one.id.clone());
+                }
             }
-            Some(event::Model::Config(one)) => self.apply_config(one, delete, touched),
-            Some(event::Model::Router(one)) => {
-                touched.routers = true;
-                put(&mut self.routers, one.id.clone(), one, delete);
+            Some(event::Model::Service(one)) => {
+                touched.services.insert(one.id.clone());
             }
-            Some(event::Model::PublicKey(one)) => {
-                touched.keys = true;
-                put(&mut self.keys, one.kid.clone(), one, delete);
+            Some(event::Model::ServicePolicy(one)) => {
+                if !delete {
+                    touched.policies.insert(one.id.clone());
+                }
+                let Some(policy) = self.policies.get(&one.id) else { return };
+                touched.identities.extend(strings(&policy.identities));
+                if delete {
+                    touched.dropped.push(policy.clone());
+                }
             }
-            Some(event::Model::Revocation(one)) => {
-                touched.revocations = true;
-                put(&mut self.revocations, one.id.clone(), one, delete);
+            Some(event::Model::ServicePolicyChange(one)) => {
+                let Some(policy) = self.policies.get(&one.policy_id) else { return };
+                let members = || one.related_entity_ids.iter().cloned();
+                match one.related_entity_type() {
+                    RelatedEntityType::Identity => touched.identities.extend(members()),
+                    RelatedEntityType::PostureCheck => {
+                        touched.identities.extend(strings(&policy.identities));
+                    }
+                    // Only these services are noted: a policy with all identities changes with
+                    // every service.
+                    RelatedEntityType::Service => return touched.services.extend(members()),
+                    RelatedEntityType::Invalid => return,
+                }
+                touched.policies.insert(one.policy_id.clone());
             }
+            Some(event::Model::PostureCheck(one)) => {
+                for policy in self.policies.of_check(&one.id) {
+                    touched.identities.extend(strings(&policy.identities));
+                    touched.policies.insert(policy.value.id.clone());
+                }
+            }
+            Some(event::Model::ConfigType(_)) => touched.config_types = true,
+            Some(event::Model::Config(one)) => {
+                touched.configs.insert(one.id.clone());
+            }
+            Some(event::Model::Router(_)) => touched.routers = true,
+            Some(event::Model::PublicKey(_)) => touched.keys = true,
+            Some(event::Model::Revocation(one)) => touched.revocations.push(one.id.clone()),
             // A kind of entity of a later release is ignored.
             None => {}
         }
     }
 
-    fn apply_identity(&mut self, one: Identity, delete: bool, touched: &mut Touched) {
-        touched.identities.insert(one.id.clone());
-        touched.renewed.insert(one.id.clone());
-        if delete || one.disabled {
-            touched.gone.push(one.id.clone());
+    fn apply_event(&mut self, event: Event) {
+        let delete = event.action() == Action::Delete;
+        match event.model {
+            Some(event::Model::Identity(one)) => self.apply_identity(one, delete),
+            Some(event::Model::Service(one)) => {
+                if delete {
+                    self.policies.forget_service(&one.id);
+                }
+                put(&mut self.services, one.id.clone(), one, delete);
+            }
+            Some(event::Model::ServicePolicy(one)) => {
+                if delete {
+                    self.policies.remove(&one.id);
+                } else {
+                    self.policies.put(one);
+                }
+            }
+            Some(event::Model::ServicePolicyChange(one)) => {
+                if !self.policies.change(&one) && one.add {
+                    tracing::warn!(
+                        policy = %one.policy_id,
+                        "members of an unknown policy were ignored"
+                    );
+                }
+            }
+            Some(event::Model::PostureCheck(one)) => {
+                if delete {
+                    self.policies.forget_check(&one.id);
+                }
+                put(&mut self.checks, one.id.clone(), one, delete);
+            }
+            Some(event::Model::ConfigType(one)) => {
+                put(&mut self.config_types, one.id.clone(), one, delete);
+            }
+            Some(event::Model::Config(one)) => {
+                if delete {
+                    self.drop_overrides(&one.id);
+                }
+                put(&mut self.configs, one.id.clone(), one, delete);
+            }
+            Some(event::Model::Router(one)) => {
+                put(&mut self.routers, one.id.clone(), one, delete);
+            }
+            Some(event::Model::PublicKey(one)) => {
+                put(&mut self.keys, one.kid.clone(), one, delete);
+            }
+            Some(event::Model::Revocation(one)) => self.revocations.put(one, delete),
+            // A kind of entity of a later release is ignored.
+            None => {}
         }
+    }
+
+    fn apply_identity(&mut self, one: Identity, delete: bool) {
         if delete {
             self.policies.forget_identity(&one.id);
+        }
+        if let Some(before) = self.identities.get(&one.id) {
+            for config in overrides(before) {
+                self.overriders.remove(config, &one.id);
+            }
+        }
+        if !delete && !one.service_configs.is_empty() {
+            let id = one.id.as_str().into();
+            for config in overrides(&one) {
+                self.overriders.add(config, &id);
+            }
         }
         put(&mut self.identities, one.id.clone(), one, delete);
     }
 
-    fn apply_service(&mut self, one: Service, delete: bool, touched: &mut Touched) {
-        touched.services.insert(one.id.clone());
-        if delete {
-            self.policies.forget_service(&one.id);
-        }
-        put(&mut self.services, one.id.clone(), one, delete);
-    }
-
-    fn apply_policy(&mut self, one: ServicePolicy, delete: bool, touched: &mut Touched) {
-        if delete {
-            let Some(policy) = self.policies.remove(&one.id) else { return };
-            touched.identities.extend(strings(&policy.identities));
-            touched.dropped.push(policy);
-        } else {
-            touched.policies.insert(one.id.clone());
-            touched.identities.extend(strings(&self.policies.put(one).identities));
-        }
-    }
-
-    fn apply_members(&mut self, change: ServicePolicyChange, touched: &mut Touched) {
-        let kind = change.related_entity_type();
-        let Some(policy) = self.policies.change(&change) else {
-            if change.add {
-                tracing::warn!(
-                    policy = %change.policy_id,
-                    "members of an unknown policy were ignored"
-                );
-            }
-            return;
-        };
-        match kind {
-            RelatedEntityType::Identity => touched.identities.extend(change.related_entity_ids),
-            RelatedEntityType::PostureCheck => {
-                touched.identities.extend(strings(&policy.identities));
-            }
-            // Only these services are noted: a policy with all identities changes with every
-            // service.
-            RelatedEntityType::Service => {
-                touched.services.extend(change.related_entity_ids);
-                return;
-            }
-            RelatedEntityType::Invalid => return,
-        }
-        touched.policies.insert(change.policy_id);
-    }
-
-    fn apply_check(&mut self, one: PostureCheck, delete: bool, touched: &mut Touched) {
-        for policy in self.policies.of_check(&one.id) {
-            touched.identities.extend(strings(&policy.identities));
-            touched.policies.insert(policy.value.id.clone());
-        }
-        if delete {
-            self.policies.forget_check(&one.id);
-        }
-        put(&mut self.checks, one.id.clone(), one, delete);
-    }
-
-    fn apply_config(&mut self, one: Config, delete: bool, touched: &mut Touched) {
-        touched.configs.insert(one.id.clone());
-        if delete {
-            self.drop_overrides(&one.id);
-        }
-        put(&mut self.configs, one.id.clone(), one, delete);
-    }
-
     /// Removes a config that was deleted from the overrides of identities.
     fn drop_overrides(&mut self, config: &str) {
-        let is_meant = |identity: &&Arc<Identity>| {
-            let mut overrides = identity.service_configs.values();
-            overrides.any(|of_service| of_service.configs.values().any(|id| id == config))
-        };
-        let meant: Vec<String> =
-            self.identities.values().filter(is_meant).map(|one| one.id.clone()).collect();
-        for id in meant {
-            let Some(identity) = self.identities.get_mut(&id).map(Arc::make_mut) else { continue };
+        for id in self.overriders.take(config) {
+            let Some(identity) = self.identities.get_mut(&*id).map(Arc::make_mut) else { continue };
             for of_service in identity.service_configs.values_mut() {
                 of_service.configs.retain(|_, id| id != config);
             }
@@ -322,14 +293,33 @@ impl Model {
         configs.filter_map(of_router).collect()
     }
 
-    /// Removes configs of a router that are no longer its own, because no event removes them.
-    pub(crate) fn forget_managed(&mut self, router: &str) {
+    /// The ids of the configs that controllers keep for a router.
+    pub(crate) fn managed_ids(&self, router: &str) -> BTreeSet<String> {
+        let own = self.routers.get(router).map(|router| router.configs.iter().cloned().collect());
+        own.unwrap_or_default()
+    }
+
+    /// Removes the configs of routers that are not this router's own.
+    pub(crate) fn forget_unmanaged(&mut self, router: &str) {
         let Some(own) = self.routers.get(router) else { return };
         let types = &self.config_types;
-        self.configs.retain(|id, config| {
-            let kind = types.get(&config.type_id);
-            kind.is_none_or(|kind| kind.target != TARGET_ROUTER) || own.configs.contains(id)
+        self.configs.retain(|id, config| !is_of_router(types, config) || own.configs.contains(id));
+    }
+
+    /// Those of the configs that a router had which are no longer its own. No event removes them.
+    pub(crate) fn no_longer_managed(&self, router: &str, had: &BTreeSet<String>) -> Vec<String> {
+        let Some(own) = self.routers.get(router) else { return Vec::new() };
+        let lost = had.iter().filter(|id| !own.configs.contains(id));
+        let kept = lost.filter(|id| {
+            let config = self.configs.get(*id);
+            config.is_some_and(|config| is_of_router(&self.config_types, config))
         });
+        kept.cloned().collect()
+    }
+
+    /// Removes configs.
+    pub(crate) fn forget_configs(&mut self, ids: &[String]) {
+        ids.iter().for_each(|id| drop(self.configs.remove(id)));
     }
 
     /// The model as the events of a full state, one after the other, referenced entities first
@@ -344,14 +334,18 @@ impl Model {
             .chain(created(&self.checks))
             .chain(policies)
             .chain(created(&self.keys))
-            .chain(created(&self.revocations))
+            .chain(created(self.revocations.by_id()))
     }
+}
 
-    /// Removes revocations that ended before `now` (seconds since 1970).
-    pub(crate) fn expire_revocations(&mut self, now: i64) {
-        self.revocations
-            .retain(|_, one| one.expires_at.as_ref().is_none_or(|expires| expires.seconds >= now));
-    }
+/// Whether a config is one that controllers keep for a router.
+fn is_of_router(types: &Entities<ConfigType>, config: &Config) -> bool {
+    types.get(&config.type_id).is_some_and(|kind| kind.target == TARGET_ROUTER)
+}
+
+/// The configs by which an identity overrides those of services.
+fn overrides(identity: &Identity) -> impl Iterator<Item = &String> {
+    identity.service_configs.values().flat_map(|of_service| of_service.configs.values())
 }
 
 fn put<T>(map: &mut Entities<T>, id: String, value: T, delete: bool) {
@@ -392,4 +386,81 @@ fn sorted<K: Ord, T>(map: &imbl::HashMap<K, T>) -> impl Iterator<Item = &T> {
     let mut entries: Vec<_> = map.iter().collect();
     entries.sort_unstable_by_key(|(id, _)| *id);
     entries.into_iter().map(|(_, value)| value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tests::events::{create, delete, identity};
+
+    fn apply(model: &mut Model, changes: Vec<Event>) {
+        model.apply(ChangeSet { changes, ..ChangeSet::default() });
+    }
+
+    fn config(id: &str, kind: &str) -> Config {
+        Config { id: id.into(), type_id: kind.into(), name: id.into(), data_json: "{}".into() }
+    }
+
+    #[test]
+    fn a_deleted_config_overrides_nothing_any_more() {
+        let mut model = Model::default();
+        let overriding = |id: &str, configs: &[(&str, &str)]| {
+            let mut one = identity(id);
+            for (service, config) in configs {
+                let of_service = one.service_configs.entry((*service).to_owned()).or_default();
+                of_service.configs.insert("ct".into(), (*config).to_owned());
+            }
+            create(one)
+        };
+        apply(
+            &mut model,
+            vec![
+                overriding("i1", &[("s1", "c1"), ("s2", "c1"), ("s3", "c2")]),
+                overriding("i2", &[("s1", "c1")]),
+                // It has another one meanwhile.
+                overriding("i2", &[("s1", "c2")]),
+                delete(config("c1", "ct")),
+            ],
+        );
+        let of = |model: &Model, id: &str| -> Vec<String> {
+            let mut configs: Vec<_> = overrides(&model.identities[id]).cloned().collect();
+            configs.sort_unstable();
+            configs
+        };
+        assert_eq!((of(&model, "i1"), of(&model, "i2")), (vec!["c2".into()], vec!["c2".into()]));
+        apply(&mut model, vec![delete(identity("i2")), delete(config("c2", "ct"))]);
+        assert!(of(&model, "i1").is_empty());
+        assert!(model.overriders.take("c1").is_empty() && model.overriders.take("c2").is_empty());
+    }
+
+    #[test]
+    fn configs_that_a_router_no_longer_has_are_named() {
+        let mut model = Model::default();
+        let router = |configs: &[&str]| {
+            let configs = configs.iter().map(|id| (*id).to_owned()).collect();
+            create(Router { id: "r1".into(), configs, ..Router::default() })
+        };
+        let kind = |id: &str, target: &str| {
+            create(ConfigType { id: id.into(), name: id.into(), target: target.into() })
+        };
+        let configs = [config("c1", "own"), config("c2", "own"), config("c3", "service")];
+        let mut changes = vec![kind("own", TARGET_ROUTER), kind("service", "")];
+        changes.extend(configs.map(create));
+        changes.push(router(&["c1", "c2", "c3"]));
+        apply(&mut model, changes);
+        let had = model.managed_ids("r1");
+        assert_eq!(had.len(), 3);
+        assert!(model.no_longer_managed("r1", &had).is_empty());
+        apply(&mut model, vec![router(&["c2"])]);
+        let lost = model.no_longer_managed("r1", &had);
+        assert_eq!(lost, ["c1"], "a config of services stays");
+        assert!(model.no_longer_managed("unknown", &had).is_empty());
+        let mut whole = model.clone();
+        model.forget_configs(&lost);
+        whole.forget_unmanaged("r1");
+        for model in [model, whole] {
+            assert!(!model.configs.contains_key("c1"));
+            assert!(model.configs.contains_key("c2") && model.configs.contains_key("c3"));
+        }
+    }
 }

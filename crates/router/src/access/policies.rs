@@ -74,29 +74,29 @@ impl Policies {
     }
 
     /// Adds a policy, or changes one, which keeps its members.
-    pub(super) fn put(&mut self, value: ServicePolicy) -> &Policy {
-        let policy = self.by_id.entry(value.id.as_str().into()).or_default();
-        policy.value = value;
-        policy
+    pub(super) fn put(&mut self, value: ServicePolicy) {
+        let id = value.id.as_str().into();
+        self.by_id.entry(id).or_default().value = value;
     }
 
     /// Removes a policy.
-    pub(super) fn remove(&mut self, id: &str) -> Option<Policy> {
-        let policy = self.by_id.remove(id)?;
+    pub(super) fn remove(&mut self, id: &str) {
+        let Some(policy) = self.by_id.remove(id) else { return };
         policy.services.iter().for_each(|service| self.of_service.remove(service, id));
         policy.checks.iter().for_each(|check| self.of_check.remove(check, id));
         policy.identities.iter().for_each(|identity| self.of_identity.remove(identity, id));
-        Some(policy)
     }
 
-    /// Adds members to a policy or removes them; `None` if there is no such policy.
-    pub(super) fn change(&mut self, change: &ServicePolicyChange) -> Option<&Policy> {
-        let (id, policy) = self.by_id.get_key_value_mut(change.policy_id.as_str())?;
+    /// Adds members to a policy or removes them; false if there is no such policy.
+    pub(super) fn change(&mut self, change: &ServicePolicyChange) -> bool {
+        let Some((id, policy)) = self.by_id.get_key_value_mut(change.policy_id.as_str()) else {
+            return false;
+        };
         let (members, index) = match change.related_entity_type() {
             RelatedEntityType::Service => (&mut policy.services, &mut self.of_service),
             RelatedEntityType::PostureCheck => (&mut policy.checks, &mut self.of_check),
             RelatedEntityType::Identity => (&mut policy.identities, &mut self.of_identity),
-            RelatedEntityType::Invalid => return Some(policy),
+            RelatedEntityType::Invalid => return true,
         };
         for member in &change.related_entity_ids {
             if change.add {
@@ -106,7 +106,7 @@ impl Policies {
                 index.remove(member, id);
             }
         }
-        Some(policy)
+        true
     }
 
     /// Removes a service that was deleted from its policies.
@@ -131,9 +131,9 @@ impl Policies {
     }
 }
 
-/// The policies of each member of one kind.
+/// The policies of each member of one kind, or other things by the ids that they name.
 #[derive(Debug, Clone, Default)]
-struct Index(imbl::HashMap<Arc<str>, HashSet<Arc<str>>>);
+pub(super) struct Index(imbl::HashMap<Arc<str>, HashSet<Arc<str>>>);
 
 impl Index {
     fn of(&self, member: &str) -> impl Iterator<Item = &Arc<str>> {
@@ -142,7 +142,7 @@ impl Index {
 
     /// Notes that a member is in a policy. Returns the id of the member, of which there is one copy for
     /// all policies.
-    fn add(&mut self, member: &str, policy: &Arc<str>) -> Arc<str> {
+    pub(super) fn add(&mut self, member: &str, policy: &Arc<str>) -> Arc<str> {
         if let Some((member, policies)) = self.0.get_key_value_mut(member) {
             policies.insert(Arc::clone(policy));
             return Arc::clone(member);
@@ -152,7 +152,7 @@ impl Index {
         member
     }
 
-    fn remove(&mut self, member: &str, policy: &str) {
+    pub(super) fn remove(&mut self, member: &str, policy: &str) {
         if let Some(policies) = self.0.get_mut(member) {
             policies.remove(policy);
             if policies.is_empty() {
@@ -161,7 +161,7 @@ impl Index {
         }
     }
 
-    fn take(&mut self, member: &str) -> HashSet<Arc<str>> {
+    pub(super) fn take(&mut self, member: &str) -> HashSet<Arc<str>> {
         self.0.remove(member).unwrap_or_default()
     }
 }
@@ -187,7 +187,7 @@ mod tests {
             related_entity_type: kind.into(),
             add,
         };
-        policies.change(&change).is_some()
+        policies.change(&change)
     }
 
     const KINDS: [RelatedEntityType; 3] =
@@ -227,7 +227,7 @@ mod tests {
             policies.forget_identity(member);
         }
         assert!(policies.by_id["p2"].members().iter().all(|(_, ids)| ids.is_empty()));
-        assert!(policies.remove("p1").is_some() && policies.remove("p2").is_some());
+        ["p1", "p2"].iter().for_each(|id| policies.remove(id));
         assert!(policies.by_id.is_empty());
         assert!(indexes(&policies).iter().all(|index| index.0.is_empty()));
     }

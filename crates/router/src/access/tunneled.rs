@@ -10,10 +10,7 @@ use std::{
 
 use weft_wire::edge_ctrl::data_model::{Identity, PolicyType};
 
-use super::{
-    decide,
-    model::{Model, Touched},
-};
+use super::{decide, model::Model, touched::Touched};
 use crate::seam::{Hosting, TerminatorPrecedence, TunnelService, Use};
 
 /// The services of the router's own identity, which exists only while the tunneler is enabled.

@@ -29,7 +29,8 @@ use super::{
     inner::Inner,
     keys::Keys,
     live,
-    model::{Fit, Model, Touched},
+    model::{Fit, Model},
+    touched::Touched,
 };
 use crate::{controllers::Controller, seam::AccessEvent};
 
@@ -40,6 +41,8 @@ const TICK: Duration = Duration::from_secs(1);
 const LOOK: Duration = Duration::from_secs(30);
 /// The interval at which sessions of open connections are checked.
 const SWEEP: Duration = Duration::from_secs(5);
+/// Revocations that are removed while the model is locked once.
+const AT_ONCE: usize = 500;
 
 /// Handles messages and makes the checks that are due, until cancelled.
 pub(crate) async fn run(inner: Arc<Inner>) {
@@ -148,6 +151,7 @@ impl Inner {
         }
         let state = DataState::from_message(message)?;
         let mut fresh = Model::from_state(state);
+        fresh.forget_unmanaged(&self.options.router_id);
         let (index, timeline) = (fresh.index, fresh.timeline.clone());
         let former = {
             let mut model = self.model.write();
@@ -212,12 +216,14 @@ impl Inner {
         }
         if wrong && request.fix {
             tracing::warn!(controller = %from.id, "data model replaced, as the controller asked");
-            {
+            wanted.forget_unmanaged(&self.options.router_id);
+            let former = {
                 let mut model = self.model.write();
                 wanted.caches = std::mem::take(&mut model.caches);
-                *model = wanted;
                 self.taken.fetch_add(1, Ordering::Release);
-            }
+                std::mem::replace(&mut *model, wanted)
+            };
+            drop(former);
             self.subscription.lock().begin_anew();
             self.after(&Touched::all());
             self.check_subscription();
@@ -267,8 +273,10 @@ impl Inner {
                 self.tunneled.send_replace(own.list());
             }
         }
-        if touched.revocations {
+        if touched.all {
             self.sweep();
+        } else if !touched.revocations.is_empty() {
+            self.end_revoked(&touched.revocations);
         }
         if touched.all || touched.routers || touched.config_types || !touched.configs.is_empty() {
             self.tell_managed();
@@ -278,11 +286,19 @@ impl Inner {
     /// Publishes the settings that controllers keep for this router, if they have changed.
     fn tell_managed(&self) {
         let own = &self.options.router_id;
-        let managed = {
-            let mut model = self.model.write();
-            model.forget_managed(own);
-            model.managed(own)
+        let (managed, lost) = {
+            let model = self.model.read();
+            let mut had = self.managed_ids.lock();
+            let lost = model.no_longer_managed(own, &had);
+            // A router that is unknown for now keeps what it had, until its next event.
+            if model.routers.contains_key(own) {
+                *had = model.managed_ids(own);
+            }
+            (model.managed(own), lost)
         };
+        if !lost.is_empty() {
+            self.model.write().forget_configs(&lost);
+        }
         self.managed.send_if_modified(|known| {
             let other = **known != managed;
             if other {
@@ -326,8 +342,21 @@ impl Inner {
     /// the clock is right.
     fn expire_revocations(&self, settled: &mut SettledClock, now: Instant) {
         let shown = (live::seconds(time_of_day()) * 1000.0) as i64;
-        if let Some(settled) = settled.read(shown, now) {
-            self.model.write().expire_revocations(settled / 1000);
+        let Some(settled) = settled.read(shown, now).map(|millis| millis / 1000) else { return };
+        let mut more = self.model.read().revocations.has_ended(settled);
+        while more {
+            more = self.model.write().revocations.expire(settled, AT_ONCE);
+        }
+    }
+
+    /// Ends the sessions of open connections that these revocations concern.
+    fn end_revoked(&self, revocations: &[String]) {
+        let ended = {
+            let model = self.model.read();
+            self.live.lock().end_revoked(&model, revocations)
+        };
+        for session in ended {
+            self.tell(AccessEvent::SessionEnded { session });
         }
     }
 

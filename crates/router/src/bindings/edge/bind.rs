@@ -22,8 +22,8 @@ use weft_wire::{
 use super::{
     binding::EdgeBinding,
     connection::{HOSTING, SdkConnection},
+    entries::Conn,
     hosted::{Hosted, Placement, Why},
-    ids::Conn,
     refusals::{access_lost, closed_message},
 };
 use crate::seam::{ApiSession, Grant, Refusal, TerminatorUpdate, Use};

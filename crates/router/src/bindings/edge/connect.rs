@@ -12,7 +12,7 @@ use weft_wire::{
 };
 use weft_xgress::Role;
 
-use super::{connection::SdkConnection, ids::Conn, refusals::access_lost, spans};
+use super::{connection::SdkConnection, entries::Conn, refusals::access_lost, spans};
 use crate::{
     forwarder::{App, SdkCircuit},
     seam::{ApiSession, CircuitRequest, Grant, MadeCircuit, PeerData, Refusal, Use},

@@ -17,8 +17,8 @@ use weft_xgress::Role;
 use super::{
     binding::EdgeBinding,
     connection::{HOSTING, SdkConnection},
+    entries::Conn,
     hosted::Hosted,
-    ids::Conn,
     refusals::GIVEN_UP,
 };
 use crate::{

@@ -15,9 +15,10 @@ use weft_circuit::ConnIds;
 use weft_wire::edge::FIRST_ROUTER_CONN_ID;
 use weft_xgress::Role;
 
+use super::entries::{Conn, Entries, Entry};
 use super::hosted::Hosted;
 use crate::{
-    forwarder::{LocalEnd, SdkCircuit},
+    forwarder::SdkCircuit,
     seam::{Grant, Use},
 };
 
@@ -29,7 +30,7 @@ const MAX_CONNECTIONS: usize = 65_536;
 /// The connections and listeners of a channel, by connection id.
 #[derive(Default)]
 pub(super) struct Conns {
-    pub(super) by_id: HashMap<u32, Entry>,
+    pub(super) by_id: Entries,
     /// Ends with flow control at the SDK, by circuit: the dialers' ends, then the hosts' ends. Both
     /// ends of a circuit may be on one channel.
     pub(super) circuits: [HashMap<Arc<str>, Arc<SdkCircuit>>; 2],
@@ -39,25 +40,10 @@ pub(super) struct Conns {
     pub(super) closed: bool,
 }
 
-/// A connection id in use.
-pub(super) struct Entry {
-    pub(super) what: Conn,
-    /// The grant behind the id; a circuit that reached a host has the host's grant.
-    pub(super) grant: Option<Grant>,
-}
-
-impl Entry {
-    /// True if this is the entry of this reservation; a later reservation of the same id has another
-    /// token.
-    fn is_reserved_by(&self, reserved: &CancellationToken) -> bool {
-        matches!(&self.what, Conn::Pending(cancel) if cancel == reserved)
-    }
-}
-
 impl Conns {
     /// The end at the SDK behind a connection id.
     pub(super) fn sdk_circuit(&self, id: u32) -> Option<Arc<SdkCircuit>> {
-        match &self.by_id.get(&id)?.what {
+        match &self.by_id.get(id)?.what {
             Conn::Sdk(circuit) => Some(Arc::clone(circuit)),
             _ => None,
         }
@@ -65,7 +51,7 @@ impl Conns {
 
     /// The end of a circuit behind a connection id, on this router or at the SDK.
     pub(super) fn end(&self, id: u32) -> Option<Conn> {
-        let what = &self.by_id.get(&id)?.what;
+        let what = &self.by_id.get(id)?.what;
         matches!(what, Conn::Local(_) | Conn::Sdk(_)).then(|| what.clone())
     }
 
@@ -76,19 +62,6 @@ impl Conns {
             Role::Terminator => hosted,
         }
     }
-}
-
-/// The object behind a connection id.
-#[derive(Clone)]
-pub(super) enum Conn {
-    /// A connection that is being made; cancelled if the SDK closes it or loses the right to it.
-    Pending(CancellationToken),
-    /// An end on this router.
-    Local(Arc<LocalEnd>),
-    /// An end at the SDK.
-    Sdk(Arc<SdkCircuit>),
-    /// A listener.
-    Host(Arc<Hosted>),
 }
 
 /// The connection ids of a channel, and those that this router chooses.
@@ -106,7 +79,7 @@ impl Default for Ids {
 impl Ids {
     /// Chooses an unused connection id.
     pub(super) fn new_conn_id(&self) -> u32 {
-        self.chosen.choose(|id| self.conns.lock().by_id.contains_key(&id))
+        self.chosen.choose(|id| self.conns.lock().by_id.contains(id))
     }
 
     /// Reserves a connection id. The error names the reason.
@@ -118,7 +91,7 @@ impl Ids {
         if conns.by_id.len() >= MAX_CONNECTIONS {
             return Err("too many connections on one channel");
         }
-        if conns.by_id.contains_key(&id) {
+        if conns.by_id.contains(id) {
             return Err("the connection id is in use on this channel");
         }
         let cancel = CancellationToken::new();
@@ -129,10 +102,11 @@ impl Ids {
 
     /// Notes the grant of a reserved connection id, unless the id was released meanwhile.
     pub(super) fn note_grant(&self, id: u32, reserved: &CancellationToken, grant: &Grant) {
-        if let Some(entry) = self.conns.lock().by_id.get_mut(&id)
-            && entry.is_reserved_by(reserved)
+        let mut conns = self.conns.lock();
+        if conns.by_id.get(id).is_some_and(|entry| entry.is_reserved_by(reserved))
+            && let Some(entry) = conns.by_id.remove(id)
         {
-            entry.grant = Some(grant.clone());
+            conns.by_id.insert(id, Entry { grant: Some(grant.clone()), ..entry });
         }
     }
 
@@ -141,15 +115,26 @@ impl Ids {
         let conns = self.conns.lock();
         let granted = conns.by_id.iter().filter_map(|(id, entry)| {
             let grant = entry.grant.as_ref().filter(|grant| of(grant))?;
-            Some((*id, grant.clone()))
+            Some((id, grant.clone()))
         });
         granted.collect()
+    }
+
+    /// Connection ids whose grant comes from one of these service sessions.
+    pub(super) fn granted_by<'a>(
+        &self,
+        service_sessions: impl IntoIterator<Item = &'a String>,
+    ) -> Vec<(u32, Grant)> {
+        let conns = self.conns.lock();
+        let entries =
+            service_sessions.into_iter().flat_map(|id| conns.by_id.of_service_session(id));
+        entries.filter_map(|(id, entry)| Some((id, entry.grant.clone()?))).collect()
     }
 
     /// Circuits that reached hosts whose grant has one of these tokens.
     pub(super) fn hosted_circuits(&self, tokens: &HashSet<String>) -> Vec<Conn> {
         let conns = self.conns.lock();
-        let hosted = conns.by_id.values().filter_map(|entry| {
+        let hosted = conns.by_id.iter().filter_map(|(_, entry)| {
             let grant = entry.grant.as_ref().filter(|grant| grant.purpose == Use::Bind)?;
             let is_circuit = matches!(entry.what, Conn::Local(_) | Conn::Sdk(_));
             (is_circuit && tokens.contains(&grant.token)).then(|| entry.what.clone())
@@ -160,7 +145,7 @@ impl Ids {
     /// The object behind a connection id, if its grant is still this one.
     pub(super) fn still(&self, id: u32, grant: &Grant) -> Option<Conn> {
         let conns = self.conns.lock();
-        let entry = conns.by_id.get(&id).filter(|entry| entry.grant.as_ref() == Some(grant))?;
+        let entry = conns.by_id.get(id).filter(|entry| entry.grant.as_ref() == Some(grant))?;
         if let Conn::Pending(cancel) = &entry.what {
             // Cancelled under the lock, so that the id is not filled from now on.
             cancel.cancel();
@@ -178,7 +163,7 @@ impl Ids {
     ) -> bool {
         let mut conns = self.conns.lock();
         // A released id may be in use again.
-        let own = conns.by_id.get(&id).is_some_and(|entry| entry.is_reserved_by(reserved));
+        let own = conns.by_id.get(id).is_some_and(|entry| entry.is_reserved_by(reserved));
         if conns.closed || reserved.is_cancelled() || !own {
             return false;
         }
@@ -194,9 +179,9 @@ impl Ids {
     /// again.
     pub(super) fn release_reserved(&self, id: u32, reserved: &CancellationToken) -> bool {
         let mut conns = self.conns.lock();
-        let own = conns.by_id.get(&id).is_some_and(|entry| entry.is_reserved_by(reserved));
+        let own = conns.by_id.get(id).is_some_and(|entry| entry.is_reserved_by(reserved));
         if own {
-            conns.by_id.remove(&id);
+            conns.by_id.remove(id);
         }
         own
     }
@@ -205,18 +190,18 @@ impl Ids {
     pub(super) fn release_listener(&self, id: u32) -> Option<Conn> {
         let mut conns = self.conns.lock();
         let listens = |entry: &Entry| matches!(entry.what, Conn::Host(_) | Conn::Pending(_));
-        conns.by_id.get(&id).filter(|entry| listens(entry))?;
-        conns.by_id.remove(&id).map(|entry| entry.what)
+        conns.by_id.get(id).filter(|entry| listens(entry))?;
+        conns.by_id.remove(id).map(|entry| entry.what)
     }
 
     /// Releases the connection id of this listener. False if the SDK has closed the listener: the
     /// id may be in use again.
     pub(super) fn release_host(&self, hosted: &Arc<Hosted>) -> bool {
         let mut conns = self.conns.lock();
-        let known = conns.by_id.get(&hosted.conn_id).map(|entry| &entry.what);
+        let known = conns.by_id.get(hosted.conn_id).map(|entry| &entry.what);
         let own = matches!(known, Some(Conn::Host(known)) if Arc::ptr_eq(known, hosted));
         if own {
-            conns.by_id.remove(&hosted.conn_id);
+            conns.by_id.remove(hosted.conn_id);
         }
         own
     }
@@ -224,7 +209,7 @@ impl Ids {
     /// Releases a connection id.
     pub(super) fn release(&self, id: u32) -> Option<Conn> {
         let mut conns = self.conns.lock();
-        let entry = conns.by_id.remove(&id)?;
+        let entry = conns.by_id.remove(id)?;
         if let Conn::Sdk(circuit) = &entry.what {
             let (id, circuits) = (&circuit.circuit().id, conns.circuits(circuit.role()));
             // Another attempt at the same circuit may have led to this SDK, too.
@@ -237,7 +222,7 @@ impl Ids {
 
     /// The listener of this connection id.
     pub(super) fn hosted(&self, id: u32) -> Option<Arc<Hosted>> {
-        match self.conns.lock().by_id.get(&id).map(|entry| &entry.what) {
+        match self.conns.lock().by_id.get(id).map(|entry| &entry.what) {
             Some(Conn::Host(hosted)) => Some(Arc::clone(hosted)),
             _ => None,
         }
@@ -251,29 +236,6 @@ impl Ids {
             conns.given_up.clear();
         }
         conns.given_up.insert(conn_id, Arc::clone(circuit));
-    }
-}
-
-impl Conn {
-    /// Begins an end whose connection the SDK now knows: messages are sent to the SDK, and the time
-    /// starts in which a host's end waits for the start of the circuit.
-    pub(super) fn begin(&self) {
-        match self {
-            Self::Local(end) => end.begin(),
-            Self::Sdk(circuit) => circuit.begin(),
-            Self::Pending(_) | Self::Host(_) => {}
-        }
-    }
-
-    /// Drops the end behind a connection id whose connection was never completed; neither side is
-    /// told.
-    pub(super) fn discard(&self) {
-        match self {
-            Self::Pending(cancel) => cancel.cancel(),
-            Self::Local(end) => end.discard(),
-            Self::Sdk(circuit) => circuit.discard(),
-            Self::Host(_) => {}
-        }
     }
 }
 

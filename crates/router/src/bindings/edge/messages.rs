@@ -19,7 +19,7 @@ use weft_xgress::Role;
 
 use super::{
     connection::SdkConnection,
-    ids::Conn,
+    entries::Conn,
     outbox::SdkOutbox,
     refusals::{GIVEN_UP, structured},
 };
@@ -39,7 +39,7 @@ impl SdkConnection {
             Err(problem) => return self.malformed(&problem),
         };
         let conn_id = data.conn_id;
-        let end = match self.ids.conns.lock().by_id.get(&conn_id).map(|entry| &entry.what) {
+        let end = match self.ids.conns.lock().by_id.get(conn_id).map(|entry| &entry.what) {
             Some(Conn::Local(end)) => Some(Arc::clone(end)),
             Some(_) => return,
             None => None,
@@ -242,7 +242,7 @@ impl Behaviour for SdkConnection {
             let mut conns = self.ids.conns.lock();
             conns.closed = true;
             conns.circuits = Default::default();
-            conns.by_id.drain().map(|(_, entry)| entry.what).collect()
+            conns.by_id.take()
         };
         for conn in entries {
             match conn {

@@ -17,6 +17,7 @@ mod binding;
 mod connect;
 mod connection;
 mod dial;
+mod entries;
 mod events;
 mod gate;
 mod hosted;

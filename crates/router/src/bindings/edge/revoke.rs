@@ -10,7 +10,7 @@ use weft_wire::edge::ErrorCode;
 
 use super::{
     connection::SdkConnection,
-    ids::Conn,
+    entries::Conn,
     refusals::{SHUTTING_DOWN, access_lost, closed_message, draining, refusal},
 };
 use crate::seam::{ApiSession, Grant, Refusal, Use};
@@ -46,7 +46,7 @@ impl SdkConnection {
 
     /// Closes everything made with one of these service sessions.
     pub(super) fn service_sessions_ended(&self, service_sessions: &BTreeSet<String>) {
-        let lost = self.ids.grants(|grant| service_sessions.contains(&grant.service_session));
+        let lost = self.ids.granted_by(service_sessions);
         self.close_granted(lost, &refusal(ErrorCode::INVALID_SESSION, "session ended"));
     }
 

@@ -10,7 +10,7 @@ use weft_wire::{
     payload::hop_type,
 };
 
-use super::{connection::SdkConnection, ids::Conn};
+use super::{connection::SdkConnection, entries::Conn};
 
 impl SdkConnection {
     /// The SDK asks for a hop of the route of a connection.
