@@ -259,14 +259,10 @@ impl Sdk {
     /// Accepts the next dial and tells the new connection's id.
     async fn accept(&mut self) -> u32 {
         let message = self.next().await;
-        self.accept_dial(&message).await
-    }
-
-    async fn accept_dial(&self, message: &Message) -> u32 {
-        let dial = Dial::from_message(message).unwrap();
+        let dial = Dial::from_message(&message).unwrap();
         let new_conn_id = dial.new_conn_id.unwrap();
         let success = DialSuccess { conn_id: dial.conn_id, new_conn_id, public_key: None };
-        self.channel.send(success.to_message().in_reply_to(message)).await.unwrap();
+        self.channel.send(success.to_message().in_reply_to(&message)).await.unwrap();
         new_conn_id
     }
 
@@ -405,7 +401,7 @@ async fn a_short_queue_for_dials_does_not_limit_the_dials_under_way() {
     let mut host = router.host("echo").await;
     let (one, two) = (router.sdk("one").await, router.sdk("two").await);
     let hosting = async {
-        let dials = [host.next().await, host.next().await];
+        let dials = [host.dial().await, host.dial().await];
         for dial in &dials {
             host.accept_dial(dial).await;
         }
