@@ -43,6 +43,9 @@ pub enum CodePurpose {
     PostureCheck,
 }
 
+/// A question that waits for its answer; several calls may wait.
+type Question = Shared<BoxFuture<'static, Option<String>>>;
+
 type Supply = dyn Fn(CodeRequest) -> BoxFuture<'static, Option<String>> + Send + Sync;
 
 /// Supplies codes of the second factor. Clones are the same supply.
@@ -52,7 +55,7 @@ type Supply = dyn Fn(CodeRequest) -> BoxFuture<'static, Option<String>> + Send +
 #[derive(Clone)]
 pub struct Codes {
     supply: Arc<Supply>,
-    open: Arc<Mutex<Option<Shared<BoxFuture<'static, Option<String>>>>>>,
+    open: Arc<Mutex<Option<Question>>>,
 }
 
 impl fmt::Debug for Codes {

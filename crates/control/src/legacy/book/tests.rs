@@ -100,11 +100,12 @@ async fn routers_share_the_list_of_sessions_that_end_together() {
     let mut attached = [1, 2, 3].map(|connection| book.attach(&Id::new("er1"), connection));
     attached.iter().for_each(Attached::reported);
     let first = auth.snapshot().ordinal_of::<Identity>(&identity(0)).unwrap();
-    let mut state = book.state.write();
-    // One identity may not use the third router.
-    assert!(state.feeds.get_mut(&3).unwrap().allowed.remove(first));
-    state.remove(&ids);
-    drop(state);
+    {
+        let mut state = book.state.write();
+        // One identity may not use the third router.
+        assert!(state.feeds.get_mut(&3).unwrap().allowed.remove(first));
+        state.remove(&ids);
+    }
     let mut lists = Vec::new();
     for attached in &mut attached {
         let mut batch = attached.next(200).await.unwrap();
