@@ -42,7 +42,9 @@ async fn an_identity_with_a_second_factor_is_asked_for_codes() {
     echo(soon(network.context("host").await.bind("web")).await.unwrap());
     let file = network.identity_file("laptop").await;
     let policy = json!({"name": "two factors", "primary": {"cert": {"allowed": true,
-        "allowExpiredCerts": true}, "updb": {"allowed": false}, "extJwt": {"allowed": false}},
+        "allowExpiredCerts": true}, "updb": {"allowed": false, "lockoutDurationMinutes": 0,
+        "maxAttempts": 5, "minPasswordLength": 5, "requireMixedCase": false, "requireNumberChar": false,
+        "requireSpecialChar": false}, "extJwt": {"allowed": false, "allowedSigners": []}},
         "secondary": {"requireTotp": true}});
     let policy = network.create(&resource::auth_policy::KIND, &policy).await;
     let identities = network.list(&resource::identity::KIND).await;

@@ -169,7 +169,8 @@ impl Model {
                 }
             }
             Some(event::Model::ServicePolicyChange(one)) => {
-                if !self.policies.change(&one) && one.add {
+                let is_known = self.policies.change(&one);
+                if one.add && !is_known {
                     tracing::warn!(
                         policy = %one.policy_id,
                         "members of an unknown policy were ignored"
