@@ -90,7 +90,7 @@ async fn dispatch(asked: Asked) -> Result<(), Failure> {
         Asked::Entity(request) => until_interrupted(entity::run(*request)).await,
         Asked::Action(request) => until_interrupted(entity::action::run(*request)).await,
         Asked::TraceShow(args) => tools::trace::show(&args),
-        Asked::Fixed(command) => fixed(*command).await,
+        Asked::Fixed(command) => Box::pin(fixed(*command)).await,
     }
 }
 
@@ -101,7 +101,7 @@ async fn fixed(command: Fixed) -> Result<(), Failure> {
         Fixed::Logins(args) => login::list(&args.folder, args.output.format()),
         Fixed::Use(args) => login::choose(&args),
         Fixed::Status(args) => until_interrupted(tools::status::status(args)).await,
-        Fixed::Why(args) => until_interrupted(tools::why::why(args)).await,
+        Fixed::Why(args) => Box::pin(until_interrupted(tools::why::why(args))).await,
         Fixed::WhyPath(args) => until_interrupted(tools::why_path::why_path(args)).await,
         Fixed::Topology(args) if args.watch.is_some() => {
             let watched = until_interrupted(topology::topology(args)).await;
