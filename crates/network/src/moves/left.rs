@@ -9,8 +9,9 @@ use weft_model::Id;
 
 use crate::circuits::Circuit;
 
-/// Most ended circuits that are remembered, and for how long.
+/// Most ended circuits that are remembered.
 const MOST: usize = 65_536;
+/// How long an ended circuit is remembered.
 const KEPT: Duration = Duration::from_secs(10);
 
 /// Routers that a circuit has left, and when.
