@@ -1,4 +1,4 @@
-//! `weft-bench chain`: routers in a row, beside as many HAProxies, and beside the original's routers
+//! `weft-bench chain`: routers in a row, beside as many HAProxies, and beside the original's network
 //! when `WEFT_BENCH_ZITI` names its program.
 
 use std::{io, sync::Arc, time::Duration};
@@ -11,13 +11,14 @@ use crate::{
     cpu,
     options::{Writes, within},
     path::{
-        chain::{Chain, Place, original},
+        chain::{Chain, Place},
         haproxy::Haproxy,
+        makes::{Make, Makes},
         tcp::Tcp,
         tls::Credentials,
         wire::Wire,
     },
-    program, report,
+    report,
     work::{self, Basics, MIB, Path, micros},
 };
 
@@ -61,6 +62,9 @@ pub(crate) struct Options {
     /// Connections that go over wires
     #[arg(long, value_enum, default_value_t = Place::Links, requires = "delay")]
     wires: Place,
+    /// Has the original's routers run at weft's controller, not at the original's
+    #[arg(long)]
+    same_controller: bool,
     /// Makes each write of the clients of weft and of the original a payload of its own, as a program with
     /// datagrams does; otherwise small writes leave together while others wait
     #[arg(long)]
@@ -100,7 +104,7 @@ impl Row {
 pub(crate) async fn run(options: &Options) -> io::Result<Vec<Row>> {
     let wanted = |make: &str| options.writes.wants(make);
     let credentials = Arc::new(Credentials::make()?);
-    let original = original();
+    let original = Make::original();
     if original.is_none() {
         eprintln!("WEFT_BENCH_ZITI names no program: the original is left out");
     }
@@ -127,11 +131,16 @@ pub(crate) async fn run(options: &Options) -> io::Result<Vec<Row>> {
         }
         if wanted(WEFT) {
             let chain: Arc<dyn Path> =
-                Chain::start(&program::weft()?, length, wires, messages).await?;
+                Chain::start(&Makes::all(Make::Weft), length, wires, messages).await?;
             measure(WEFT, length, &chain, &options.writes, &mut rows).await?;
         }
-        if let Some(program) = original.as_ref().filter(|_| wanted(ORIGINAL)) {
-            let chain: Arc<dyn Path> = Chain::start(program, length, wires, messages).await?;
+        if let Some(original) = original.clone().filter(|_| wanted(ORIGINAL)) {
+            let makes = if options.same_controller {
+                Makes { controller: Make::Weft, routers: original }
+            } else {
+                Makes::all(original)
+            };
+            let chain: Arc<dyn Path> = Chain::start(&makes, length, wires, messages).await?;
             measure(ORIGINAL, length, &chain, &options.writes, &mut rows).await?;
         }
     }
@@ -177,8 +186,8 @@ pub(crate) fn text(rows: &[Row]) -> String {
     }
     if let Some(table) = beside_original(rows) {
         text.push_str(&format!(
-            "\n\nBeside the original\n{table}\nFigures of weft, each with its ratio to the original's of the same \
-             chain and payload in this run."
+            "\n\nBeside the original\n{table}\nFigures of weft, each with its ratio to those of the original's network with the \
+             same chain and payload in this run."
         ));
     }
     text

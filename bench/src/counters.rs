@@ -28,8 +28,10 @@ use weft_metrics::{
 use crate::{
     cpu,
     options::Writes,
-    path::chain::Chain,
-    program,
+    path::{
+        chain::Chain,
+        makes::{Make, Makes},
+    },
     work::{self, MIB, Path},
 };
 
@@ -71,7 +73,7 @@ pub(crate) struct Row {
 
 /// Measures it.
 pub(crate) async fn run(options: &Options) -> io::Result<Vec<Row>> {
-    let chain = Chain::start(&program::weft()?, LENGTH, None, true).await?;
+    let chain = Chain::start(&Makes::all(Make::Weft), LENGTH, None, true).await?;
     let path: Arc<dyn Path> = chain.clone();
     let pid = path.relay().get(MIDDLE).copied();
     let pid = pid.ok_or_else(|| io::Error::other("the chain has no router in the middle"))?;

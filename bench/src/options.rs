@@ -51,6 +51,13 @@ pub(crate) struct Writes {
         value_parser = RangedU64ValueParser::<usize>::new().range(1..=10_000)
     )]
     pub(crate) flows: usize,
+    /// Number of connections that are opened at a time where set-ups are counted
+    #[arg(
+        long,
+        default_value_t = 16,
+        value_parser = RangedU64ValueParser::<usize>::new().range(1..=10_000)
+    )]
+    pub(crate) dials: usize,
     /// Seconds that one figure should take
     #[arg(long, default_value_t = 2.0, value_parser = seconds)]
     pub(crate) seconds: f64,

@@ -127,7 +127,7 @@ pub(crate) async fn basics(
     let many = bulk(path, writes.flows, payload, total).await?.as_secs_f64();
     let carried = path.carried().zip(carried).map(|(now, then)| (now - then) as f64 / total as f64);
     let times = round_trips(path, 64, ROUND_TRIPS, duration * 4).await?;
-    let set_ups = set_ups(path, 16, duration).await?;
+    let set_ups = set_ups(path, writes.dials, duration).await?;
     let relayed = !path.relay().is_empty();
     let mib = total as f64 / MIB;
     Ok(Basics {

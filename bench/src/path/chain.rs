@@ -1,13 +1,13 @@
 //! Routers in a row, of weft or of the original: the dialer at the first, the host at the last.
 //!
-//! The controller is weft's; its own router is not on the path. Each router is a process of its own
+//! The router of the controller's quickstart is not on the path. Each router is a process of its own
 //! and links with the next one alone.
 
 use std::{
     fmt::Write as _,
     io,
     net::Ipv4Addr,
-    path::{Path as FilePath, PathBuf},
+    path::Path as FilePath,
     process::{Child, Command, Stdio},
     sync::Arc,
     time::{Duration, Instant},
@@ -20,6 +20,7 @@ use weft_client::ManagementClient;
 use weft_contract::{Api, resource};
 use weft_sdk::{Context, Listener};
 
+use super::makes::Makes;
 use super::messages::Messages;
 use super::weft::{
     PASSWORD, PATIENCE, Stopped, USER, context, create, host, log_in, router_online,
@@ -70,25 +71,20 @@ impl Place {
 }
 
 impl Chain {
-    /// Starts `length` routers of `program` and waits until data goes over all of them.
+    /// Starts a controller and `length` routers of these makes, and waits until data goes over all of them.
     /// Each connection of the given place goes over a wire of its own, if there is one. With `messages` each
     /// write of the client is a payload of its own.
     pub(crate) async fn start(
-        program: &FilePath,
+        makes: &Makes,
         length: usize,
         wire: Option<(Wire, Place)>,
         messages: bool,
     ) -> io::Result<Arc<Self>> {
         let home = tempfile::tempdir()?;
         let [control, own] = [program::free_port()?, program::free_port()?];
-        let mut controller = Command::new(program::weft()?);
-        controller
-            .args(["quickstart", "--username", USER, "--password", PASSWORD])
-            .args(["--ctrl-port", &control.to_string(), "--router-port", &own.to_string()])
-            .arg("--home")
-            .arg(home.path().join("controller"))
-            .stdin(Stdio::null())
-            .stdout(Stdio::null());
+        let folder = home.path().join("controller");
+        let mut controller =
+            makes.controller.quickstart(&folder, [USER, PASSWORD], [control, own])?;
         let controller = Stopped(Some(start_relay(&mut controller)?));
         let client = log_in(&format!("localhost:{control}")).await?;
         router_online(&client).await?;
@@ -112,7 +108,7 @@ impl Chain {
             let text = config(&folder, control, [&link, &access], place, place + 1 == length)?;
             wires.extend(link.into_iter().chain(access));
             std::fs::write(folder.join("router.yaml"), text)?;
-            let (id, router) = router(&client, program, &folder, place).await?;
+            let (id, router) = router(&client, &makes.routers.program()?, &folder, place).await?;
             ids.push(id);
             routers.push(router);
         }
@@ -319,9 +315,4 @@ async fn use_alone(client: &ManagementClient, name: &str, router: &str) -> io::R
     let policy = json!({"name": format!("{name} at its router"), "semantic": "AnyOf",
         "identityRoles": [format!("@{id}")], "edgeRouterRoles": [format!("@{router}")]});
     create(client, &resource::edge_router_policy::KIND, &policy).await.map(|_| ())
-}
-
-/// The original's program, if the environment names one.
-pub(crate) fn original() -> Option<PathBuf> {
-    std::env::var_os("WEFT_BENCH_ZITI").map(PathBuf::from)
 }

@@ -2,6 +2,7 @@
 
 pub(crate) mod chain;
 pub(crate) mod haproxy;
+pub(crate) mod makes;
 mod messages;
 pub(crate) mod tcp;
 pub(crate) mod tls;
