@@ -5,21 +5,30 @@
 use std::error::Error;
 use std::path::{Path, PathBuf};
 
-/// Messages with secrets in them: their `Debug` is written by hand and leaves those out.
-const SECRET: [&str; 13] = [
-    "weft.ctrl.CreateTerminatorRequest",
-    "weft.edge_ctrl.ApiSession",
-    "weft.edge_ctrl.ApiSessionRemoved",
-    "weft.edge_ctrl.ApiSessionHeartbeat",
-    "weft.edge_ctrl.SessionRemoved",
-    "weft.edge_ctrl.ValidateSessionsRequest",
-    "weft.edge_ctrl.CreateCircuitRequest",
-    "weft.edge_ctrl.CreateTerminatorV2Request",
-    "weft.edge_ctrl.UpdateTerminatorRequest",
-    "weft.edge_ctrl.RemoveTerminatorRequest",
-    "weft.edge_ctrl.HealthEventRequest",
-    "weft.edge_ctrl.CreateTunnelTerminatorRequestV2",
-    "weft.edge_client.TotpToken",
+/// Messages with secrets in them, and the fields that their `Debug` shows.
+const SECRET: [(&str, &[&str]); 13] = [
+    (
+        "weft.ctrl.CreateTerminatorRequest",
+        &["service_id", "binding", "address", "cost", "precedence", "instance_id"],
+    ),
+    ("weft.edge_ctrl.ApiSession", &["id", "identity_id"]),
+    ("weft.edge_ctrl.ApiSessionRemoved", &["ids"]),
+    ("weft.edge_ctrl.ApiSessionHeartbeat", &[]),
+    ("weft.edge_ctrl.SessionRemoved", &["ids"]),
+    ("weft.edge_ctrl.ValidateSessionsRequest", &[]),
+    ("weft.edge_ctrl.CreateCircuitRequest", &["terminator_instance_id"]),
+    ("weft.edge_ctrl.CreateTerminatorV2Request", &["address", "cost", "precedence", "instance_id"]),
+    (
+        "weft.edge_ctrl.UpdateTerminatorRequest",
+        &["terminator_id", "cost", "precedence", "update_cost", "update_precedence"],
+    ),
+    ("weft.edge_ctrl.RemoveTerminatorRequest", &["terminator_id"]),
+    ("weft.edge_ctrl.HealthEventRequest", &["terminator_id", "check_passed"]),
+    (
+        "weft.edge_ctrl.CreateTunnelTerminatorRequestV2",
+        &["service_id", "address", "cost", "precedence", "instance_id"],
+    ),
+    ("weft.edge_client.TotpToken", &[]),
 ];
 
 /// The enumeration whose values are also in configs, as words.
@@ -47,16 +56,39 @@ fn types(made_in: &Path) -> Result<Vec<(String, String)>, Box<dyn Error>> {
     prost_build::Config::new()
         .btree_map(["."])
         .bytes(["."])
-        .skip_debug(SECRET)
+        .skip_debug(SECRET.map(|(message, _)| message))
         .type_attribute(PRECEDENCE, "#[derive(serde::Deserialize)]")
         .type_attribute(PRECEDENCE, "#[serde(rename_all = \"lowercase\")]")
         .out_dir(made_in)
         .compile_fds(descriptors)?;
     let read = |path: PathBuf| {
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        Ok((name, std::fs::read_to_string(path)?))
+        let package = name.trim_end_matches(".rs");
+        let mut text = std::fs::read_to_string(&path)?;
+        for (message, shown) in SECRET {
+            if let Some((_, message)) = message.rsplit_once('.').filter(|(of, _)| *of == package) {
+                text += &debug(message, shown);
+            }
+        }
+        Ok((name, text))
     };
     files_in(made_in)?.into_iter().map(read).collect()
+}
+
+/// The `Debug` of a message, which shows these fields only.
+fn debug(message: &str, shown: &[&str]) -> String {
+    let fields =
+        shown.iter().map(|field| format!("\n            .field(\"{field}\", &self.{field})"));
+    let fields: String = fields.collect();
+    format!(
+        "impl ::core::fmt::Debug for {message} {{
+    fn fmt(&self, f: &mut ::core::fmt::Formatter<'_>) -> ::core::fmt::Result {{
+        f.debug_struct(\"{message}\"){fields}
+            .finish_non_exhaustive()
+    }}
+}}
+"
+    )
 }
 
 fn files_in(folder: &Path) -> std::io::Result<Vec<PathBuf>> {

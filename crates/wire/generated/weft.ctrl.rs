@@ -762,3 +762,15 @@ impl PeerState {
         }
     }
 }
+impl ::core::fmt::Debug for CreateTerminatorRequest {
+    fn fmt(&self, f: &mut ::core::fmt::Formatter<'_>) -> ::core::fmt::Result {
+        f.debug_struct("CreateTerminatorRequest")
+            .field("service_id", &self.service_id)
+            .field("binding", &self.binding)
+            .field("address", &self.address)
+            .field("cost", &self.cost)
+            .field("precedence", &self.precedence)
+            .field("instance_id", &self.instance_id)
+            .finish_non_exhaustive()
+    }
+}

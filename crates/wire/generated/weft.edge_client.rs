@@ -375,3 +375,9 @@ impl PolicyType {
         }
     }
 }
+impl ::core::fmt::Debug for TotpToken {
+    fn fmt(&self, f: &mut ::core::fmt::Formatter<'_>) -> ::core::fmt::Result {
+        f.debug_struct("TotpToken")
+            .finish_non_exhaustive()
+    }
+}

@@ -533,3 +533,91 @@ impl CreateTerminatorResult {
         }
     }
 }
+impl ::core::fmt::Debug for ApiSession {
+    fn fmt(&self, f: &mut ::core::fmt::Formatter<'_>) -> ::core::fmt::Result {
+        f.debug_struct("ApiSession")
+            .field("id", &self.id)
+            .field("identity_id", &self.identity_id)
+            .finish_non_exhaustive()
+    }
+}
+impl ::core::fmt::Debug for ApiSessionRemoved {
+    fn fmt(&self, f: &mut ::core::fmt::Formatter<'_>) -> ::core::fmt::Result {
+        f.debug_struct("ApiSessionRemoved")
+            .field("ids", &self.ids)
+            .finish_non_exhaustive()
+    }
+}
+impl ::core::fmt::Debug for ApiSessionHeartbeat {
+    fn fmt(&self, f: &mut ::core::fmt::Formatter<'_>) -> ::core::fmt::Result {
+        f.debug_struct("ApiSessionHeartbeat")
+            .finish_non_exhaustive()
+    }
+}
+impl ::core::fmt::Debug for SessionRemoved {
+    fn fmt(&self, f: &mut ::core::fmt::Formatter<'_>) -> ::core::fmt::Result {
+        f.debug_struct("SessionRemoved")
+            .field("ids", &self.ids)
+            .finish_non_exhaustive()
+    }
+}
+impl ::core::fmt::Debug for ValidateSessionsRequest {
+    fn fmt(&self, f: &mut ::core::fmt::Formatter<'_>) -> ::core::fmt::Result {
+        f.debug_struct("ValidateSessionsRequest")
+            .finish_non_exhaustive()
+    }
+}
+impl ::core::fmt::Debug for CreateCircuitRequest {
+    fn fmt(&self, f: &mut ::core::fmt::Formatter<'_>) -> ::core::fmt::Result {
+        f.debug_struct("CreateCircuitRequest")
+            .field("terminator_instance_id", &self.terminator_instance_id)
+            .finish_non_exhaustive()
+    }
+}
+impl ::core::fmt::Debug for CreateTerminatorV2Request {
+    fn fmt(&self, f: &mut ::core::fmt::Formatter<'_>) -> ::core::fmt::Result {
+        f.debug_struct("CreateTerminatorV2Request")
+            .field("address", &self.address)
+            .field("cost", &self.cost)
+            .field("precedence", &self.precedence)
+            .field("instance_id", &self.instance_id)
+            .finish_non_exhaustive()
+    }
+}
+impl ::core::fmt::Debug for UpdateTerminatorRequest {
+    fn fmt(&self, f: &mut ::core::fmt::Formatter<'_>) -> ::core::fmt::Result {
+        f.debug_struct("UpdateTerminatorRequest")
+            .field("terminator_id", &self.terminator_id)
+            .field("cost", &self.cost)
+            .field("precedence", &self.precedence)
+            .field("update_cost", &self.update_cost)
+            .field("update_precedence", &self.update_precedence)
+            .finish_non_exhaustive()
+    }
+}
+impl ::core::fmt::Debug for RemoveTerminatorRequest {
+    fn fmt(&self, f: &mut ::core::fmt::Formatter<'_>) -> ::core::fmt::Result {
+        f.debug_struct("RemoveTerminatorRequest")
+            .field("terminator_id", &self.terminator_id)
+            .finish_non_exhaustive()
+    }
+}
+impl ::core::fmt::Debug for HealthEventRequest {
+    fn fmt(&self, f: &mut ::core::fmt::Formatter<'_>) -> ::core::fmt::Result {
+        f.debug_struct("HealthEventRequest")
+            .field("terminator_id", &self.terminator_id)
+            .field("check_passed", &self.check_passed)
+            .finish_non_exhaustive()
+    }
+}
+impl ::core::fmt::Debug for CreateTunnelTerminatorRequestV2 {
+    fn fmt(&self, f: &mut ::core::fmt::Formatter<'_>) -> ::core::fmt::Result {
+        f.debug_struct("CreateTunnelTerminatorRequestV2")
+            .field("service_id", &self.service_id)
+            .field("address", &self.address)
+            .field("cost", &self.cost)
+            .field("precedence", &self.precedence)
+            .field("instance_id", &self.instance_id)
+            .finish_non_exhaustive()
+    }
+}

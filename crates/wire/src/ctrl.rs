@@ -28,7 +28,7 @@ pub use hello::{ControllerHello, RouterHello};
 
 pub use crate::proto::ctrl::*;
 
-use crate::proto::{debug_without_secrets, proto_bodies};
+use crate::proto::proto_bodies;
 
 /// Content types of the fabric part (docs/protocol/control-plane.md 5).
 pub mod content_type {
@@ -177,10 +177,6 @@ proto_bodies! {
     Alerts => content_type::ALERTS;
     Listeners => content_type::UPDATE_LINK_LISTENERS;
     CarriedCircuits => content_type::CARRIED_CIRCUITS, LARGE;
-}
-
-debug_without_secrets! {
-    CreateTerminatorRequest { service_id, binding, address, cost, precedence, instance_id }
 }
 
 /// Number of a route's forwards in its body.

@@ -38,7 +38,7 @@ pub use tunnel::{RemoveTunnelTerminator, TunnelHealthEvent};
 pub use crate::edge::{ErrorCode, RetryHint};
 pub use crate::proto::edge_ctrl::*;
 
-use crate::proto::{debug_without_secrets, proto_bodies};
+use crate::proto::proto_bodies;
 
 /// Content types of the edge part (docs/protocol/edge-control-plane.md 2).
 pub mod content_type {
@@ -217,20 +217,6 @@ proto_bodies! {
     CreateTunnelTerminatorRequestV2 => content_type::CREATE_TUNNEL_TERMINATOR_REQUEST_V2;
     CreateTunnelTerminatorResponseV2 => content_type::CREATE_TUNNEL_TERMINATOR_RESPONSE_V2;
     ConnectEvents => content_type::CONNECT_EVENTS, LARGE;
-}
-
-debug_without_secrets! {
-    ApiSession { id, identity_id }
-    ApiSessionRemoved { ids }
-    ApiSessionHeartbeat {}
-    SessionRemoved { ids }
-    ValidateSessionsRequest {}
-    CreateCircuitRequest { terminator_instance_id }
-    CreateTerminatorV2Request { address, cost, precedence, instance_id }
-    UpdateTerminatorRequest { terminator_id, cost, precedence, update_cost, update_precedence }
-    RemoveTerminatorRequest { terminator_id }
-    HealthEventRequest { terminator_id, check_passed }
-    CreateTunnelTerminatorRequestV2 { service_id, address, cost, precedence, instance_id }
 }
 
 #[cfg(test)]

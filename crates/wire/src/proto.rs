@@ -1,7 +1,7 @@
 //! Messages with a protobuf body: the generated types, and their conversion to messages.
 //!
 //! The types in `generated` come from `proto/*.proto` (`cargo run -p weft-wire --example proto`). The modules of the wires re-export them and connect each to its
-//! content type.
+//! content type. The `Debug` of types with secrets is generated, too, and shows some fields only.
 
 use crate::error::WireError;
 use crate::message::Message;
@@ -82,17 +82,4 @@ macro_rules! proto_bodies {
     };
 }
 
-/// Writes `Debug` for types with secrets: only the named fields are shown.
-macro_rules! debug_without_secrets {
-    ($($body:ident { $($field:ident),* })*) => {
-        $(impl std::fmt::Debug for $body {
-            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                f.debug_struct(stringify!($body))
-                    $(.field(stringify!($field), &self.$field))*
-                    .finish_non_exhaustive()
-            }
-        })*
-    };
-}
-
-pub(crate) use {debug_without_secrets, proto_bodies};
+pub(crate) use proto_bodies;

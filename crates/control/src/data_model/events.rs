@@ -11,7 +11,7 @@ use weft_model::rdm::{self, MemberKind, Subject};
 use weft_model::{ChangeSet, Kind, Snapshot, Timestamp};
 use weft_wire::edge_ctrl::data_model::{
     Action, Config as ConfigForm, Event, PublicKey as PublicKeyForm, RelatedEntityType,
-    ServicePolicyChange, event,
+    ServicePolicyChange, event::Model,
 };
 
 use super::project;
@@ -67,16 +67,17 @@ pub(crate) fn of_all(
 pub(crate) fn of_keys(keys: Vec<PublicKey>) -> impl Iterator<Item = Event> {
     keys.into_iter().map(|key| Event {
         is_synthetic: true,
-        ..Event::new(Action::Create, project::public_key(key))
+        ..Event::new(Action::Create, Model::PublicKey(project::public_key(key)))
     })
 }
 
 /// Events with the configs of a router. They are outside of the sequence of change sets, like keys,
 /// because that sequence is the same for all routers.
 pub(crate) fn of_managed(configs: &[ConfigForm]) -> impl Iterator<Item = Event> {
-    configs
-        .iter()
-        .map(|config| Event { is_synthetic: true, ..Event::new(Action::Create, config.clone()) })
+    configs.iter().map(|config| Event {
+        is_synthetic: true,
+        ..Event::new(Action::Create, Model::Config(config.clone()))
+    })
 }
 
 /// Whether a change set may change the configs of a router.
@@ -89,7 +90,10 @@ pub(crate) fn concerns_managed(set: &ChangeSet) -> bool {
 pub(crate) fn without_keys(kids: Vec<String>) -> impl Iterator<Item = Event> {
     kids.into_iter().map(|kid| Event {
         is_synthetic: true,
-        ..Event::new(Action::Delete, PublicKeyForm { kid, ..PublicKeyForm::default() })
+        ..Event::new(
+            Action::Delete,
+            Model::PublicKey(PublicKeyForm { kid, ..PublicKeyForm::default() }),
+        )
     })
 }
 
@@ -99,16 +103,16 @@ fn of(snapshot: &Snapshot, event: rdm::Event, now: Timestamp) -> Option<Event> {
         rdm::Action::Update => Action::Update,
         rdm::Action::Delete => Action::Delete,
     };
-    let model: event::Model = match event.subject {
-        Subject::ConfigType(it) => project::config_type(&it).into(),
-        Subject::Config(it) => project::config(snapshot, &it)?.into(),
-        Subject::Identity(it) => project::identity(&it, now).into(),
-        Subject::Service(it) => project::service(snapshot, &it)?.into(),
-        Subject::Router(it) => project::router(&it).into(),
-        Subject::PostureCheck(it) => project::posture_check(&it).into(),
-        Subject::ServicePolicy(it) => project::service_policy(&it).into(),
-        Subject::Ca(it) => project::authority(&it)?.into(),
-        Subject::Revocation(it) => project::revocation(&it).into(),
+    let model = match event.subject {
+        Subject::ConfigType(it) => Model::ConfigType(project::config_type(&it)),
+        Subject::Config(it) => Model::Config(project::config(snapshot, &it)?),
+        Subject::Identity(it) => Model::Identity(project::identity(&it, now)),
+        Subject::Service(it) => Model::Service(project::service(snapshot, &it)?),
+        Subject::Router(it) => Model::Router(project::router(&it)),
+        Subject::PostureCheck(it) => Model::PostureCheck(project::posture_check(&it)),
+        Subject::ServicePolicy(it) => Model::ServicePolicy(project::service_policy(&it)),
+        Subject::Ca(it) => Model::PublicKey(project::authority(&it)?),
+        Subject::Revocation(it) => Model::Revocation(project::revocation(&it)),
         Subject::Members { policy, kind, ids } => {
             let change = ServicePolicyChange {
                 policy_id: policy.to_string(),
@@ -116,7 +120,7 @@ fn of(snapshot: &Snapshot, event: rdm::Event, now: Timestamp) -> Option<Event> {
                 related_entity_type: members(kind).into(),
                 add: event.action != rdm::Action::Delete,
             };
-            return Some(Event::new(Action::Create, change));
+            return Some(Event::new(Action::Create, Model::ServicePolicyChange(change)));
         }
     };
     Some(Event::new(action, model))

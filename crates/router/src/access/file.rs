@@ -117,12 +117,12 @@ mod tests {
     fn a_model_is_written_in_parts_as_one_state_and_changes_meanwhile_are_left_out() {
         let mut model = Model { timeline: "line1".into(), index: 7, ..Model::default() };
         model.caches.insert("terminators".into(), Default::default());
-        let mut changes = vec![events::create(events::identity("alice"))];
-        changes.push(events::create(events::service("web")));
+        let mut changes = vec![events::new_identity("alice")];
+        changes.push(events::new_service("web"));
         changes.extend(events::policy("p1", PolicyType::Dial, "alice", "web"));
         model.apply(ChangeSet { changes, is_synthetic: true, ..ChangeSet::default() });
         let picture = model.clone();
-        let changes = vec![events::delete(events::identity("alice"))];
+        let changes = vec![events::delete(events::Model::Identity(events::identity("alice")))];
         model.apply(ChangeSet { changes, index: 8, ..ChangeSet::default() });
 
         let home = tempfile::tempdir().unwrap();

@@ -233,7 +233,7 @@ mod tests {
             issued_before: Some(Timestamp { seconds: before, nanos: 0 }),
             ..Revocation::default()
         };
-        let changes = vec![events::create(one)];
+        let changes = vec![events::create(events::Model::Revocation(one))];
         let touched = model.apply(ChangeSet { changes, ..ChangeSet::default() });
         live.end_revoked(&model, &touched.revocations)
     }

@@ -327,15 +327,15 @@ impl Model {
     /// (docs/protocol/edge-control-plane.md 7.3).
     pub(crate) fn events(&self) -> impl Iterator<Item = Event> {
         let policies = sorted(self.policies.by_id()).flat_map(events_of_policy);
-        created(&self.config_types)
-            .chain(created(&self.configs))
-            .chain(created(&self.identities))
-            .chain(created(&self.services))
-            .chain(created(&self.routers))
-            .chain(created(&self.checks))
+        created(&self.config_types, event::Model::ConfigType)
+            .chain(created(&self.configs, event::Model::Config))
+            .chain(created(&self.identities, event::Model::Identity))
+            .chain(created(&self.services, event::Model::Service))
+            .chain(created(&self.routers, event::Model::Router))
+            .chain(created(&self.checks, event::Model::PostureCheck))
             .chain(policies)
-            .chain(created(&self.keys))
-            .chain(created(self.revocations.by_id()))
+            .chain(created(&self.keys, event::Model::PublicKey))
+            .chain(created(self.revocations.by_id(), event::Model::Revocation))
     }
 }
 
@@ -362,13 +362,16 @@ fn strings(ids: &Ids) -> impl Iterator<Item = String> {
 }
 
 /// Entities as events that create them.
-fn created<T: Clone + Into<event::Model>>(entities: &Entities<T>) -> impl Iterator<Item = Event> {
-    sorted(entities).map(|one| Event::new(Action::Create, T::clone(one)))
+fn created<T: Clone>(
+    entities: &Entities<T>,
+    model: fn(T) -> event::Model,
+) -> impl Iterator<Item = Event> {
+    sorted(entities).map(move |one| Event::new(Action::Create, model(T::clone(one))))
 }
 
 /// A policy as events that create it and add its members.
 fn events_of_policy(policy: &Policy) -> impl Iterator<Item = Event> {
-    let value = Event::new(Action::Create, policy.value.clone());
+    let value = Event::new(Action::Create, event::Model::ServicePolicy(policy.value.clone()));
     let members = policy.members().into_iter().map(|(kind, members)| {
         let mut related_entity_ids: Vec<String> = strings(members).collect();
         related_entity_ids.sort_unstable();
@@ -378,7 +381,7 @@ fn events_of_policy(policy: &Policy) -> impl Iterator<Item = Event> {
             related_entity_type: kind.into(),
             add: true,
         };
-        Event::new(Action::Create, change)
+        Event::new(Action::Create, event::Model::ServicePolicyChange(change))
     });
     std::iter::once(value).chain(members)
 }
@@ -411,7 +414,7 @@ mod tests {
                 let of_service = one.service_configs.entry((*service).to_owned()).or_default();
                 of_service.configs.insert("ct".into(), (*config).to_owned());
             }
-            create(one)
+            create(event::Model::Identity(one))
         };
         apply(
             &mut model,
@@ -420,7 +423,7 @@ mod tests {
                 overriding("i2", &[("s1", "c1")]),
                 // It has another one meanwhile.
                 overriding("i2", &[("s1", "c2")]),
-                delete(config("c1", "ct")),
+                delete(event::Model::Config(config("c1", "ct"))),
             ],
         );
         let of = |model: &Model, id: &str| -> Vec<String> {
@@ -429,7 +432,13 @@ mod tests {
             configs
         };
         assert_eq!((of(&model, "i1"), of(&model, "i2")), (vec!["c2".into()], vec!["c2".into()]));
-        apply(&mut model, vec![delete(identity("i2")), delete(config("c2", "ct"))]);
+        apply(
+            &mut model,
+            vec![
+                delete(event::Model::Identity(identity("i2"))),
+                delete(event::Model::Config(config("c2", "ct"))),
+            ],
+        );
         assert!(of(&model, "i1").is_empty());
         assert!(model.overriders.take("c1").is_empty() && model.overriders.take("c2").is_empty());
     }
@@ -439,14 +448,18 @@ mod tests {
         let mut model = Model::default();
         let router = |configs: &[&str]| {
             let configs = configs.iter().map(|id| (*id).to_owned()).collect();
-            create(Router { id: "r1".into(), configs, ..Router::default() })
+            create(event::Model::Router(Router { id: "r1".into(), configs, ..Router::default() }))
         };
         let kind = |id: &str, target: &str| {
-            create(ConfigType { id: id.into(), name: id.into(), target: target.into() })
+            create(event::Model::ConfigType(ConfigType {
+                id: id.into(),
+                name: id.into(),
+                target: target.into(),
+            }))
         };
         let configs = [config("c1", "own"), config("c2", "own"), config("c3", "service")];
         let mut changes = vec![kind("own", TARGET_ROUTER), kind("service", "")];
-        changes.extend(configs.map(create));
+        changes.extend(configs.map(|config| create(event::Model::Config(config))));
         changes.push(router(&["c1", "c2", "c3"]));
         apply(&mut model, changes);
         let had = model.managed_ids("r1");

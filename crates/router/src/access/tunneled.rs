@@ -200,23 +200,32 @@ mod tests {
         let (model, kind) = (Model::default(), RelatedEntityType::Service);
         let mut lab = Lab { tunneled: Tunneled::new("r1", &model), model };
         let kinds = ConfigType { id: "ct".into(), name: "host.v1".into(), target: String::new() };
-        lab.change(vec![events::create(kinds), events::create(events::identity("r1"))]);
+        lab.change(vec![
+            events::create(events::Model::ConfigType(kinds)),
+            events::new_identity("r1"),
+        ]);
         lab.change(events::policy("p1", PolicyType::Bind, "r1", "none"));
         lab.change(events::policy("p2", PolicyType::Dial, "r2", "none"));
         let mut web = events::service("web");
         web.configs.push("c1".into());
-        assert!(!lab.change(vec![events::create(web.clone())]), "nobody gives it to the router");
+        assert!(
+            !lab.change(vec![events::create(events::Model::Service(web.clone()))]),
+            "nobody gives it to the router"
+        );
         assert!(!lab.change(vec![events::members("p2", kind, &["web"], true)]));
         assert!(lab.change(vec![events::members("p1", kind, &["web"], true)]));
         assert_eq!(lab.config("web"), None);
         // A config that comes after the service that names it.
-        assert!(lab.change(vec![events::create(config("c1", "{}"))]));
+        assert!(lab.change(vec![events::create(events::Model::Config(config("c1", "{}")))]));
         assert_eq!(lab.config("web").as_deref(), Some("{}"));
-        assert!(!lab.change(vec![events::create(config("c2", "{}"))]), "nobody names it");
+        assert!(
+            !lab.change(vec![events::create(events::Model::Config(config("c2", "{}")))]),
+            "nobody names it"
+        );
 
-        assert!(lab.change(vec![events::create(events::service("none"))]));
+        assert!(lab.change(vec![events::new_service("none")]));
         let before = lab.tunneled.list();
-        assert!(lab.change(vec![events::create(config("c1", "[]"))]));
+        assert!(lab.change(vec![events::create(events::Model::Config(config("c1", "[]")))]));
         let after = lab.tunneled.list();
         let same: Vec<bool> =
             before.iter().zip(&*after).map(|(one, other)| Arc::ptr_eq(one, other)).collect();
@@ -229,13 +238,13 @@ mod tests {
         assert!(lab.change(vec![events::members("p1", person, &["r1"], false)]));
         assert!(!lab.tunneled.services["web"].can_bind);
         let gone = lab.model.policies.get("p2").unwrap().value.clone();
-        assert!(lab.change(vec![events::delete(gone)]));
+        assert!(lab.change(vec![events::delete(events::Model::ServicePolicy(gone))]));
         assert!(lab.tunneled.services.is_empty());
         assert!(lab.tunneled.configs.is_empty() && lab.tunneled.users.is_empty());
         // The identity's own entity changes.
         assert!(lab.change(vec![events::members("p1", person, &["r1"], true)]));
         let disabled = Identity { disabled: true, ..events::identity("r1") };
-        assert!(lab.change(vec![events::create(disabled)]));
+        assert!(lab.change(vec![events::create(events::Model::Identity(disabled))]));
         assert!(lab.tunneled.services.is_empty());
     }
 }

@@ -48,9 +48,9 @@ async fn network() -> (Network, String, AccessHalf) {
 async fn network_waiting(lookup_timeout: Duration) -> (Network, String, AccessHalf) {
     let mut network = Network::waiting(lookup_timeout).await;
     let mut all = vec![
-        events::create(events::identity("alice")),
-        events::create(events::service("web")),
-        events::create(events::service("other")),
+        events::new_identity("alice"),
+        events::new_service("web"),
+        events::new_service("other"),
     ];
     all.extend(events::policy("p1", PolicyType::Dial, "alice", "web"));
     all.push(events::key(network.pki.signer.leaf()));
@@ -230,7 +230,8 @@ async fn revoked_disabled_and_renewed() {
         r#type: revocation_type::API_SESSION.into(),
         ..Revocation::default()
     };
-    network.peer.change(&id, 10, 11, vec![events::create(revocation)]).await;
+    let revoked = events::create(events::Model::Revocation(revocation));
+    network.peer.change(&id, 10, 11, vec![revoked]).await;
     assert_eq!(next(&mut events).await, AccessEvent::SessionEnded { session: "as1".into() });
     assert!(!access.stands(&session) && !access.stands(&renewed));
     let again = soon(access.authenticate(renewed.token.clone().into(), chain(&client))).await;
@@ -238,7 +239,7 @@ async fn revoked_disabled_and_renewed() {
 
     let mut disabled = events::identity("alice");
     disabled.disabled = true;
-    network.peer.change(&id, 11, 12, vec![events::create(disabled)]).await;
+    network.peer.change(&id, 11, 12, vec![events::create(events::Model::Identity(disabled))]).await;
     assert_eq!(next(&mut events).await, AccessEvent::IdentityGone { identity: "alice".into() });
     network.router.control.shutdown().await;
 }
@@ -264,13 +265,14 @@ async fn a_session_stands_no_longer_than_its_identity() {
     assert!(access.stands(&session));
     let mut disabled = events::identity("alice");
     disabled.disabled = true;
-    network.peer.change(&id, 10, 11, vec![events::create(disabled)]).await;
+    network.peer.change(&id, 10, 11, vec![events::create(events::Model::Identity(disabled))]).await;
     until(|| access.index() == 11).await;
     assert!(!access.stands(&session));
-    network.peer.change(&id, 11, 12, vec![events::create(events::identity("alice"))]).await;
+    network.peer.change(&id, 11, 12, vec![events::new_identity("alice")]).await;
     until(|| access.index() == 12).await;
     assert!(access.stands(&session));
-    network.peer.change(&id, 12, 13, vec![events::delete(events::identity("alice"))]).await;
+    let gone = events::delete(events::Model::Identity(events::identity("alice")));
+    network.peer.change(&id, 12, 13, vec![gone]).await;
     until(|| access.index() == 13).await;
     assert!(!access.stands(&session));
     network.router.control.shutdown().await;

@@ -24,7 +24,7 @@ async fn a_full_state_then_changes_then_a_gap() {
     let first: SubscribeToDataModelRequest = network.peer.get().await;
     assert_eq!((first.current_index, first.renew, first.timeline_id.as_str()), (0, false, ""));
     let state = DataState {
-        events: vec![events::create(events::identity("alice"))],
+        events: vec![events::new_identity("alice")],
         end_index: 10,
         timeline_id: "line1".into(),
         ..DataState::default()
@@ -53,7 +53,7 @@ async fn a_full_state_then_changes_then_a_gap() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_empty_state_does_not_take_the_place_of_a_model() {
     let mut network = Network::new().await;
-    let alice = events::create(events::identity("alice"));
+    let alice = events::new_identity("alice");
     let id = network.peer.give_model(vec![alice], 10).await;
     network.router.online().await;
     let access = network.router.access.clone();
@@ -88,7 +88,7 @@ async fn changes_for_another_subscription_are_not_read() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_model_is_resumed_by_index_after_either_side_restarted() {
     let mut network = Network::new().await;
-    network.peer.give_model(vec![events::create(events::identity("alice"))], 10).await;
+    network.peer.give_model(vec![events::new_identity("alice")], 10).await;
     network.router.online().await;
     network.restart_controller(capable()).await;
     let resumed: SubscribeToDataModelRequest = network.peer.get().await;
@@ -109,12 +109,12 @@ async fn a_model_is_resumed_by_index_after_either_side_restarted() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_model_taken_anew_at_the_same_index_is_the_one_that_is_kept() {
     let mut network = Network::new().await;
-    network.peer.give_model(vec![events::create(events::identity("alice"))], 10).await;
+    network.peer.give_model(vec![events::new_identity("alice")], 10).await;
     network.router.online().await;
     network.router.control.shutdown().await;
     let addr = network.controller.addr();
     let start = || TestRouter::start(&network.pki, network.home.path(), addr);
-    let bob = vec![events::create(events::identity("bob"))];
+    let bob = vec![events::new_identity("bob")];
 
     let wanted = DataState {
         events: bob.clone(),
@@ -148,10 +148,10 @@ async fn messages_are_handled_while_the_model_is_written() {
     let file = network.home.path().join("router.yml.proto.gzip");
     {
         let _disk = access.hold_up_saving();
-        let id = network.peer.give_model(vec![events::create(events::identity("alice"))], 10).await;
+        let id = network.peer.give_model(vec![events::new_identity("alice")], 10).await;
         network.router.online().await;
         until(|| access.is_saving()).await;
-        network.peer.change(&id, 10, 11, vec![events::create(events::identity("bob"))]).await;
+        network.peer.change(&id, 10, 11, vec![events::new_identity("bob")]).await;
         until(|| access.index() == 11).await;
         assert!(access.is_saving() && !file.exists());
     }
@@ -162,7 +162,7 @@ async fn messages_are_handled_while_the_model_is_written() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_damaged_file_is_set_aside_and_the_model_fetched_anew() {
     let mut network = Network::new().await;
-    network.peer.give_model(vec![events::create(events::identity("alice"))], 10).await;
+    network.peer.give_model(vec![events::new_identity("alice")], 10).await;
     network.router.online().await;
     network.router.control.shutdown().await;
     let addr = network.controller.addr();
@@ -179,7 +179,7 @@ async fn a_damaged_file_is_set_aside_and_the_model_fetched_anew() {
         assert_eq!(std::fs::read(&aside).unwrap(), damaged);
         assert!(!file.exists());
         let mut peer = network.controller.router().await;
-        peer.give_model(vec![events::create(events::identity("alice"))], 10).await;
+        peer.give_model(vec![events::new_identity("alice")], 10).await;
         router.online().await;
         router.control.shutdown().await;
 
@@ -193,7 +193,7 @@ async fn a_damaged_file_is_set_aside_and_the_model_fetched_anew() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_file_that_cannot_be_read_is_left_as_it_is() {
     let mut network = Network::new().await;
-    network.peer.give_model(vec![events::create(events::identity("alice"))], 10).await;
+    network.peer.give_model(vec![events::new_identity("alice")], 10).await;
     network.router.online().await;
     network.router.control.shutdown().await;
     let addr = network.controller.addr();
@@ -214,9 +214,9 @@ async fn services_of_the_tunneler_follow_policies_and_configs() {
     let mut services = network.router.access.tunnel_services();
     assert!(soon(services.next()).await.unwrap().is_empty());
     let mut web = events::service("web");
-    let mut all = vec![events::create(events::identity("router1"))];
+    let mut all = vec![events::new_identity("router1")];
     all.extend(events::config(&mut web, "host.v1", "{\"port\":80}"));
-    all.push(events::create(web.clone()));
+    all.push(events::create(events::Model::Service(web.clone())));
     all.extend(events::policy("p1", PolicyType::Bind, "router1", "web"));
     let id = network.peer.give_model(all, 10).await;
     let hosted = soon(services.next()).await.unwrap();
@@ -232,7 +232,7 @@ async fn services_of_the_tunneler_follow_policies_and_configs() {
     let both = soon(services.next()).await.unwrap();
     assert_eq!(both.len(), 1);
     assert!(both[0].can_bind && both[0].can_dial);
-    network.peer.change(&id, 11, 12, vec![events::delete(web)]).await;
+    network.peer.change(&id, 11, 12, vec![events::delete(events::Model::Service(web))]).await;
     assert!(soon(services.next()).await.unwrap().is_empty());
     network.router.control.shutdown().await;
 }
@@ -240,10 +240,10 @@ async fn services_of_the_tunneler_follow_policies_and_configs() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_controller_finds_and_mends_differences() {
     let mut network = Network::new().await;
-    network.peer.give_model(vec![events::create(events::identity("alice"))], 10).await;
+    network.peer.give_model(vec![events::new_identity("alice")], 10).await;
     network.router.online().await;
     let wanted = DataState {
-        events: vec![events::create(events::identity("bob"))],
+        events: vec![events::new_identity("bob")],
         end_index: 10,
         timeline_id: "line1".into(),
         ..DataState::default()

@@ -4,7 +4,7 @@
 pub use crate::proto::edge_client::*;
 
 use super::content_type;
-use crate::proto::{debug_without_secrets, proto_bodies};
+use crate::proto::proto_bodies;
 
 /// The index in a subscription or change set that means everything.
 pub const FULL: i64 = -1;
@@ -19,10 +19,6 @@ proto_bodies! {
     ResyncPostureState => content_type::RESYNC_POSTURE_STATE;
     ServiceChangeSet => content_type::SERVICE_CHANGE_SET, LARGE;
     PostureStateChange => content_type::POSTURE_STATE_CHANGE;
-}
-
-debug_without_secrets! {
-    TotpToken {}
 }
 
 #[cfg(test)]

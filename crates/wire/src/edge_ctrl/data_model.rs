@@ -137,33 +137,10 @@ pub fn subscription_id(message: &Message) -> Option<&str> {
 
 impl Event {
     /// An event about an entity.
-    pub fn new(action: Action, model: impl Into<event::Model>) -> Self {
-        Self { action: action.into(), is_synthetic: false, model: Some(model.into()) }
+    pub fn new(action: Action, model: event::Model) -> Self {
+        Self { action: action.into(), is_synthetic: false, model: Some(model) }
     }
 }
-
-macro_rules! into_model {
-    ($($entity:ident),* $(,)?) => {
-        $(impl From<$entity> for event::Model {
-            fn from(entity: $entity) -> Self {
-                Self::$entity(entity)
-            }
-        })*
-    };
-}
-
-into_model!(
-    Identity,
-    Service,
-    ServicePolicy,
-    PostureCheck,
-    PublicKey,
-    Revocation,
-    ServicePolicyChange,
-    ConfigType,
-    Config,
-    Router,
-);
 
 /// The index of a controller's model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -35,7 +35,7 @@ fn change_set() {
     let changes = ChangeSet {
         index: 43,
         previous_index: 42,
-        changes: vec![Event::new(Action::Update, service)],
+        changes: vec![Event::new(Action::Update, event::Model::Service(service))],
         ..ChangeSet::default()
     };
     let message = Message { sequence: 9, ..changes.to_message_for("s1") };
@@ -63,7 +63,7 @@ fn events() {
         add: true,
     };
     assert_eq!(
-        event_bytes(Event::new(Action::Create, members)),
+        event_bytes(Event::new(Action::Create, event::Model::ServicePolicyChange(members))),
         hex("82 01 14 0a 04 70 6f 6c 31 12 03 69 64 41 12 03 69 64 42 18 02 20 01")
     );
     let config_type = ConfigType {
@@ -72,7 +72,7 @@ fn events() {
         target: TARGET_ROUTER.into(),
     };
     assert_eq!(
-        event_bytes(Event::new(Action::Create, config_type)),
+        event_bytes(Event::new(Action::Create, event::Model::ConfigType(config_type))),
         hex("8a 01 1d 0a 03 63 74 31 12 0e 72 6f 75 74 65 72 2e 6c 69 6e 6b 2e 76 31
              1a 06 72 6f 75 74 65 72")
     );
@@ -83,7 +83,7 @@ fn events() {
         issued_before: None,
     };
     assert_eq!(
-        event_bytes(Event::new(Action::Create, revocation)),
+        event_bytes(Event::new(Action::Create, event::Model::Revocation(revocation))),
         hex("7a 1a 0a 03 61 73 31 12 06 08 80 a4 a7 da 06 1a 0b 41 50 49 5f 53 45 53 53 49 4f 4e")
     );
 }
@@ -111,7 +111,7 @@ fn current_index() {
 fn byte_fields_do_not_keep_the_body() {
     let key = PublicKey { data: vec![7; 64].into(), kid: "k".into(), ..Default::default() };
     let state = DataState {
-        events: vec![Event::new(Action::Create, key)],
+        events: vec![Event::new(Action::Create, event::Model::PublicKey(key))],
         end_index: 1,
         ..DataState::default()
     };
@@ -132,7 +132,7 @@ fn model() -> impl Strategy<Value = event::Model> {
     prop_oneof![
         (text(), text(), 0..3i32, any::<u32>(), map(), any::<bool>()).prop_map(
             |(id, name, precedence, cost, configs, disabled)| {
-                Identity {
+                event::Model::Identity(Identity {
                     id: id.clone(),
                     name: name.clone(),
                     default_hosting_precedence: precedence,
@@ -142,35 +142,36 @@ fn model() -> impl Strategy<Value = event::Model> {
                     app_data_json: name.into(),
                     service_configs: [(id, ServiceConfigs { configs })].into(),
                     disabled,
-                }
-                .into()
+                })
             }
         ),
         (text(), text(), any::<bool>(), list()).prop_map(
             |(id, name, encryption_required, configs)| {
-                Service { id, name, encryption_required, configs }.into()
+                event::Model::Service(Service { id, name, encryption_required, configs })
             }
         ),
-        (text(), text(), 0..3i32).prop_map(|(id, name, policy_type)| ServicePolicy {
-            id,
-            name,
-            policy_type
-        }
-        .into()),
+        (text(), text(), 0..3i32).prop_map(|(id, name, policy_type)| event::Model::ServicePolicy(
+            ServicePolicy { id, name, policy_type }
+        )),
         (text(), list(), 0..4i32, any::<bool>()).prop_map(
             |(policy_id, related_entity_ids, related_entity_type, add)| {
-                ServicePolicyChange { policy_id, related_entity_ids, related_entity_type, add }
-                    .into()
+                event::Model::ServicePolicyChange(ServicePolicyChange {
+                    policy_id,
+                    related_entity_ids,
+                    related_entity_type,
+                    add,
+                })
             }
         ),
-        (text(), text(), text())
-            .prop_map(|(id, name, target)| ConfigType { id, name, target }.into()),
+        (text(), text(), text()).prop_map(|(id, name, target)| event::Model::ConfigType(
+            ConfigType { id, name, target }
+        )),
         (text(), text(), text(), text()).prop_map(|(id, type_id, name, data_json)| {
-            Config { id, type_id, name, data_json }.into()
+            event::Model::Config(Config { id, type_id, name, data_json })
         }),
         (text(), text(), text(), list(), any::<bool>()).prop_map(
             |(id, name, fingerprint, configs, disabled)| {
-                Router { id, name, fingerprint, configs, disabled }.into()
+                event::Model::Router(Router { id, name, fingerprint, configs, disabled })
             }
         ),
         (
@@ -180,13 +181,13 @@ fn model() -> impl Strategy<Value = event::Model> {
             0..2i32
         )
             .prop_map(|(data, kid, usages, format)| {
-                PublicKey { data: data.into(), kid, usages, format }.into()
+                event::Model::PublicKey(PublicKey { data: data.into(), kid, usages, format })
             }),
         (text(), time(), text(), time()).prop_map(|(id, expires_at, r#type, issued_before)| {
-            Revocation { id, expires_at, r#type, issued_before }.into()
+            event::Model::Revocation(Revocation { id, expires_at, r#type, issued_before })
         }),
         (text(), text(), text(), posture()).prop_map(|(id, name, type_id, subtype)| {
-            PostureCheck { id, name, type_id, subtype }.into()
+            event::Model::PostureCheck(PostureCheck { id, name, type_id, subtype })
         }),
     ]
 }
