@@ -23,6 +23,7 @@ use weft_kernel::call::{Answer, Handler};
 use weft_kernel::clock::system_time;
 use weft_kernel::{Call, Caller, Failure, Reply};
 use weft_model::Base;
+use weft_model::Choice as _;
 use weft_model::entity::{
     Authenticator, Enrollment, EnrollmentMethod, Identity, Router, UpdbCredential,
 };

@@ -8,7 +8,7 @@ use std::time::Duration;
 use weft_kernel::Failure;
 use weft_model::entity::{ApiSession, Identity, PolicyType, Revocation, Service, ServiceSession};
 use weft_model::token::{AUDIENCE, ClaimError, ServiceClaims, TokenKind};
-use weft_model::{Base, Id, Snapshot, Timestamp};
+use weft_model::{Base, Choice as _, Id, Snapshot, Timestamp};
 
 use super::resolve::is_complete;
 use crate::handle::Auth;

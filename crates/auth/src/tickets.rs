@@ -5,6 +5,7 @@ use parking_lot::Mutex;
 use weft_contract::resource::enrollment::{EnrollmentClaims, method};
 use weft_identity::token::TokenSigner;
 use weft_kernel::{Addresses, Keys};
+use weft_model::Choice as _;
 use weft_model::entity::Enrollment;
 
 use super::signing::aside;

@@ -14,7 +14,7 @@ use std::time::SystemTime;
 
 use url::Url;
 use weft_contract::resource::enrollment::{EnrollBody, EnrollmentCerts, EnrollmentClaims, method};
-use weft_contract::{Api, Load, Method, headers};
+use weft_contract::{Api, Load, Method, Word as _, headers};
 use weft_identity::token::{self, Expect, TokenError};
 use weft_identity::{
     Certificate, CertificateRequest, IdentityFile, IdentityMaterial, KeyedChain, PrivateKey, San,

@@ -2,8 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use serde::{Deserialize, Serialize};
+use strum::{Display, EnumString, IntoStaticStr, VariantNames};
+
 use crate::json::Tags;
 use crate::timestamp::Timestamp;
+use crate::word::Word;
 
 /// Declares the detail of a resource: the content of an answer and its description in one.
 ///
@@ -79,69 +83,6 @@ macro_rules! detail {
     };
 }
 pub(crate) use detail;
-
-/// Declares an enumeration of the APIs with its words; the first is the default.
-macro_rules! words {
-    (
-        $(#[$meta:meta])*
-        pub enum $name:ident {
-            $(#[$first_meta:meta])* $first:ident = $first_word:literal,
-            $($(#[$variant_meta:meta])* $variant:ident = $word:literal,)*
-        }
-    ) => {
-        $(#[$meta])*
-        #[derive(
-            Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash,
-            serde::Serialize, serde::Deserialize,
-        )]
-        pub enum $name {
-            $(#[$first_meta])*
-            #[default]
-            #[serde(rename = $first_word)]
-            $first,
-            $(
-                $(#[$variant_meta])*
-                #[serde(rename = $word)]
-                $variant,
-            )*
-        }
-
-        impl $name {
-            /// Every word, in order.
-            pub const WORDS: &'static [&'static str] = &[$first_word, $($word),*];
-
-            /// The word on the wire.
-            #[must_use]
-            pub const fn as_str(self) -> &'static str {
-                match self {
-                    Self::$first => $first_word,
-                    $(Self::$variant => $word,)*
-                }
-            }
-
-            /// The value of a word, spelled exactly.
-            #[must_use]
-            pub fn parse(word: &str) -> Option<Self> {
-                match word {
-                    $first_word => Some(Self::$first),
-                    $($word => Some(Self::$variant),)*
-                    _ => None,
-                }
-            }
-        }
-
-        impl std::fmt::Display for $name {
-            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                f.write_str(self.as_str())
-            }
-        }
-
-        impl $crate::shape::Plain for $name {
-            const TYPE: $crate::shape::FieldType = $crate::shape::FieldType::Choice(Self::WORDS);
-        }
-    };
-}
-pub(crate) use words;
 
 /// Links of an entity by name; `self` is always there.
 pub type Links = BTreeMap<String, Link>;
@@ -244,45 +185,56 @@ detail! {
     }
 }
 
-words! {
-    /// How the attributes of a policy's side are combined.
-    pub enum Semantic {
-        /// An entity needs all attributes.
-        AllOf = "AllOf",
-        /// One attribute is enough.
-        AnyOf = "AnyOf",
-    }
+/// How the attributes of a policy's side are combined.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Deserialize, Serialize, Display, EnumString, IntoStaticStr, VariantNames)]
+pub enum Semantic {
+    /// An entity needs all attributes.
+    #[default]
+    AllOf,
+    /// One attribute is enough.
+    AnyOf,
 }
 
-words! {
-    /// The permission that a service policy or a service session gives.
-    pub enum DialBind {
-        /// To connect to the service.
-        Dial = "Dial",
-        /// To host the service.
-        Bind = "Bind",
-        /// No permission. Only the permission list of a service has it, in place of no entries.
-        Invalid = "Invalid",
-    }
+impl Word for Semantic {}
+
+/// The permission that a service policy or a service session gives.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Deserialize, Serialize, Display, EnumString, IntoStaticStr, VariantNames)]
+pub enum DialBind {
+    /// To connect to the service.
+    #[default]
+    Dial,
+    /// To host the service.
+    Bind,
+    /// No permission. Only the permission list of a service has it, in place of no entries.
+    Invalid,
 }
+
+impl Word for DialBind {}
 
 impl DialBind {
     /// The words that grant a permission, which are the words that bodies may hold.
     pub const GRANTED: &[&str] = &["Dial", "Bind"];
 }
 
-words! {
-    /// The group of terminators that a terminator belongs to. A dial goes to the best group with a
-    /// reachable terminator.
-    pub enum PrecedenceWord {
-        /// Dialed when no required terminator can be reached.
-        Default = "default",
-        /// Dialed before all other terminators.
-        Required = "required",
-        /// Dialed only when no terminator of the other groups can be reached.
-        Failed = "failed",
-    }
+/// The group of terminators that a terminator belongs to. A dial goes to the best group with a
+/// reachable terminator.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Deserialize, Serialize, Display, EnumString, IntoStaticStr, VariantNames)]
+#[serde(rename_all = "lowercase")]
+#[strum(serialize_all = "lowercase")]
+pub enum PrecedenceWord {
+    /// Dialed when no required terminator can be reached.
+    #[default]
+    Default,
+    /// Dialed before all other terminators.
+    Required,
+    /// Dialed only when no terminator of the other groups can be reached.
+    Failed,
 }
+
+impl Word for PrecedenceWord {}
 
 #[cfg(test)]
 mod tests {

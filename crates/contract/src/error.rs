@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use crate::envelope::{Empty, Meta};
 use crate::json::{JsonMap, null_default};
+use crate::word::Word as _;
 
 pub use code::ErrorCode;
 

@@ -17,7 +17,7 @@
 //! - [`schema`]: descriptions of answers; [`shape`]: shapes of members of bodies and answers;
 //! - [`openapi`]: the descriptions of the APIs, made of all that;
 //! - [`entity`], [`envelope`], [`error`]: the common parts of answers;
-//! - [`permission`], [`headers`]: names;
+//! - [`word`]: enumerations whose values are words; [`permission`], [`headers`]: names;
 //! - [`yaml`]: values as YAML text.
 //!
 //! A new resource is a new file in [`resource`] and a line in its tables.
@@ -50,6 +50,7 @@ pub mod resource;
 pub mod schema;
 pub mod shape;
 pub mod timestamp;
+pub mod word;
 pub mod yaml;
 
 pub use body::{Body, BodyError};
@@ -64,3 +65,4 @@ pub use paths::Api;
 pub use permission::{Action, Permission, Subject};
 pub use shape::{Field, FieldType, Need, Verb};
 pub use timestamp::Timestamp;
+pub use word::Word;

@@ -4,7 +4,9 @@
 //! request goes to the first of them, in the order of the configuration, that claims its path. A
 //! path that none claims goes to the client API, or to the last API if the client API is not bound.
 
-use crate::entity::words;
+use strum::{Display, EnumString, IntoStaticStr, VariantNames};
+
+use crate::word::Word;
 
 /// The path of the CA certificates, below the base path and at the root.
 pub const CA_CERTIFICATES: &str = "/.well-known/est/cacerts";
@@ -17,26 +19,34 @@ pub const DESCRIPTION_3: &str = "/openapi.json";
 /// The path of a page that shows the description, below the base path.
 pub const BROWSE: &str = "/docs";
 
-words! {
-    /// An API, by the name of its binding in the configuration file.
-    pub enum Api {
-        /// The API for applications and tunnelers.
-        Client = "edge-client",
-        /// The API for administrators.
-        Management = "edge-management",
-        /// Login by OpenID Connect.
-        Oidc = "edge-oidc",
-        /// The API for the mesh: routers, links and circuits.
-        Fabric = "fabric",
-        /// Health checks, for load balancers.
-        Health = "health-checks",
-        /// Metrics, for Prometheus.
-        Metrics = "metrics",
-        /// weft's own API: whole networks as documents. Every listener with the management API serves
-        /// it.
-        Weft = "weft",
-    }
+/// An API, by the name of its binding in the configuration file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Display, EnumString, IntoStaticStr, VariantNames)]
+#[strum(serialize_all = "lowercase")]
+pub enum Api {
+    /// The API for applications and tunnelers.
+    #[default]
+    #[strum(serialize = "edge-client")]
+    Client,
+    /// The API for administrators.
+    #[strum(serialize = "edge-management")]
+    Management,
+    /// Login by OpenID Connect.
+    #[strum(serialize = "edge-oidc")]
+    Oidc,
+    /// The API for the mesh: routers, links and circuits.
+    Fabric,
+    /// Health checks, for load balancers.
+    #[strum(serialize = "health-checks")]
+    Health,
+    /// Metrics, for Prometheus.
+    Metrics,
+    /// weft's own API: whole networks as documents. Every listener with the management API serves
+    /// it.
+    Weft,
 }
+
+impl Word for Api {}
 
 impl Api {
     /// The path below which the operations of the API are.

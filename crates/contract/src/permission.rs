@@ -4,62 +4,72 @@
 //! `admin_readonly` allows every read. Being an administrator is a flag of the identity, not a
 //! permission.
 
-use crate::entity::words;
+use strum::{Display, EnumString, IntoStaticStr, VariantNames};
+
+use crate::word::Word;
 
 /// Grants every read.
 pub const ADMIN_READ_ONLY: &str = "admin_readonly";
 
-words! {
-    /// The action on a subject.
-    pub enum Action {
-        /// To list and to show entities.
-        Read = "read",
-        /// To create entities.
-        Create = "create",
-        /// To replace and to change entities, and other actions on them.
-        Update = "update",
-        /// To delete entities.
-        Delete = "delete",
-    }
+/// The action on a subject.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Display, EnumString, IntoStaticStr, VariantNames)]
+#[strum(serialize_all = "lowercase")]
+pub enum Action {
+    /// To list and to show entities.
+    #[default]
+    Read,
+    /// To create entities.
+    Create,
+    /// To replace and to change entities, and other actions on them.
+    Update,
+    /// To delete entities.
+    Delete,
 }
 
-words! {
-    /// The subject of a permission.
-    pub enum Subject {
-        /// Auth policies.
-        AuthPolicy = "auth-policy",
-        /// Certificate authorities.
-        Ca = "ca",
-        /// Configs.
-        Config = "config",
-        /// Config types.
-        ConfigType = "config-type",
-        /// Edge router policies.
-        EdgeRouterPolicy = "edge-router-policy",
-        /// Enrollments.
-        Enrollment = "enrollment",
-        /// External JWT signers.
-        ExternalJwtSigner = "external-jwt-signer",
-        /// Identities.
-        Identity = "identity",
-        /// Posture checks.
-        PostureCheck = "posture-check",
-        /// Routers of both kinds.
-        Router = "router",
-        /// Services.
-        Service = "service",
-        /// Service edge router policies.
-        ServiceEdgeRouterPolicy = "service-edge-router-policy",
-        /// Service policies.
-        ServicePolicy = "service-policy",
-        /// Terminators.
-        Terminator = "terminator",
-        /// Sessions, circuits, links, inspection.
-        Ops = "ops",
-        /// Controllers.
-        Controllers = "controllers",
-    }
+impl Word for Action {}
+
+/// The subject of a permission.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Display, EnumString, IntoStaticStr, VariantNames)]
+#[strum(serialize_all = "kebab-case")]
+pub enum Subject {
+    /// Auth policies.
+    #[default]
+    AuthPolicy,
+    /// Certificate authorities.
+    Ca,
+    /// Configs.
+    Config,
+    /// Config types.
+    ConfigType,
+    /// Edge router policies.
+    EdgeRouterPolicy,
+    /// Enrollments.
+    Enrollment,
+    /// External JWT signers.
+    ExternalJwtSigner,
+    /// Identities.
+    Identity,
+    /// Posture checks.
+    PostureCheck,
+    /// Routers of both kinds.
+    Router,
+    /// Services.
+    Service,
+    /// Service edge router policies.
+    ServiceEdgeRouterPolicy,
+    /// Service policies.
+    ServicePolicy,
+    /// Terminators.
+    Terminator,
+    /// Sessions, circuits, links, inspection.
+    Ops,
+    /// Controllers.
+    Controllers,
 }
+
+impl Word for Subject {}
 
 impl Subject {
     /// The actions that can be granted one by one on this subject.

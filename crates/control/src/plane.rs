@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::time::Duration;
+use weft_contract::Word as _;
 
 use tokio_util::sync::CancellationToken;
 use weft_auth::Auth;

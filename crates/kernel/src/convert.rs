@@ -3,14 +3,13 @@
 use std::sync::Arc;
 
 use serde_json::Value;
-use weft_contract::entity::{DialBind as DialBindWord, PrecedenceWord, Semantic as SemanticWord};
 use weft_contract::json::{JsonMap as ContractMap, TagValue, Tags, Username, WrongLength};
 use weft_contract::{
-    Base as ContractBase, Cause, EntityRef, ErrorCode, NamedRole, Timestamp as TimeWord,
+    Base as ContractBase, Cause, EntityRef, ErrorCode, NamedRole, Timestamp as TimeWord, Word,
 };
-use weft_model::entity::{Base, PolicyType, Precedence, Record};
-use weft_model::role::{self, Roles, Semantic};
-use weft_model::{Id, JsonMap, Timestamp};
+use weft_model::entity::{Base, Record};
+use weft_model::role::{self, Roles};
+use weft_model::{Choice, Id, JsonMap, Timestamp};
 
 use super::view::View;
 use crate::failure::Failure;
@@ -100,24 +99,38 @@ pub fn ids(ids: &[Id]) -> Vec<String> {
     ids.iter().map(Id::to_string).collect()
 }
 
-/// Precedence in the words of the API.
-pub fn precedence(precedence: Precedence) -> PrecedenceWord {
-    PrecedenceWord::parse(precedence.as_str()).unwrap_or_default()
+/// A choice of the model in the words of the API. A choice without a word does not compile.
+pub fn word<C: Choice, W: Word + Default>(choice: C) -> W {
+    const { assert!(are_among(C::TEXTS, W::WORDS), "a choice has no word") };
+    W::parse(choice.as_str()).unwrap_or_default()
 }
 
-/// Semantic in the words of the API.
-pub fn semantic(semantic: Semantic) -> SemanticWord {
-    SemanticWord::parse(semantic.as_str()).unwrap_or_default()
+/// The choice of the model that a word of the API names. A word without a choice does not compile.
+pub fn choice<W: Word, C: Choice>(word: W) -> C {
+    const { assert!(are_among(W::WORDS, C::TEXTS), "a word has no choice") };
+    C::parse(word.as_str()).unwrap_or_default()
 }
 
-/// Semantic in the words of the model.
-pub fn from_semantic(semantic: SemanticWord) -> Semantic {
-    Semantic::parse(semantic.as_str()).unwrap_or_default()
+const fn are_among(texts: &[&str], words: &[&str]) -> bool {
+    match texts {
+        [] => true,
+        [text, rest @ ..] => is_among(text, words) && are_among(rest, words),
+    }
 }
 
-/// Policy type in the words of the API.
-pub fn policy_type(policy_type: PolicyType) -> DialBindWord {
-    DialBindWord::parse(policy_type.as_str()).unwrap_or_default()
+const fn is_among(text: &str, words: &[&str]) -> bool {
+    match words {
+        [] => false,
+        [word, rest @ ..] => same(text.as_bytes(), word.as_bytes()) || is_among(text, rest),
+    }
+}
+
+const fn same(one: &[u8], other: &[u8]) -> bool {
+    match (one, other) {
+        ([], []) => true,
+        ([a, one @ ..], [b, other @ ..]) => *a == *b && same(one, other),
+        _ => false,
+    }
 }
 
 /// Checks a name in a body: it is not too long, and has no control characters.

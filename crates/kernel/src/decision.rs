@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use weft_contract::{Api, Cause, ErrorCode};
+use weft_contract::{Api, Cause, ErrorCode, Word as _};
 use weft_model::deletion::{self, DeletionError};
 use weft_model::entity::{Identity, Record, Router, Service};
 use weft_model::{

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use weft_contract::{Cause, ErrorBody, ErrorCode};
+use weft_contract::{Cause, ErrorBody, ErrorCode, Word as _};
 
 /// The refusal of an operation.
 #[derive(Debug, Clone, PartialEq)]

@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 use weft_contract::envelope::Pagination;
+use weft_model::Choice as _;
 use weft_model::filter::{
     Audience, ListQuery, PageRules, Patience, Row, Selection, Symbols, parse_param,
 };

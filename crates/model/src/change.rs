@@ -6,10 +6,13 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use prost::Enumeration;
+use strum::{Display, EnumString, IntoStaticStr, VariantNames};
 
 use crate::{
     ColdField, Entity, Id, Kind, RowError, Timestamp,
-    row::{Row, choice, row},
+    choice::Choice,
+    row::{Row, row},
 };
 
 /// One changed row.
@@ -64,21 +67,25 @@ impl Change {
     }
 }
 
-choice! {
-    /// Kind of author of a change (docs/protocol/management-api.md 9).
-    pub enum AuthorKind {
-        /// The controller itself.
-        Controller = 0 "controller",
-        /// An identity.
-        Identity = 1 "identity",
-        /// The holder of a certificate that belongs to no identity yet.
-        Cert = 2 "cert",
-        /// A router.
-        Router = 3 "router",
-        /// Unknown: the holder of a ticket.
-        Unattributed = 4 "unattributed",
-    }
+/// Kind of author of a change (docs/protocol/management-api.md 9).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Enumeration, Display, EnumString, IntoStaticStr, VariantNames)]
+#[strum(serialize_all = "lowercase")]
+#[repr(i32)]
+pub enum AuthorKind {
+    /// The controller itself.
+    Controller = 0,
+    /// An identity.
+    Identity = 1,
+    /// The holder of a certificate that belongs to no identity yet.
+    Cert = 2,
+    /// A router.
+    Router = 3,
+    /// Unknown: the holder of a ticket.
+    Unattributed = 4,
 }
+
+impl Choice for AuthorKind {}
 
 row! {
     /// Author of a change.

@@ -36,6 +36,7 @@
 
 pub mod access;
 mod change;
+mod choice;
 mod cold;
 pub mod deletion;
 pub mod entity;
@@ -59,6 +60,7 @@ pub mod token;
 mod value;
 
 pub use change::{Author, AuthorKind, Cause, Change, ChangeSet};
+pub use choice::Choice;
 pub use cold::ColdField;
 pub use entity::{Base, Link, OfKind, OnDelete, Record};
 pub use id::{Id, IdError};

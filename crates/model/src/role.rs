@@ -5,20 +5,23 @@
 
 use std::sync::Arc;
 
-use crate::{
-    Id, IdError,
-    row::{choice, row},
-};
+use prost::Enumeration;
+use strum::{Display, EnumString, IntoStaticStr, VariantNames};
 
-choice! {
-    /// How several attributes of a role list are combined. Ids match with either value.
-    pub enum Semantic {
-        /// An entity must bear every attribute.
-        AllOf = 0 "AllOf",
-        /// An entity must bear at least one attribute.
-        AnyOf = 1 "AnyOf",
-    }
+use crate::{Id, IdError, choice::Choice, row::row};
+
+/// How several attributes of a role list are combined. Ids match with either value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Enumeration, Display, EnumString, IntoStaticStr, VariantNames)]
+#[repr(i32)]
+pub enum Semantic {
+    /// An entity must bear every attribute.
+    AllOf = 0,
+    /// An entity must bear at least one attribute.
+    AnyOf = 1,
 }
+
+impl Choice for Semantic {}
 
 row! {
     /// A parsed role list. Attributes and ids are sorted, without repetitions.

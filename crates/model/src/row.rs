@@ -2,7 +2,7 @@
 //!
 //! `row!` declares a struct with its field numbers, so that a field is declared in one place only.
 //! Default values are not written, unknown fields are skipped, field numbers are never reused.
-//! `choice!` declares an enum with numbers and texts.
+//! Enumerations are in [`choice`](crate::choice).
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -185,22 +185,6 @@ impl<T: Field + Empty> Field for Rare<T> {
 
     fn read(&mut self, wire: WireType, input: &mut &[u8]) -> Result<(), RowError> {
         (**self).read(wire, input)
-    }
-}
-
-impl<T: Value> Value for Box<T> {
-    const WIRE: WireType = T::WIRE;
-
-    fn is_default(&self) -> bool {
-        (**self).is_default()
-    }
-
-    fn put(&self, out: &mut Vec<u8>) {
-        (**self).put(out);
-    }
-
-    fn take(input: &mut &[u8]) -> Result<Self, RowError> {
-        T::take(input).map(Box::new)
     }
 }
 
@@ -402,72 +386,4 @@ macro_rules! row {
     };
 }
 
-/// Declares an enum that is stored by number and shown by text; the first value is the default.
-macro_rules! choice {
-    ($(#[$meta:meta])* pub enum $name:ident {
-        $(#[$first_meta:meta])* $first:ident = $first_code:literal $first_text:literal,
-        $($(#[$value_meta:meta])* $value:ident = $code:literal $text:literal,)*
-    }) => {
-        $(#[$meta])*
-        #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        pub enum $name {
-            $(#[$first_meta])*
-            #[default]
-            $first,
-            $($(#[$value_meta])* $value,)*
-        }
-
-        impl $name {
-            /// Every value.
-            pub const ALL: &'static [Self] = &[Self::$first, $(Self::$value,)*];
-
-            /// The text of the value in the APIs.
-            pub const fn as_str(self) -> &'static str {
-                match self {
-                    Self::$first => $first_text,
-                    $(Self::$value => $text,)*
-                }
-            }
-
-            /// The value with exactly this text.
-            pub fn parse(text: &str) -> Option<Self> {
-                match text {
-                    $first_text => Some(Self::$first),
-                    $($text => Some(Self::$value),)*
-                    _ => None,
-                }
-            }
-        }
-
-        impl std::fmt::Display for $name {
-            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                f.write_str(self.as_str())
-            }
-        }
-
-        impl $crate::row::Value for $name {
-            const WIRE: ::prost::encoding::WireType = ::prost::encoding::WireType::Varint;
-
-            fn put(&self, out: &mut Vec<u8>) {
-                let code = match self {
-                    Self::$first => $first_code,
-                    $(Self::$value => $code,)*
-                };
-                ::prost::encoding::encode_varint(code, out);
-            }
-
-            fn take(input: &mut &[u8]) -> Result<Self, $crate::row::RowError> {
-                match $crate::row::take_number(input)? {
-                    $first_code => Ok(Self::$first),
-                    $($code => Ok(Self::$value),)*
-                    other => Err($crate::row::RowError::malformed(format!(
-                        "{} has no value {other}",
-                        stringify!($name)
-                    ))),
-                }
-            }
-        }
-    };
-}
-
-pub(crate) use {choice, row};
+pub(crate) use row;

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     Timestamp,
+    choice::Choice as _,
     entity::{PolicyType, Revocation, RevocationType},
 };
 

@@ -15,6 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 use weft_client::ClientApi;
+use weft_contract::Word as _;
 use weft_contract::resource::posture_check::{PostureCheckType, PostureResponseBody};
 use weft_contract::resource::service::ServiceDetail;
 

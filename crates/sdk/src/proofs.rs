@@ -3,6 +3,7 @@
 use crate::error::Error;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use tokio::sync::{Mutex, Notify};
+use weft_contract::Word as _;
 use weft_contract::resource::posture_check::PostureCheckType;
 use weft_contract::resource::service::ServiceDetail;
 

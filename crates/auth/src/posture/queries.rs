@@ -9,7 +9,7 @@ use weft_contract::resource::service::{PostureQueries, PostureQuery, PostureQuer
 use weft_kernel::convert;
 use weft_model::entity::{PostureCheck, PostureCheckType, ProcessSpec, ServicePolicy};
 use weft_model::posture::{Check, GRACE};
-use weft_model::{Kind, Snapshot, Timestamp};
+use weft_model::{Choice as _, Kind, Snapshot, Timestamp};
 
 use crate::posture::viewer::Viewer;
 
@@ -42,7 +42,7 @@ pub fn of_service(
         PostureQueries {
             is_passing: queries.iter().all(|query| query.is_passing),
             policy_id: policy.base.id.to_string(),
-            policy_type: convert::policy_type(policy.policy_type),
+            policy_type: convert::word(policy.policy_type),
             posture_queries: queries,
         }
     };

@@ -15,7 +15,7 @@ use weft_model::entity::{
     ApiSession, PolicyType, PostureCheck, PostureCheckType, ProcessSpec, Service,
 };
 use weft_model::posture::{Check, CheckFailure as Why};
-use weft_model::{Snapshot, Timestamp};
+use weft_model::{Choice as _, Snapshot, Timestamp};
 
 use super::wanted::{process, process_of_many, systems};
 use crate::handle::Auth;
@@ -47,7 +47,7 @@ impl Auth {
             policy_failures,
             service_id: service.base.id.to_string(),
             service_name: service.name.to_string(),
-            session_type: convert::policy_type(wanted),
+            session_type: convert::word(wanted),
             when: convert::time(now),
         };
         self.postures().refused(&login.identity_id, refusal);
@@ -106,7 +106,7 @@ fn check_failure(viewer: &Viewer, check: &PostureCheck, why: Why, now: Timestamp
             let specs = &check.processes.processes;
             let actual: Vec<ProcessFound> = specs.iter().map(|spec| found(viewer, spec)).collect();
             let wanted: Vec<ProcessMultiDetail> = specs.iter().map(process_of_many).collect();
-            failure.semantic = Some(convert::semantic(check.processes.semantic));
+            failure.semantic = Some(convert::word(check.processes.semantic));
             (json(&actual), json(&wanted))
         }
         PostureCheckType::Mfa => {

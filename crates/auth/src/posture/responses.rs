@@ -12,7 +12,7 @@ use weft_kernel::call::{Answer, Handler};
 use weft_kernel::{Call, Caller, Failure, Reply};
 use weft_model::entity::{ApiSession, PolicyType, PostureCheck, PostureCheckType, Service};
 use weft_model::posture::{Check, GRACE, OsReport, ProcessReport, plain_hex};
-use weft_model::{Id, Snapshot, Timestamp};
+use weft_model::{Choice as _, Id, Snapshot, Timestamp};
 
 use super::Report;
 use crate::current::session_of;

@@ -1,147 +1,157 @@
 //! The codes of errors, with the HTTP status and the message of each.
 
-use crate::entity::words;
+use serde::{Deserialize, Serialize};
+use strum::{Display, EnumString, IntoStaticStr, VariantNames};
 
-words! {
-    /// The kind of an error, in one word.
-    pub enum ErrorCode {
-        /// The resource does not exist, or the caller may not see it.
-        NotFound = "NOT_FOUND",
-        /// An unexpected error; its text is in the cause.
-        Unhandled = "UNHANDLED",
-        /// The body, a parameter or a field has an invalid value.
-        CouldNotValidate = "COULD_NOT_VALIDATE",
-        /// The body is not JSON, or not of a known shape.
-        CouldNotParseBody = "COULD_NOT_PARSE_BODY",
-        /// The connection failed while the body was read.
-        CouldNotReadBody = "COULD_NOT_READ_BODY",
-        /// The body is larger than the limit: 1 MiB, or 16 MiB for documents of whole networks.
-        RequestEntityTooLarge = "REQUEST_ENTITY_TOO_LARGE",
-        /// The operation does not accept the media type of the body.
-        InvalidContentType = "INVALID_CONTENT_TYPE",
-        /// Legacy enrollment whose Accept header excludes JSON.
-        UnsupportedMedia = "UNSUPPORTED_MEDIA",
-        /// OIDC login with a body of another type.
-        UnsupportedMediaType = "UNSUPPORTED_MEDIA_TYPE",
-        /// A text is not a UUID.
-        InvalidUuid = "INVALID_UUID",
-        /// The path exists, the method on it does not.
-        MethodNotAllowed = "METHOD_NOT_ALLOWED",
-        /// A field has a value that some operations refuse with this code.
-        InvalidField = "INVALID_FIELD",
-        /// The filter cannot be understood.
-        InvalidFilter = "INVALID_FILTER",
-        /// A field cannot be sorted by.
-        InvalidSortIdentifier = "INVALID_SORT_IDENTIFIER",
-        /// Limit or offset is not a number.
-        InvalidPagination = "INVALID_PAGINATION",
-        /// The request has no session, or its session lacks a permission.
-        Unauthorized = "UNAUTHORIZED",
-        /// A login failed.
-        InvalidAuth = "INVALID_AUTH",
-        /// The login method is unknown.
-        InvalidAuthMethod = "INVALID_AUTH_METHOD",
-        /// The entity is the default administrator, belongs to a router, or is a system entity.
-        EntityCanNotBeDeleted = "ENTITY_CAN_NOT_BE_DELETED",
-        /// A system entity was to be changed.
-        EntityCanNotBeUpdated = "ENTITY_CAN_NOT_BE_UPDATED",
-        /// Other entities still name the entity.
-        CanNotDeleteReferencedEntity = "CAN_NOT_DELETE_REFERENCED_ENTITY",
-        /// A body names an entity that does not exist.
-        ReferencedEntityNotFound = "REFERENCED_ENTITY_NOT_FOUND",
-        /// An enrollment of that method is outstanding.
-        EnrollmentExists = "ENROLLMENT_EXISTS",
-        /// The enrollment has expired.
-        EnrollmentExpired = "ENROLLMENT_EXPIRED",
-        /// The identity of that certificate has been enrolled.
-        EnrollmentIdentityAlreadyEnrolled = "ENROLLMENT_IDENTITY_ALREADY_ENROLLED",
-        /// The CA may not be used to enroll.
-        EnrollmentCaNotValid = "ENROLLMENT_CA_NOT_VALID",
-        /// No CA may be used to enroll.
-        EnrollmentNoValidCas = "ENROLLMENT_NO_VALID_CAS",
-        /// The enrollment does not exist.
-        InvalidEnrollmentToken = "INVALID_ENROLLMENT_TOKEN",
-        /// The enrollment is of another method.
-        InvalidEnrollMethod = "INVALID_ENROLL_METHOD",
-        /// A certificate signing request is missing or broken.
-        MissingOrInvalidCsr = "MISSING_OR_INVALID_CSR",
-        /// The signer does not allow this enrollment.
-        InvalidEnrollmentNotAllowed = "INVALID_ENROLLMENT_NOT_ALLOWED",
-        /// The enrollment was completed before.
-        InvalidEnrollmentAlreadyEnrolled = "INVALID_ENROLLMENT_ALREADY_ENROLLED",
-        /// A certificate signing request is refused.
-        CouldNotProcessCsr = "COULD_NOT_PROCESS_CSR",
-        /// The common name of a router's request is not the id of the router.
-        EdgeRouterEnrollCommonNameInvalid = "EDGE_ROUTER_ENROLL_COMMON_NAME_INVALID",
-        /// The bytes are not a certificate.
-        CouldNotParseX509FromDer = "COULD_NOT_PARSE_x509_FROM_DER",
-        /// No CA that the controller trusts has issued the certificate.
-        CertFailedValidation = "CERT_FAILED_VALIDATION",
-        /// Another authenticator has the certificate.
-        CertInUse = "CERT_IN_USE",
-        /// The CA has been verified before.
-        CaAlreadyVerified = "CA_ALREADY_VERIFIED",
-        /// A PEM block of another type than a certificate.
-        ExpectedPemCertificate = "EXPECTED_PEM_CERTIFICATE",
-        /// A PEM block holds no DER.
-        CouldNotParseDerBlock = "COULD_NOT_PARSE_DER_BLOCK",
-        /// The text is not PEM.
-        CouldNotParsePemBlock = "COULD_NOT_PARSE_PEM_BLOCK",
-        /// The common name is not the verification token.
-        InvalidCommonName = "INVALID_COMMON_NAME",
-        /// The CA in question did not sign the certificate.
-        CertificateFailedValidation = "CERTIFICATE_FAILED_VALIDATION",
-        /// A CA certificate was expected.
-        CertificateIsNotCa = "CERTIFICATE_IS_NOT_CA",
-        /// Exactly one certificate was expected.
-        InvalidCertPem = "INVALID_CERT_PEM",
-        /// The certificate is not the one that was issued.
-        InvalidClientCert = "INVALID_CLIENT_CERT",
-        /// Members of an authenticator do not fit its method.
-        InvalidAuthenticatorProperties = "INVALID_AUTHENTICATOR_PROPERTIES",
-        /// The authenticator is of another kind than the request is for.
-        CanNotUpdateAuthenticator = "CAN_NOT_UPDATE_AUTHENTICATOR",
-        /// The router is of another kind than the request is for.
-        CanNotUpdateRouter = "CAN_NOT_UPDATE_ROUTER",
-        /// The identity has an authenticator of the method already, and may have only one.
-        MaxAuthenticatorMethodsReached = "MAX_AUTHENTICATOR_METHODS_REACHED",
-        /// Re-enrolling a router failed.
-        FailedErReenrollment = "FAILED_ER_REENROLLMENT",
-        /// The certificate lacks the claim that names its identity.
-        MissingCertClaim = "MISSING_CERT_CLAIM",
-        /// The identity has MFA already.
-        MfaExists = "MFA_EXISTS",
-        /// The enrollment in MFA was not begun.
-        MfaEnrollmentNotStarted = "MFA_ENROLLMENT_NOT_STARTED",
-        /// The identity has no MFA.
-        MfaNotEnrolled = "MFA_NOT_ENROLLED",
-        /// The code of a second factor is wrong.
-        MfaInvalidToken = "MFA_INVALID_TOKEN",
-        /// The operation needs a bearer session.
-        InvalidBackingTokenType = "INVALID_BACKING_TOKEN_TYPE",
-        /// The client fails posture checks.
-        InvalidPosture = "INVALID_POSTURE",
-        /// No router is assigned to both the caller and the service.
-        NoEdgeRoutersAvailable = "NO_EDGE_ROUTERS_AVAILABLE",
-        /// The plan of a document differs from the one that the caller expects.
-        PlanHasChanged = "PLAN_HAS_CHANGED",
-        /// A snapshot or a check of the database runs already, or the last snapshot is less than a
-        /// minute old.
-        RateLimited = "RATE_LIMITED",
-        /// The queues of the controller are full.
-        ServerTooManyRequests = "SERVER_TOO_MANY_REQUESTS",
-        /// The controller stopped waiting for a write, which has been made, will be made, or is lost.
-        OutcomeUnknown = "OUTCOME_UNKNOWN",
-        /// The operation took too long.
-        Timeout = "TIMEOUT",
-        /// The controller cannot write now.
-        ClusterNoLeader = "CLUSTER_NO_LEADER",
-        /// The operation is for clusters, and the controller is not part of one.
-        ServerNotRunningInHaMode = "SERVER_NOT_RUNNING_IN_HA_MODE",
-        /// The leadership was not transferred.
-        TransferLeadershipError = "TRANSFER_LEADERSHIP_ERROR",
-    }
+use crate::word::Word;
+
+/// The kind of an error, in one word.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Deserialize, Serialize, Display, EnumString, IntoStaticStr, VariantNames)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+#[strum(serialize_all = "SCREAMING_SNAKE_CASE")]
+pub enum ErrorCode {
+    /// The resource does not exist, or the caller may not see it.
+    #[default]
+    NotFound,
+    /// An unexpected error; its text is in the cause.
+    Unhandled,
+    /// The body, a parameter or a field has an invalid value.
+    CouldNotValidate,
+    /// The body is not JSON, or not of a known shape.
+    CouldNotParseBody,
+    /// The connection failed while the body was read.
+    CouldNotReadBody,
+    /// The body is larger than the limit: 1 MiB, or 16 MiB for documents of whole networks.
+    RequestEntityTooLarge,
+    /// The operation does not accept the media type of the body.
+    InvalidContentType,
+    /// Legacy enrollment whose Accept header excludes JSON.
+    UnsupportedMedia,
+    /// OIDC login with a body of another type.
+    UnsupportedMediaType,
+    /// A text is not a UUID.
+    InvalidUuid,
+    /// The path exists, the method on it does not.
+    MethodNotAllowed,
+    /// A field has a value that some operations refuse with this code.
+    InvalidField,
+    /// The filter cannot be understood.
+    InvalidFilter,
+    /// A field cannot be sorted by.
+    InvalidSortIdentifier,
+    /// Limit or offset is not a number.
+    InvalidPagination,
+    /// The request has no session, or its session lacks a permission.
+    Unauthorized,
+    /// A login failed.
+    InvalidAuth,
+    /// The login method is unknown.
+    InvalidAuthMethod,
+    /// The entity is the default administrator, belongs to a router, or is a system entity.
+    EntityCanNotBeDeleted,
+    /// A system entity was to be changed.
+    EntityCanNotBeUpdated,
+    /// Other entities still name the entity.
+    CanNotDeleteReferencedEntity,
+    /// A body names an entity that does not exist.
+    ReferencedEntityNotFound,
+    /// An enrollment of that method is outstanding.
+    EnrollmentExists,
+    /// The enrollment has expired.
+    EnrollmentExpired,
+    /// The identity of that certificate has been enrolled.
+    EnrollmentIdentityAlreadyEnrolled,
+    /// The CA may not be used to enroll.
+    EnrollmentCaNotValid,
+    /// No CA may be used to enroll.
+    EnrollmentNoValidCas,
+    /// The enrollment does not exist.
+    InvalidEnrollmentToken,
+    /// The enrollment is of another method.
+    InvalidEnrollMethod,
+    /// A certificate signing request is missing or broken.
+    MissingOrInvalidCsr,
+    /// The signer does not allow this enrollment.
+    InvalidEnrollmentNotAllowed,
+    /// The enrollment was completed before.
+    InvalidEnrollmentAlreadyEnrolled,
+    /// A certificate signing request is refused.
+    CouldNotProcessCsr,
+    /// The common name of a router's request is not the id of the router.
+    EdgeRouterEnrollCommonNameInvalid,
+    /// The bytes are not a certificate.
+    #[serde(rename = "COULD_NOT_PARSE_x509_FROM_DER")]
+    #[strum(serialize = "COULD_NOT_PARSE_x509_FROM_DER")]
+    CouldNotParseX509FromDer,
+    /// No CA that the controller trusts has issued the certificate.
+    CertFailedValidation,
+    /// Another authenticator has the certificate.
+    CertInUse,
+    /// The CA has been verified before.
+    CaAlreadyVerified,
+    /// A PEM block of another type than a certificate.
+    ExpectedPemCertificate,
+    /// A PEM block holds no DER.
+    CouldNotParseDerBlock,
+    /// The text is not PEM.
+    CouldNotParsePemBlock,
+    /// The common name is not the verification token.
+    InvalidCommonName,
+    /// The CA in question did not sign the certificate.
+    CertificateFailedValidation,
+    /// A CA certificate was expected.
+    CertificateIsNotCa,
+    /// Exactly one certificate was expected.
+    InvalidCertPem,
+    /// The certificate is not the one that was issued.
+    InvalidClientCert,
+    /// Members of an authenticator do not fit its method.
+    InvalidAuthenticatorProperties,
+    /// The authenticator is of another kind than the request is for.
+    CanNotUpdateAuthenticator,
+    /// The router is of another kind than the request is for.
+    CanNotUpdateRouter,
+    /// The identity has an authenticator of the method already, and may have only one.
+    MaxAuthenticatorMethodsReached,
+    /// Re-enrolling a router failed.
+    FailedErReenrollment,
+    /// The certificate lacks the claim that names its identity.
+    MissingCertClaim,
+    /// The identity has MFA already.
+    MfaExists,
+    /// The enrollment in MFA was not begun.
+    MfaEnrollmentNotStarted,
+    /// The identity has no MFA.
+    MfaNotEnrolled,
+    /// The code of a second factor is wrong.
+    MfaInvalidToken,
+    /// The operation needs a bearer session.
+    InvalidBackingTokenType,
+    /// The client fails posture checks.
+    InvalidPosture,
+    /// No router is assigned to both the caller and the service.
+    NoEdgeRoutersAvailable,
+    /// The plan of a document differs from the one that the caller expects.
+    PlanHasChanged,
+    /// A snapshot or a check of the database runs already, or the last snapshot is less than a
+    /// minute old.
+    RateLimited,
+    /// The queues of the controller are full.
+    ServerTooManyRequests,
+    /// The controller stopped waiting for a write, which has been made, will be made, or is lost.
+    OutcomeUnknown,
+    /// The operation took too long.
+    Timeout,
+    /// The controller cannot write now.
+    ClusterNoLeader,
+    /// The operation is for clusters, and the controller is not part of one.
+    ServerNotRunningInHaMode,
+    /// The leadership was not transferred.
+    TransferLeadershipError,
 }
+
+impl Word for ErrorCode {}
 
 impl ErrorCode {
     /// The HTTP status of an answer with this code.

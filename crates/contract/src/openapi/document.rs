@@ -11,6 +11,7 @@ use crate::operation::{Access, Method, Operation, Request, Response, SPEC_BODY};
 use crate::paths::Api;
 use crate::resource::operations;
 use crate::shape::{Field, Verb};
+use crate::word::Word as _;
 
 /// Version of the documents: that of the crate, so that a release has its own.
 const VERSION: &str = env!("CARGO_PKG_VERSION");

@@ -21,7 +21,7 @@ use std::sync::OnceLock;
 
 use serde_json::Value;
 
-use crate::{paths::Api, yaml};
+use crate::{paths::Api, word::Word as _, yaml};
 pub use document::document;
 pub use swagger::swagger;
 

@@ -7,6 +7,7 @@ use crate::envelope::{DEFAULT_LIMIT, MAX_LIMIT, MAX_OFFSET};
 use crate::headers;
 use crate::operation::Operation;
 use crate::resource::{enrollment, session};
+use crate::word::Word as _;
 
 /// Paging, shared by all lists: name in the document and the parameter.
 pub(super) fn paging() -> [(&'static str, Value); 4] {

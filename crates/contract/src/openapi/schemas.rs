@@ -8,6 +8,7 @@ use crate::error::ErrorCode;
 use crate::resource::answers::{ANSWERS, RAW};
 use crate::schema::{Object, Schema};
 use crate::shape::{Field, FieldType, Verb};
+use crate::word::Word as _;
 
 /// Schemas by name.
 #[derive(Default)]

@@ -1,8 +1,10 @@
 //! Third-party certificate authorities
 //! (docs/protocol/auth.md 14; docs/protocol/management-api.md 7.7).
 
+use serde::{Deserialize, Serialize};
+use strum::{Display, EnumString, IntoStaticStr, VariantNames};
+
 use crate::body::{Body, FieldType};
-use crate::entity::words;
 use crate::headers;
 use crate::json::Tags;
 use crate::kind::{Column, Kind};
@@ -12,6 +14,7 @@ use crate::operation::{
     list, patch, replace,
 };
 use crate::permission::{Action, Subject};
+use crate::word::Word;
 
 /// The collection in paths and references.
 pub const COLLECTION: &str = "cas";
@@ -59,41 +62,56 @@ pub const KIND: Kind = Kind {
     ],
 };
 
-words! {
-    /// The part of a certificate that holds the external id.
-    pub enum ClaimLocation {
-        /// The common name of the subject.
-        CommonName = "COMMON_NAME",
-        /// A URI among the alternative names.
-        SanUri = "SAN_URI",
-        /// An e-mail address among the alternative names.
-        SanEmail = "SAN_EMAIL",
-    }
+/// The part of a certificate that holds the external id.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Deserialize, Serialize, Display, EnumString, IntoStaticStr, VariantNames)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+#[strum(serialize_all = "SCREAMING_SNAKE_CASE")]
+pub enum ClaimLocation {
+    /// The common name of the subject.
+    #[default]
+    CommonName,
+    /// A URI among the alternative names.
+    SanUri,
+    /// An e-mail address among the alternative names.
+    SanEmail,
 }
 
-words! {
-    /// The values of that part that count.
-    pub enum ClaimMatcher {
-        /// Every value.
-        All = "ALL",
-        /// Values with a prefix.
-        Prefix = "PREFIX",
-        /// Values with a suffix.
-        Suffix = "SUFFIX",
-        /// URIs with a scheme.
-        Scheme = "SCHEME",
-    }
+impl Word for ClaimLocation {}
+
+/// The values of that part that count.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Deserialize, Serialize, Display, EnumString, IntoStaticStr, VariantNames)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+#[strum(serialize_all = "SCREAMING_SNAKE_CASE")]
+pub enum ClaimMatcher {
+    /// Every value.
+    #[default]
+    All,
+    /// Values with a prefix.
+    Prefix,
+    /// Values with a suffix.
+    Suffix,
+    /// URIs with a scheme.
+    Scheme,
 }
 
-words! {
-    /// The part of a value that is the external id.
-    pub enum ClaimParser {
-        /// The whole value.
-        None = "NONE",
-        /// The parts between separators.
-        Split = "SPLIT",
-    }
+impl Word for ClaimMatcher {}
+
+/// The part of a value that is the external id.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Deserialize, Serialize, Display, EnumString, IntoStaticStr, VariantNames)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+#[strum(serialize_all = "SCREAMING_SNAKE_CASE")]
+pub enum ClaimParser {
+    /// The whole value.
+    #[default]
+    None,
+    /// The parts between separators.
+    Split,
 }
+
+impl Word for ClaimParser {}
 
 members! {
     /// The members of a CA that callers set.

@@ -1,7 +1,10 @@
 //! Configs and config types (docs/protocol/management-api.md 7.3, 8).
 
+use serde::{Deserialize, Serialize};
+use strum::{Display, EnumString, IntoStaticStr, VariantNames};
+
 use crate::body::Body;
-use crate::entity::{EntityRef, words};
+use crate::entity::EntityRef;
 use crate::json::{JsonMap, Tags};
 use crate::kind::{Column, Kind};
 use crate::members::members;
@@ -9,6 +12,7 @@ use crate::operation::{
     Access, DELETE_STATUSES, Operation, create, delete, detail as get, list, patch, replace,
 };
 use crate::permission::{Action, Subject};
+use crate::word::Word;
 
 /// The collection of configs.
 pub const CONFIG_COLLECTION: &str = "configs";
@@ -97,17 +101,22 @@ pub const CONFIG_TYPE_KIND: Kind = Kind {
     ],
 };
 
-words! {
-    /// The kind of entities that configs of a type are for.
-    pub enum Target {
-        /// Services.
-        Service = "service",
-        /// Routers.
-        Router = "router",
-        /// Neither services nor routers.
-        Other = "other",
-    }
+/// The kind of entities that configs of a type are for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Deserialize, Serialize, Display, EnumString, IntoStaticStr, VariantNames)]
+#[serde(rename_all = "lowercase")]
+#[strum(serialize_all = "lowercase")]
+pub enum Target {
+    /// Services.
+    #[default]
+    Service,
+    /// Routers.
+    Router,
+    /// Neither services nor routers.
+    Other,
 }
+
+impl Word for Target {}
 
 members! {
     /// The members of a config that callers set.

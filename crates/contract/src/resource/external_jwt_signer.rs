@@ -2,14 +2,18 @@
 //! (docs/protocol/auth.md 13; docs/protocol/management-api.md 7.7). Clients see a part of them
 //! before they log in.
 
+use serde::{Deserialize, Serialize};
+use strum::{Display, EnumString, IntoStaticStr, VariantNames};
+
 use crate::body::Body;
-use crate::entity::{detail, words};
+use crate::entity::detail;
 use crate::json::Tags;
 use crate::kind::{Column, Kind};
 use crate::members::members;
 use crate::operation::{Access, Operation, create, delete, detail as get, list, patch, replace};
 use crate::permission::{Action, Subject};
 use crate::timestamp::Timestamp;
+use crate::word::Word;
 
 /// The collection in paths and references.
 pub const COLLECTION: &str = "external-jwt-signers";
@@ -55,15 +59,20 @@ pub const KIND: Kind = Kind {
     ],
 };
 
-words! {
-    /// The token of a provider that clients send to the controller.
-    pub enum TargetToken {
-        /// The access token.
-        Access = "ACCESS",
-        /// The id token.
-        Id = "ID",
-    }
+/// The token of a provider that clients send to the controller.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Deserialize, Serialize, Display, EnumString, IntoStaticStr, VariantNames)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+#[strum(serialize_all = "SCREAMING_SNAKE_CASE")]
+pub enum TargetToken {
+    /// The access token.
+    #[default]
+    Access,
+    /// The id token.
+    Id,
 }
+
+impl Word for TargetToken {}
 
 members! {
     /// The members of an external JWT signer that callers set.

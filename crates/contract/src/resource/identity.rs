@@ -3,8 +3,11 @@
 
 use std::collections::BTreeMap;
 
+use serde::{Deserialize, Serialize};
+use strum::{Display, EnumString, IntoStaticStr, VariantNames};
+
 use crate::body::{Body, body};
-use crate::entity::{DialBind, EntityRef, PrecedenceWord, detail, words};
+use crate::entity::{DialBind, EntityRef, PrecedenceWord, detail};
 use crate::json::JsonMap;
 use crate::kind::{Column, Kind};
 use crate::members::members;
@@ -15,6 +18,7 @@ use crate::operation::{
 use crate::permission::{Action, Subject};
 use crate::resource::client::{EnvInfo, SdkInfo};
 use crate::timestamp::Timestamp;
+use crate::word::Word;
 
 /// The collection in paths and references.
 pub const COLLECTION: &str = "identities";
@@ -150,33 +154,41 @@ pub const KIND: Kind = Kind {
     ],
 };
 
-words! {
-    /// The type of an identity. It tells people what the identity is for.
-    pub enum IdentityType {
-        /// An identity of no special type.
-        Default = "Default",
-        /// A person.
-        User = "User",
-        /// A device.
-        Device = "Device",
-        /// A program.
-        Service = "Service",
-        /// The identity of an edge router. It is created with the router, never by a caller.
-        Router = "Router",
-    }
+/// The type of an identity. It tells people what the identity is for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Deserialize, Serialize, Display, EnumString, IntoStaticStr, VariantNames)]
+pub enum IdentityType {
+    /// An identity of no special type.
+    #[default]
+    Default,
+    /// A person.
+    User,
+    /// A device.
+    Device,
+    /// A program.
+    Service,
+    /// The identity of an edge router. It is created with the router, never by a caller.
+    Router,
 }
 
-words! {
-    /// Whether an identity is connected to an edge router.
-    pub enum ConnectionStatus {
-        /// A router has reported the identity, and none has for more than 5 minutes.
-        Unknown = "unknown",
-        /// The identity is connected to at least one edge router.
-        Online = "online",
-        /// The identity is connected to no edge router.
-        Offline = "offline",
-    }
+impl Word for IdentityType {}
+
+/// Whether an identity is connected to an edge router.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Deserialize, Serialize, Display, EnumString, IntoStaticStr, VariantNames)]
+#[serde(rename_all = "lowercase")]
+#[strum(serialize_all = "lowercase")]
+pub enum ConnectionStatus {
+    /// A router has reported the identity, and none has for more than 5 minutes.
+    #[default]
+    Unknown,
+    /// The identity is connected to at least one edge router.
+    Online,
+    /// The identity is connected to no edge router.
+    Offline,
 }
+
+impl Word for ConnectionStatus {}
 
 members! {
     /// The members of an identity that callers set.

@@ -6,9 +6,10 @@
 //! filled in or empty.
 
 use serde::{Deserialize, Serialize};
+use strum::{Display, EnumString, IntoStaticStr, VariantNames};
 
 use crate::body::{Body, FieldType, Shape, Unread, body};
-use crate::entity::{Semantic, detail, words};
+use crate::entity::{Semantic, detail};
 use crate::json::Tags;
 use crate::kind::{Column, Kind};
 use crate::members::members;
@@ -17,6 +18,7 @@ use crate::operation::{
     patch, replace,
 };
 use crate::permission::{Action, Subject};
+use crate::word::Word;
 
 /// The collection in paths and references.
 pub const COLLECTION: &str = "posture-checks";
@@ -104,41 +106,53 @@ pub const TYPE_KIND: Kind = Kind {
     columns: &[Column { title: "ID", pointer: "/id" }, Column { title: "NAME", pointer: "/name" }],
 };
 
-words! {
-    /// The property of a device that a posture check looks at.
-    pub enum PostureCheckType {
-        /// The operating system.
-        Os = "OS",
-        /// One process.
-        Process = "PROCESS",
-        /// The Windows domain.
-        Domain = "DOMAIN",
-        /// Hardware addresses.
-        Mac = "MAC",
-        /// The second factor.
-        Mfa = "MFA",
-        /// Several processes.
-        ProcessMulti = "PROCESS_MULTI",
-    }
+/// The property of a device that a posture check looks at.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Deserialize, Serialize, Display, EnumString, IntoStaticStr, VariantNames)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+#[strum(serialize_all = "SCREAMING_SNAKE_CASE")]
+pub enum PostureCheckType {
+    /// The operating system.
+    #[default]
+    Os,
+    /// One process.
+    Process,
+    /// The Windows domain.
+    Domain,
+    /// Hardware addresses.
+    Mac,
+    /// The second factor.
+    Mfa,
+    /// Several processes.
+    ProcessMulti,
 }
 
-words! {
-    /// An operating system.
-    pub enum OsType {
-        /// Windows.
-        Windows = "Windows",
-        /// Windows for servers.
-        WindowsServer = "WindowsServer",
-        /// Android.
-        Android = "Android",
-        /// iOS.
-        Ios = "iOS",
-        /// Linux.
-        Linux = "Linux",
-        /// macOS.
-        MacOs = "macOS",
-    }
+impl Word for PostureCheckType {}
+
+/// An operating system.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Deserialize, Serialize, Display, EnumString, IntoStaticStr, VariantNames)]
+pub enum OsType {
+    /// Windows.
+    #[default]
+    Windows,
+    /// Windows for servers.
+    WindowsServer,
+    /// Android.
+    Android,
+    /// iOS.
+    #[serde(rename = "iOS")]
+    #[strum(serialize = "iOS")]
+    Ios,
+    /// Linux.
+    Linux,
+    /// macOS.
+    #[serde(rename = "macOS")]
+    #[strum(serialize = "macOS")]
+    MacOs,
 }
+
+impl Word for OsType {}
 
 /// The `typeId` of a body: a word of [`PostureCheckType`], or one of those that stand for
 /// `DOMAIN` in bodies.

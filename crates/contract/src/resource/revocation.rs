@@ -1,13 +1,16 @@
 //! Revocations: tokens that are refused although they have not expired
 //! (docs/protocol/auth.md 16; docs/protocol/management-api.md 7.8).
 
+use serde::{Deserialize, Serialize};
+use strum::{Display, EnumString, IntoStaticStr, VariantNames};
+
 use crate::body::Body;
-use crate::entity::words;
 use crate::json::Tags;
 use crate::kind::{Column, Kind};
 use crate::members::members;
 use crate::operation::{Access, Operation, create, detail as get, list};
 use crate::timestamp::Timestamp;
+use crate::word::Word;
 
 /// The collection in paths and references.
 pub const COLLECTION: &str = "revocations";
@@ -38,17 +41,22 @@ pub const KIND: Kind = Kind {
     ],
 };
 
-words! {
-    /// The kind of thing that the id of a revocation names.
-    pub enum RevocationType {
-        /// One token; the id is the `jti` of the token.
-        Jti = "JTI",
-        /// All tokens of an identity that were issued until now; the id is that of the identity.
-        Identity = "IDENTITY",
-        /// All tokens of an API session; the id is that of the session.
-        ApiSession = "API_SESSION",
-    }
+/// The kind of thing that the id of a revocation names.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Deserialize, Serialize, Display, EnumString, IntoStaticStr, VariantNames)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+#[strum(serialize_all = "SCREAMING_SNAKE_CASE")]
+pub enum RevocationType {
+    /// One token; the id is the `jti` of the token.
+    #[default]
+    Jti,
+    /// All tokens of an identity that were issued until now; the id is that of the identity.
+    Identity,
+    /// All tokens of an API session; the id is that of the session.
+    ApiSession,
 }
+
+impl Word for RevocationType {}
 
 members! {
     /// The members of a revocation that callers set.

@@ -13,6 +13,7 @@ use crate::operation::{
 use crate::permission::{Action, Subject};
 use crate::resource::edge_router::EdgeRouterCommon;
 use crate::timestamp::Timestamp;
+use crate::word::Word as _;
 
 /// The collection in paths and references.
 pub const COLLECTION: &str = "services";

@@ -1,8 +1,12 @@
 //! Why a dial takes its path: weft's own operation, decided on one state of the network.
 
-use crate::entity::{EntityRef, PrecedenceWord, detail, words};
+use serde::{Deserialize, Serialize};
+use strum::{Display, EnumString, IntoStaticStr, VariantNames};
+
+use crate::entity::{EntityRef, PrecedenceWord, detail};
 use crate::operation::{Access, Operation, detail as get};
 use crate::permission::{Action, Subject};
+use crate::word::Word;
 
 /// The most routers that are explained as the place where a dial enters.
 pub const MAX_ENTRIES: usize = 16;
@@ -19,27 +23,32 @@ pub const OPERATIONS: &[Operation] = &[get(
 )
 .query(&["instance"])];
 
-words! {
-    /// What a dial does with a terminator.
-    pub enum Verdict {
-        /// The terminator is dialed.
-        Chosen = "chosen",
-        /// Chance decides between the terminator and others.
-        Chance = "chance",
-        /// The terminator costs more than the one that is dialed.
-        Dearer = "dearer",
-        /// A terminator with a better precedence is dialed.
-        Precedence = "precedence",
-        /// No path leads to the router of the terminator.
-        NoPath = "noPath",
-        /// The router of the terminator is not connected.
-        Offline = "offline",
-        /// The host of the terminator has lost the right to host the service.
-        Unfounded = "unfounded",
-        /// The terminator belongs to another instance than the dialed one.
-        OtherInstance = "otherInstance",
-    }
+/// What a dial does with a terminator.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Deserialize, Serialize, Display, EnumString, IntoStaticStr, VariantNames)]
+#[serde(rename_all = "camelCase")]
+#[strum(serialize_all = "camelCase")]
+pub enum Verdict {
+    /// The terminator is dialed.
+    #[default]
+    Chosen,
+    /// Chance decides between the terminator and others.
+    Chance,
+    /// The terminator costs more than the one that is dialed.
+    Dearer,
+    /// A terminator with a better precedence is dialed.
+    Precedence,
+    /// No path leads to the router of the terminator.
+    NoPath,
+    /// The router of the terminator is not connected.
+    Offline,
+    /// The host of the terminator has lost the right to host the service.
+    Unfounded,
+    /// The terminator belongs to another instance than the dialed one.
+    OtherInstance,
 }
+
+impl Word for Verdict {}
 
 detail! {
     /// The reasons for which a dial takes its path.

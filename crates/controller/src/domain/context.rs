@@ -10,7 +10,7 @@ use weft_kernel::Caller;
 use weft_kernel::online::Online;
 use weft_kernel::view::View;
 use weft_model::entity::{ApiSession, Enrollment};
-use weft_model::{ColdField, Id, Kind, Snapshot, Timestamp};
+use weft_model::{Choice as _, ColdField, Id, Kind, Snapshot, Timestamp};
 
 use crate::Controller;
 

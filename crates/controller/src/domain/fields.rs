@@ -137,8 +137,8 @@ macro_rules! fields {
                 $crate::domain::values::column::<$record, _>(
                     $name,
                     |it| &it.$($path).+,
-                    |_, it| $crate::domain::values::Search::value(&it.$($path).+),
-                    |_, it, visit| $crate::domain::values::Search::each(&it.$($path).+, visit),
+                    |_, it| weft_model::filter::Searched::value(&it.$($path).+),
+                    |_, it, visit| weft_model::filter::Searched::each(&it.$($path).+, visit),
                 )
                 $(.indexed($index))?,
             ]
@@ -306,8 +306,8 @@ macro_rules! fields {
                 $crate::domain::values::column::<$record, _>(
                     $symbol,
                     |it| &it.$field,
-                    |_, it| $crate::domain::values::Search::value(&it.$field),
-                    |_, it, visit| $crate::domain::values::Search::each(&it.$field, visit),
+                    |_, it| weft_model::filter::Searched::value(&it.$field),
+                    |_, it, visit| weft_model::filter::Searched::each(&it.$field, visit),
                 )
                 $(.indexed($index))?,
             ]

@@ -6,7 +6,7 @@
 //! items: consoles look for the items there.
 
 use weft_model::entity::{ConfigTarget, ConfigType};
-use weft_model::{Base, Id, JsonMap, Timestamp};
+use weft_model::{Base, Choice as _, Id, JsonMap, Timestamp};
 
 /// A built-in config type.
 #[derive(Debug)]

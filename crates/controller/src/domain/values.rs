@@ -8,23 +8,12 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use weft_contract::Timestamp as TimeWord;
-use weft_contract::entity::{DialBind as DialBindWord, PrecedenceWord, Semantic as SemanticWord};
 use weft_contract::json::{JsonMap as ContractMap, Tags};
-use weft_contract::resource::ca::{
-    ClaimLocation as LocationWord, ClaimMatcher as MatcherWord, ClaimParser as ParserWord,
-};
-use weft_contract::resource::config::Target as TargetWord;
-use weft_contract::resource::external_jwt_signer::TargetToken as TokenWord;
-use weft_contract::resource::revocation::RevocationType as RevocationWord;
+use weft_contract::{Timestamp as TimeWord, Word};
 use weft_kernel::{Failure, convert};
-use weft_model::entity::{
-    ClaimLocation, ClaimMatcher, ClaimParser, ConfigTarget, CtrlListener, EnrollmentMethod,
-    IdentityType, PolicyType, PostureCheckType, Precedence, RevocationType, TargetToken,
-    TerminatorStrategy, UriList,
-};
-use weft_model::filter::{Column, Type, Value, ValueVisitor};
-use weft_model::{Empty, Id, JsonMap, Rare, Roles, Semantic, Timestamp, role};
+use weft_model::entity::{CtrlListener, UriList};
+use weft_model::filter::{Column, Searched, Value, ValueVisitor};
+use weft_model::{Choice, Empty, Id, JsonMap, Rare, Roles, Timestamp, role};
 
 use super::context::Context;
 
@@ -40,26 +29,8 @@ pub(crate) trait Take<M> {
     fn take(&self, member: &str) -> Result<M, Failure>;
 }
 
-/// A value of a record that filters compare.
-pub(crate) trait Search {
-    /// The type of the value, or of the elements of the set.
-    const TYPE: Type;
-    /// Whether the value is a set.
-    const IS_SET: bool = false;
-
-    /// The value; `Null` for a set.
-    fn value(&self) -> Value<'_> {
-        Value::Null
-    }
-
-    /// Shows the elements of the set.
-    fn each(&self, _visit: ValueVisitor<'_>) -> ControlFlow<()> {
-        ControlFlow::Continue(())
-    }
-}
-
 /// The symbol of a member, with the type of its value.
-pub(crate) const fn column<R, T: Search>(
+pub(crate) const fn column<R, T: Searched>(
     name: &'static str,
     _member: fn(&R) -> &T,
     one: for<'a> fn(&'a Context, &'a R) -> Value<'a>,
@@ -259,171 +230,12 @@ impl Take<JsonMap> for Tags {
     }
 }
 
-impl Search for bool {
-    const TYPE: Type = Type::Bool;
-
-    fn value(&self) -> Value<'_> {
-        Value::Bool(*self)
-    }
+/// The word of a choice in the APIs, for a field that is `shown by` it.
+pub(crate) fn word<C: Choice, W: Word + Default>(choice: &C) -> W {
+    convert::word(*choice)
 }
 
-impl Search for u16 {
-    const TYPE: Type = Type::Int;
-
-    fn value(&self) -> Value<'_> {
-        Value::Int((*self).into())
-    }
-}
-
-impl Search for u32 {
-    const TYPE: Type = Type::Int;
-
-    fn value(&self) -> Value<'_> {
-        Value::Int((*self).into())
-    }
-}
-
-impl Search for i64 {
-    const TYPE: Type = Type::Int;
-
-    fn value(&self) -> Value<'_> {
-        Value::Int(*self)
-    }
-}
-
-impl Search for Timestamp {
-    const TYPE: Type = Type::Time;
-
-    fn value(&self) -> Value<'_> {
-        Value::unix_millis(self.0)
-    }
-}
-
-impl Search for String {
-    const TYPE: Type = Type::String;
-
-    fn value(&self) -> Value<'_> {
-        Value::text(self)
-    }
-}
-
-impl Search for Arc<str> {
-    const TYPE: Type = Type::String;
-
-    fn value(&self) -> Value<'_> {
-        Value::text(self)
-    }
-}
-
-impl Search for Id {
-    const TYPE: Type = Type::String;
-
-    fn value(&self) -> Value<'_> {
-        Value::text(self.as_str())
-    }
-}
-
-/// Filters compare the JSON text.
-impl Search for JsonMap {
-    const TYPE: Type = Type::String;
-
-    fn value(&self) -> Value<'_> {
-        Value::Text(self.to_text().into())
-    }
-}
-
-impl<T: Search> Search for Option<T> {
-    const TYPE: Type = T::TYPE;
-
-    fn value(&self) -> Value<'_> {
-        self.as_ref().map_or(Value::Null, Search::value)
-    }
-}
-
-impl<T: AsRef<str>> Search for Vec<T> {
-    const TYPE: Type = Type::String;
-    const IS_SET: bool = true;
-
-    fn each(&self, visit: ValueVisitor<'_>) -> ControlFlow<()> {
-        self.iter().try_for_each(|text| visit(Value::text(text.as_ref())))
-    }
-}
-
-/// Filters compare the entries of a role list as they are written.
-impl Search for Roles {
-    const TYPE: Type = Type::String;
-    const IS_SET: bool = true;
-
-    fn each(&self, visit: ValueVisitor<'_>) -> ControlFlow<()> {
-        self.to_strings().iter().try_for_each(|role| visit(Value::text(role)))
-    }
-}
-
-/// The conversions of the choices of the model. A choice may have a type of its own for its words in
-/// the APIs.
-macro_rules! choices {
-    ($($choice:ident $(= $word:ident)?,)*) => {
-        $(
-            impl Search for $choice {
-                const TYPE: Type = Type::String;
-
-                fn value(&self) -> Value<'_> {
-                    Value::text(self.as_str())
-                }
-            }
-
-            impl Show<String> for $choice {
-                fn show(&self) -> String {
-                    self.as_str().to_owned()
-                }
-            }
-
-            $(
-                impl Show<$word> for $choice {
-                    fn show(&self) -> $word {
-                        $word::parse(self.as_str()).unwrap_or_default()
-                    }
-                }
-
-                impl Take<$choice> for $word {
-                    fn take(&self, member: &str) -> Result<$choice, Failure> {
-                        let word = self.as_str();
-                        $choice::parse(word).ok_or_else(|| {
-                            let known = $choice::ALL.iter().map(|choice| choice.as_str());
-                            let known = known.collect::<Vec<_>>().join(" or ");
-                            Failure::field(member, format!("must be {known}"), word)
-                        })
-                    }
-                }
-            )?
-        )*
-
-        #[cfg(test)]
-        mod tests {
-            #[test]
-            fn every_choice_has_a_word() {
-                $($(
-                    for choice in super::$choice::ALL {
-                        assert!(super::$word::WORDS.contains(&choice.as_str()), "{choice:?}");
-                    }
-                )?)*
-            }
-        }
-    };
-}
-
-choices! {
-    ClaimLocation = LocationWord,
-    ClaimMatcher = MatcherWord,
-    ClaimParser = ParserWord,
-    ConfigTarget = TargetWord,
-    EnrollmentMethod,
-    IdentityType,
-    PolicyType = DialBindWord,
-    PostureCheckType,
-    Precedence = PrecedenceWord,
-    RevocationType = RevocationWord,
-    Semantic = SemanticWord,
-    TargetToken = TokenWord,
-    TerminatorStrategy,
+/// The choice that a word of the APIs names, for a field that is `set by` it.
+pub(crate) fn choice<W: Word, C: Choice>(word: &W) -> Result<C, Failure> {
+    Ok(convert::choice(*word))
 }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use weft_contract::permission::{ADMIN_READ_ONLY, Action, Permission, Subject};
-use weft_contract::{Api, ErrorCode, Operation, resource};
+use weft_contract::{Api, ErrorCode, Operation, Word as _, resource};
 use weft_kernel::gate::pass;
 use weft_kernel::{Caller, Login, Origin, SessionRef, Who};
 

@@ -5,7 +5,10 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::{Base, Link, OnDelete, Record};
-use crate::{ColdField, Id, Kind, Rare, Timestamp, row::row};
+use crate::{
+    ColdField, Id, Kind, Rare, RowError, Timestamp,
+    row::{Value, row},
+};
 
 row! {
     /// A user name and the hash of a password.
@@ -79,6 +82,17 @@ row! {
         3 => pub updb: Option<Box<UpdbCredential>>,
         /// A certificate.
         4 => pub cert: Option<CertCredential>,
+    }
+}
+
+/// Few authenticators have a password, so that it stands apart from the others.
+impl Value for Box<UpdbCredential> {
+    fn put(&self, out: &mut Vec<u8>) {
+        (**self).put(out);
+    }
+
+    fn take(input: &mut &[u8]) -> Result<Self, RowError> {
+        UpdbCredential::take(input).map(Box::new)
     }
 }
 

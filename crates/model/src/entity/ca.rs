@@ -2,44 +2,59 @@
 
 use std::sync::Arc;
 
+use prost::Enumeration;
+use strum::{Display, EnumString, IntoStaticStr, VariantNames};
+
 use super::{Base, Record};
-use crate::row::{choice, row};
+use crate::{choice::Choice, row::row};
 
-choice! {
-    /// Part of a certificate that holds the external id.
-    pub enum ClaimLocation {
-        /// The subject's common name.
-        CommonName = 0 "COMMON_NAME",
-        /// A URI among the subject alternative names.
-        SanUri = 1 "SAN_URI",
-        /// An e-mail address among the subject alternative names.
-        SanEmail = 2 "SAN_EMAIL",
-    }
+/// Part of a certificate that holds the external id.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Enumeration, Display, EnumString, IntoStaticStr, VariantNames)]
+#[strum(serialize_all = "SCREAMING_SNAKE_CASE")]
+#[repr(i32)]
+pub enum ClaimLocation {
+    /// The subject's common name.
+    CommonName = 0,
+    /// A URI among the subject alternative names.
+    SanUri = 1,
+    /// An e-mail address among the subject alternative names.
+    SanEmail = 2,
 }
 
-choice! {
-    /// Values of that part that are considered.
-    pub enum ClaimMatcher {
-        /// Every value.
-        All = 0 "ALL",
-        /// Values with a prefix.
-        Prefix = 1 "PREFIX",
-        /// Values with a suffix.
-        Suffix = 2 "SUFFIX",
-        /// URIs with a scheme.
-        Scheme = 3 "SCHEME",
-    }
+impl Choice for ClaimLocation {}
+
+/// Values of that part that are considered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Enumeration, Display, EnumString, IntoStaticStr, VariantNames)]
+#[strum(serialize_all = "SCREAMING_SNAKE_CASE")]
+#[repr(i32)]
+pub enum ClaimMatcher {
+    /// Every value.
+    All = 0,
+    /// Values with a prefix.
+    Prefix = 1,
+    /// Values with a suffix.
+    Suffix = 2,
+    /// URIs with a scheme.
+    Scheme = 3,
 }
 
-choice! {
-    /// How a value is divided into results.
-    pub enum ClaimParser {
-        /// The whole value is the only result.
-        None = 0 "NONE",
-        /// The parts between separators are the results.
-        Split = 1 "SPLIT",
-    }
+impl Choice for ClaimMatcher {}
+
+/// How a value is divided into results.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Enumeration, Display, EnumString, IntoStaticStr, VariantNames)]
+#[strum(serialize_all = "SCREAMING_SNAKE_CASE")]
+#[repr(i32)]
+pub enum ClaimParser {
+    /// The whole value is the only result.
+    None = 0,
+    /// The parts between separators are the results.
+    Split = 1,
 }
+
+impl Choice for ClaimParser {}
 
 row! {
     /// How an external id is read from a certificate (docs/protocol/auth.md 14.3).

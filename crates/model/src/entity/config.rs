@@ -2,23 +2,27 @@
 
 use std::sync::Arc;
 
-use super::{Base, Link, OnDelete, Record};
-use crate::{
-    Id, JsonMap, Kind,
-    row::{choice, row},
-};
+use prost::Enumeration;
+use strum::{Display, EnumString, IntoStaticStr, VariantNames};
 
-choice! {
-    /// Entities that configs of a type are for. The target of a type never changes.
-    pub enum ConfigTarget {
-        /// Services.
-        Service = 0 "service",
-        /// Routers.
-        Router = 1 "router",
-        /// Other entities.
-        Other = 2 "other",
-    }
+use super::{Base, Link, OnDelete, Record};
+use crate::{Id, JsonMap, Kind, choice::Choice, row::row};
+
+/// Entities that configs of a type are for. The target of a type never changes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Enumeration, Display, EnumString, IntoStaticStr, VariantNames)]
+#[strum(serialize_all = "lowercase")]
+#[repr(i32)]
+pub enum ConfigTarget {
+    /// Services.
+    Service = 0,
+    /// Routers.
+    Router = 1,
+    /// Other entities.
+    Other = 2,
 }
+
+impl Choice for ConfigTarget {}
 
 row! {
     /// A config type (docs/protocol/management-api.md 7.3).

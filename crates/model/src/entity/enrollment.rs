@@ -2,27 +2,31 @@
 
 use std::sync::Arc;
 
-use super::{Base, Link, OnDelete, Record};
-use crate::{
-    Id, Kind, Timestamp,
-    row::{choice, row},
-};
+use prost::Enumeration;
+use strum::{Display, EnumString, IntoStaticStr, VariantNames};
 
-choice! {
-    /// Method of an enrollment, by the credential that the enrollment gives (docs/protocol/auth.md 5).
-    pub enum EnrollmentMethod {
-        /// A certificate of the network, by one-time token.
-        Ott = 0 "ott",
-        /// A certificate of a third-party CA, by one-time token.
-        Ottca = 1 "ottca",
-        /// A user name and password.
-        Updb = 2 "updb",
-        /// Certificates of an edge router.
-        Erott = 3 "erott",
-        /// Certificates of a router of the fabric only.
-        Trott = 4 "trott",
-    }
+use super::{Base, Link, OnDelete, Record};
+use crate::{Id, Kind, Timestamp, choice::Choice, row::row};
+
+/// Method of an enrollment, by the credential that the enrollment gives (docs/protocol/auth.md 5).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Enumeration, Display, EnumString, IntoStaticStr, VariantNames)]
+#[strum(serialize_all = "lowercase")]
+#[repr(i32)]
+pub enum EnrollmentMethod {
+    /// A certificate of the network, by one-time token.
+    Ott = 0,
+    /// A certificate of a third-party CA, by one-time token.
+    Ottca = 1,
+    /// A user name and password.
+    Updb = 2,
+    /// Certificates of an edge router.
+    Erott = 3,
+    /// Certificates of a router of the fabric only.
+    Trott = 4,
 }
+
+impl Choice for EnrollmentMethod {}
 
 row! {
     /// An outstanding enrollment: of an identity or of a router.

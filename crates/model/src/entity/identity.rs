@@ -2,39 +2,46 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
+use prost::Enumeration;
+use strum::{Display, EnumString, IntoStaticStr, VariantNames};
+
 use super::{Base, Link, OnDelete, Record};
-use crate::{
-    Id, JsonMap, Kind, Rare, Timestamp,
-    row::{choice, row},
-};
+use crate::{Id, JsonMap, Kind, Rare, Timestamp, choice::Choice, row::row};
 
-choice! {
-    /// Type of an identity. `Router` identities are created with edge routers only.
-    pub enum IdentityType {
-        /// No particular type.
-        Default = 0 "Default",
-        /// A person.
-        User = 1 "User",
-        /// A device.
-        Device = 2 "Device",
-        /// A service.
-        Service = 3 "Service",
-        /// An edge router with a tunneler.
-        Router = 4 "Router",
-    }
+/// Type of an identity. `Router` identities are created with edge routers only.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Enumeration, Display, EnumString, IntoStaticStr, VariantNames)]
+#[repr(i32)]
+pub enum IdentityType {
+    /// No particular type.
+    Default = 0,
+    /// A person.
+    User = 1,
+    /// A device.
+    Device = 2,
+    /// A service.
+    Service = 3,
+    /// An edge router with a tunneler.
+    Router = 4,
 }
 
-choice! {
-    /// Order in which terminators are chosen: required, then default, then failed.
-    pub enum Precedence {
-        /// Chosen when no required terminator can be dialed.
-        Default = 0 "default",
-        /// Chosen first.
-        Required = 1 "required",
-        /// Chosen when no other terminator can be dialed.
-        Failed = 2 "failed",
-    }
+impl Choice for IdentityType {}
+
+/// Order in which terminators are chosen: required, then default, then failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Enumeration, Display, EnumString, IntoStaticStr, VariantNames)]
+#[strum(serialize_all = "lowercase")]
+#[repr(i32)]
+pub enum Precedence {
+    /// Chosen when no required terminator can be dialed.
+    Default = 0,
+    /// Chosen first.
+    Required = 1,
+    /// Chosen when no other terminator can be dialed.
+    Failed = 2,
 }
+
+impl Choice for Precedence {}
 
 row! {
     /// The configs that replace a service's own for one identity: config type id to config id.

@@ -2,21 +2,25 @@
 
 use std::sync::Arc;
 
-use super::{Base, Link, OnDelete, Record};
-use crate::{
-    Id, Kind, Timestamp,
-    row::{choice, row},
-};
+use prost::Enumeration;
+use strum::{Display, EnumString, IntoStaticStr, VariantNames};
 
-choice! {
-    /// The issuer's token that clients send.
-    pub enum TargetToken {
-        /// The access token.
-        Access = 0 "ACCESS",
-        /// The id token.
-        Id = 1 "ID",
-    }
+use super::{Base, Link, OnDelete, Record};
+use crate::{Id, Kind, Timestamp, choice::Choice, row::row};
+
+/// The issuer's token that clients send.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Enumeration, Display, EnumString, IntoStaticStr, VariantNames)]
+#[strum(serialize_all = "SCREAMING_SNAKE_CASE")]
+#[repr(i32)]
+pub enum TargetToken {
+    /// The access token.
+    Access = 0,
+    /// The id token.
+    Id = 1,
 }
+
+impl Choice for TargetToken {}
 
 row! {
     /// An external JWT signer (docs/protocol/management-api.md 7.7).

@@ -2,22 +2,29 @@
 
 use std::sync::Arc;
 
+use prost::Enumeration;
+use strum::{Display, EnumString, IntoStaticStr, VariantNames};
+
 use super::{Base, Link, OnDelete, Record};
 use crate::{
     Kind,
+    choice::Choice,
     role::{Roles, Semantic},
-    row::{choice, row},
+    row::row,
 };
 
-choice! {
-    /// Permission that a service policy grants.
-    pub enum PolicyType {
-        /// Dialing the services.
-        Dial = 0 "Dial",
-        /// Hosting the services.
-        Bind = 1 "Bind",
-    }
+/// Permission that a service policy grants.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Enumeration, Display, EnumString, IntoStaticStr, VariantNames)]
+#[repr(i32)]
+pub enum PolicyType {
+    /// Dialing the services.
+    Dial = 0,
+    /// Hosting the services.
+    Bind = 1,
 }
+
+impl Choice for PolicyType {}
 
 row! {
     /// A service policy: identities may dial or bind services if their posture checks pass.

@@ -2,29 +2,33 @@
 
 use std::sync::Arc;
 
-use super::{Base, Record};
-use crate::{
-    role::Semantic,
-    row::{choice, row},
-};
+use prost::Enumeration;
+use strum::{Display, EnumString, IntoStaticStr, VariantNames};
 
-choice! {
-    /// Type of a posture check.
-    pub enum PostureCheckType {
-        /// The operating system.
-        Os = 0 "OS",
-        /// One process.
-        Process = 1 "PROCESS",
-        /// The Windows domain.
-        Domain = 2 "DOMAIN",
-        /// Hardware addresses.
-        Mac = 3 "MAC",
-        /// The second factor.
-        Mfa = 4 "MFA",
-        /// Several processes.
-        ProcessMulti = 5 "PROCESS_MULTI",
-    }
+use super::{Base, Record};
+use crate::{choice::Choice, role::Semantic, row::row};
+
+/// Type of a posture check.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Enumeration, Display, EnumString, IntoStaticStr, VariantNames)]
+#[strum(serialize_all = "SCREAMING_SNAKE_CASE")]
+#[repr(i32)]
+pub enum PostureCheckType {
+    /// The operating system.
+    Os = 0,
+    /// One process.
+    Process = 1,
+    /// The Windows domain.
+    Domain = 2,
+    /// Hardware addresses.
+    Mac = 3,
+    /// The second factor.
+    Mfa = 4,
+    /// Several processes.
+    ProcessMulti = 5,
 }
+
+impl Choice for PostureCheckType {}
 
 row! {
     /// An operating system that passes.

@@ -1,22 +1,26 @@
 //! Revocations: tokens that are refused although they have not expired.
 
-use super::{Base, Record};
-use crate::{
-    Timestamp,
-    row::{choice, row},
-};
+use prost::Enumeration;
+use strum::{Display, EnumString, IntoStaticStr, VariantNames};
 
-choice! {
-    /// Type of a revocation: the kind of thing that its id names (docs/protocol/auth.md 16).
-    pub enum RevocationType {
-        /// One token, by its `jti`.
-        Jti = 0 "JTI",
-        /// All tokens of an identity issued before a time.
-        Identity = 1 "IDENTITY",
-        /// All tokens of an API session.
-        ApiSession = 2 "API_SESSION",
-    }
+use super::{Base, Record};
+use crate::{Timestamp, choice::Choice, row::row};
+
+/// Type of a revocation: the kind of thing that its id names (docs/protocol/auth.md 16).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Enumeration, Display, EnumString, IntoStaticStr, VariantNames)]
+#[strum(serialize_all = "SCREAMING_SNAKE_CASE")]
+#[repr(i32)]
+pub enum RevocationType {
+    /// One token, by its `jti`.
+    Jti = 0,
+    /// All tokens of an identity issued before a time.
+    Identity = 1,
+    /// All tokens of an API session.
+    ApiSession = 2,
 }
+
+impl Choice for RevocationType {}
 
 row! {
     /// A revocation. Its id is that of the token, identity or API session that is revoked.

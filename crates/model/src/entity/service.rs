@@ -2,25 +2,29 @@
 
 use std::sync::Arc;
 
-use super::{Base, Link, OnDelete, Record};
-use crate::{
-    Id, Kind,
-    row::{choice, row},
-};
+use prost::Enumeration;
+use strum::{Display, EnumString, IntoStaticStr, VariantNames};
 
-choice! {
-    /// Strategy for choosing a terminator (docs/protocol/management-api.md 7.2).
-    pub enum TerminatorStrategy {
-        /// The cheapest one, by path, static and dynamic cost.
-        SmartRouting = 0 "smartrouting",
-        /// At random, cheaper ones more often.
-        Weighted = 1 "weighted",
-        /// At random.
-        Random = 2 "random",
-        /// The one that the dialer had before.
-        Sticky = 3 "sticky",
-    }
+use super::{Base, Link, OnDelete, Record};
+use crate::{Id, Kind, choice::Choice, row::row};
+
+/// Strategy for choosing a terminator (docs/protocol/management-api.md 7.2).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Enumeration, Display, EnumString, IntoStaticStr, VariantNames)]
+#[strum(serialize_all = "lowercase")]
+#[repr(i32)]
+pub enum TerminatorStrategy {
+    /// The cheapest one, by path, static and dynamic cost.
+    SmartRouting = 0,
+    /// At random, cheaper ones more often.
+    Weighted = 1,
+    /// At random.
+    Random = 2,
+    /// The one that the dialer had before.
+    Sticky = 3,
 }
+
+impl Choice for TerminatorStrategy {}
 
 row! {
     /// A service.

@@ -177,7 +177,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::{ChangeSet, Roles, Timeline, Timestamp, entity::Base};
+    use crate::{ChangeSet, Roles, Timeline, Timestamp, choice::Choice as _, entity::Base};
 
     fn base(id: &str) -> Base {
         Base::new(Id::new(id), Timestamp(1))

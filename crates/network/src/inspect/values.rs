@@ -9,6 +9,7 @@ use std::path::Path;
 
 use serde_json::{Map, Value, json};
 use weft_contract::Timestamp as TimeWord;
+use weft_contract::Word as _;
 use weft_model::entity::{Router, Terminator};
 use weft_model::{Id, Kind};
 use weft_paths::costs::Parts;

@@ -10,6 +10,7 @@ use std::fs::{self, File};
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
+use weft_contract::Word as _;
 use weft_contract::resource::posture_check::{OsType, PostureResponseBody, response};
 
 /// Largest file of a program whose hash is told, in bytes; 1 GiB.

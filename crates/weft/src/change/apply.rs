@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use weft_client::{Error, ManagementClient};
 use weft_contract::{
-    Api, ErrorCode,
+    Api, ErrorCode, Word as _,
     resource::change::{ChangePlan, MAX_PROBLEMS, Problem},
 };
 

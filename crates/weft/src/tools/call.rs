@@ -1,7 +1,7 @@
 //! `weft call OPERATION`: any operation of any API, by its id.
 
 use serde_json::Value;
-use weft_contract::{Api, Operation, headers, operation::Request, resource};
+use weft_contract::{Api, Operation, Word as _, headers, operation::Request, resource};
 
 use crate::{cli::CallArgs, entity::APIS, failure::Failure, output};
 

@@ -3,7 +3,7 @@
 use serde_json::Value;
 use weft_client::ManagementClient;
 use weft_contract::{
-    Api,
+    Api, Word as _,
     entity::DialBind,
     resource::{
         identity::{IdentityDetail, PolicyAdvice},

@@ -8,7 +8,7 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 use weft_client::ManagementClient;
 use weft_contract::{
-    Body, Kind,
+    Body, Kind, Word as _,
     entity::{DialBind, Semantic},
     resource::{
         edge_router_policy::{self, EdgeRouterPolicyBody},

@@ -6,7 +6,7 @@
 use std::{fs, process::Command, time::Duration};
 
 use serde_json::{Value, json};
-use weft_contract::{Api, ErrorCode, resource};
+use weft_contract::{Api, ErrorCode, Word as _, resource};
 
 use crate::{
     network::Place,

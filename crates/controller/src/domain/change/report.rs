@@ -12,7 +12,7 @@ use weft_contract::resource::change::{
     AccessChange, AlongCount, ChangePlan, EntityChange, FieldChange, MAX_DETAILED, MAX_NAMES,
     MAX_SERVICES, ServiceAccess,
 };
-use weft_contract::{Action, Subject};
+use weft_contract::{Action, Subject, Word as _};
 use weft_kernel::{Caller, gate};
 use weft_model::entity::{Identity, PolicyType, Service};
 use weft_model::policy::{AccessChange as ServiceChange, access_changes};

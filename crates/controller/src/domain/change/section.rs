@@ -12,7 +12,7 @@ use weft_kernel::{Caller, Failure};
 use weft_model::entity::{
     AuthPolicy, ConfigType, ExtJwtSigner, Identity, IdentityType, OfKind as _,
 };
-use weft_model::{Base, Entity, Id, Kind, Timestamp};
+use weft_model::{Base, Choice as _, Entity, Id, Kind, Timestamp};
 
 use crate::Controller;
 use crate::domain::context::Context;

@@ -17,7 +17,7 @@ use weft_identity::{Certificate, TrustBundle, Usage, Verify};
 use weft_kernel::call::{Answer, Handler};
 use weft_kernel::clock::system_time;
 use weft_kernel::decision::Decision;
-use weft_kernel::{Call, Caller, Failure, Reply};
+use weft_kernel::{Call, Caller, Failure, Reply, convert};
 use weft_model::Id;
 use weft_model::entity::{Ca, ExternalIdClaim};
 
@@ -25,7 +25,7 @@ use crate::Controller;
 use crate::domain::context::Context;
 use crate::domain::fields::{Fields as _, fields};
 use crate::domain::resource::{Readable, Resource, require};
-use crate::domain::values::{Show, Take as _};
+use crate::domain::values::Show;
 
 /// The resource.
 pub(crate) struct Cas;
@@ -79,10 +79,10 @@ impl Show<ExternalIdClaimDetail> for ExternalIdClaim {
         let Self { location, matcher, matcher_criteria, parser, parser_criteria, index } = self;
         ExternalIdClaimDetail {
             index: index.show(),
-            location: location.show(),
-            matcher: matcher.show(),
+            location: convert::word(*location),
+            matcher: convert::word(*matcher),
             matcher_criteria: matcher_criteria.show(),
-            parser: parser.show(),
+            parser: convert::word(*parser),
             parser_criteria: parser_criteria.show(),
         }
     }
@@ -199,13 +199,13 @@ fn set_claim(record: &mut Ca, body: &ExternalIdClaimBody, verb: Verb) -> Result<
     let ExternalIdClaimBody { index, location, matcher, matcher_criteria, parser, parser_criteria } =
         body;
     if let Some(word) = location {
-        claim.location = word.take("location")?;
+        claim.location = convert::choice(*word);
     }
     if let Some(word) = matcher {
-        claim.matcher = word.take("matcher")?;
+        claim.matcher = convert::choice(*word);
     }
     if let Some(word) = parser {
-        claim.parser = word.take("parser")?;
+        claim.parser = convert::choice(*word);
     }
     if let Some(text) = matcher_criteria {
         claim.matcher_criteria.clone_from(text);

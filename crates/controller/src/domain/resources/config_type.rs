@@ -6,9 +6,9 @@ use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use serde_json::Value as Json;
 use weft_contract::resource::config::{CONFIG_TYPE_KIND, ConfigTypeBody, ConfigTypeDetail};
-use weft_contract::{Kind as ContractKind, Verb};
+use weft_contract::{Kind as ContractKind, Verb, Word as _};
 use weft_kernel::decision::Decision;
-use weft_kernel::{Caller, Failure};
+use weft_kernel::{Caller, Failure, convert};
 use weft_model::Id;
 use weft_model::entity::{Config, ConfigTarget, ConfigType};
 use weft_schema::Schema;
@@ -16,7 +16,7 @@ use weft_schema::Schema;
 use crate::Controller;
 use crate::domain::fields::{Fields as _, fields};
 use crate::domain::resource::{Readable, Resource};
-use crate::domain::values::Take as _;
+use crate::domain::values::word;
 
 /// The resource.
 pub(crate) struct ConfigTypes;
@@ -31,7 +31,7 @@ fields! {
     tags;
     name { set by free_name, shown, searched }
     schema { set, shown, searched }
-    target { kept, merged, shown, searched }
+    target { kept, merged, shown by word, searched }
     read target;
 }
 
@@ -68,7 +68,7 @@ impl Resource for ConfigTypes {
     ) -> Result<(), Failure> {
         Self::set(record, body, verb)?;
         if let Some(target) = body.target {
-            let wanted = target.take("target")?;
+            let wanted: ConfigTarget = convert::choice(target);
             if verb != Verb::Create && wanted != record.target {
                 let reason = "the target of a config type cannot be changed";
                 return Err(Failure::field("target", reason, target.as_str()));

@@ -12,6 +12,7 @@ use weft_kernel::call::{Answer, Handler};
 use weft_kernel::decision::Decision;
 use weft_kernel::view::View;
 use weft_kernel::{Call, Caller, Failure, Reply, convert, rank};
+use weft_model::Choice as _;
 use weft_model::Id;
 use weft_model::entity::{Ca, Enrollment, EnrollmentMethod, Identity, IdentityType, Router};
 use weft_model::filter::Index;
@@ -30,7 +31,7 @@ fields! {
     Enrollments of Enrollment, set by EnrollmentBody, shown as EnrollmentDetail,
     searched as "enrollments";
 
-    method { merged, shown, searched }
+    method { merged, shown by ToString::to_string, searched }
     identity_id { merged, shown, searched as "identity" indexed Index::Link(0) }
     router_id { merged, searched as "edgeRouter" indexed Index::Link(1) }
     search Column::one("transitRouter", Type::String, |context, it| match &it.router_id {

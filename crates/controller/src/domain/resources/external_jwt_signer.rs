@@ -23,7 +23,7 @@ use crate::domain::context::Context;
 use crate::domain::fields::{Fields as _, fields};
 use crate::domain::resource::{Readable, Resource, detail_base};
 use crate::domain::symbols::symbols;
-use crate::domain::values::Show as _;
+use crate::domain::values::{choice, word};
 
 /// The resource.
 pub(crate) struct Signers;
@@ -53,7 +53,7 @@ fields! {
     audience { set, shown, searched }
     client_id { set, shown, searched }
     scopes { set by scopes_of, shown, searched }
-    target_token { set, shown, searched }
+    target_token { set by choice, shown by word, searched }
     enroll_to_cert_enabled { set, shown, searched }
     enroll_to_token_enabled { set, shown, searched }
     enroll_attribute_claims_selector { merged, shown, searched }
@@ -294,6 +294,6 @@ fn shown(record: &ExtJwtSigner) -> ClientSignerDetail {
         external_auth_url: record.external_auth_url.clone(),
         name: record.name.to_string(),
         scopes: record.scopes.clone(),
-        target_token: record.target_token.show(),
+        target_token: convert::word(record.target_token),
     }
 }

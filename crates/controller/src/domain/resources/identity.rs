@@ -1,9 +1,11 @@
 //! Identities (docs/protocol/management-api.md 7.1).
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
+use weft_contract::entity::PrecedenceWord;
 use weft_contract::resource::auth_policy::COLLECTION as AUTH_POLICIES;
 use weft_contract::resource::ca::COLLECTION as CAS;
 use weft_contract::resource::identity as contract;
@@ -20,15 +22,16 @@ use weft_kernel::view::View;
 use weft_kernel::{Caller, Failure, convert};
 use weft_model::entity::{
     AuthPolicy, Authenticator, Ca, Enrollment, EnrollmentMethod, Identity, IdentityType, Mfa,
+    Precedence,
 };
 use weft_model::filter::Index;
-use weft_model::{Id, Rare, Timestamp};
+use weft_model::{Choice as _, Id, Rare, Timestamp};
 
 use crate::Controller;
 use crate::domain::context::Context;
 use crate::domain::fields::{Fields as _, fields};
 use crate::domain::resource::{Readable, Resource, Shown};
-use crate::domain::values::Show as _;
+use crate::domain::values::{Show as _, choice, word};
 
 /// The resource.
 pub(crate) struct Identities;
@@ -49,13 +52,13 @@ fields! {
     name { set, shown, searched }
     role_attributes { set, shown, searched }
     external_id { set, shown, searched indexed Index::Unique(0) }
-    identity_type { kept, merged, shown as type_id, searched as "type" }
+    identity_type { kept, merged, shown as type_id by ToString::to_string, searched as "type" }
     auth_policy_id { merged, shown, searched indexed Index::Link(0) }
     is_admin { set, shown, searched }
     is_default_admin { kept, shown, searched }
-    default_hosting_precedence { set, shown }
+    default_hosting_precedence { set by choice, shown by word }
     default_hosting_cost { set, shown }
-    service_hosting_precedences { set, shown }
+    service_hosting_precedences { set by precedences, shown by precedence_words }
     service_hosting_costs { set, shown }
     app_data { set, shown }
     disabled_at { kept, shown }
@@ -149,7 +152,7 @@ impl Resource for Identities {
             record.identity_type = match word {
                 // The identity of a router keeps its type, and no other identity gets that type.
                 TypeWord::Router if verb == Verb::Create => IdentityType::Default,
-                _ => IdentityType::parse(word.as_str()).unwrap_or_default(),
+                _ => convert::choice(word),
             };
         }
         match body.auth_policy_id.as_deref().map(str::trim) {
@@ -270,6 +273,23 @@ fn permissions_of(names: &[String]) -> Result<Rare<Vec<Arc<str>>>, Failure> {
     names.sort_unstable();
     names.dedup();
     Ok(names.into())
+}
+
+/// The precedences of an identity's terminators, by the ids of services.
+fn precedences(
+    words: &BTreeMap<String, PrecedenceWord>,
+) -> Result<Rare<BTreeMap<Id, Precedence>>, Failure> {
+    let entry = |(service, word): (&String, &PrecedenceWord)| {
+        let service = convert::id_field("serviceHostingPrecedences", service)?;
+        Ok((service, convert::choice(*word)))
+    };
+    words.iter().map(entry).collect()
+}
+
+fn precedence_words(
+    precedences: &Rare<BTreeMap<Id, Precedence>>,
+) -> BTreeMap<String, PrecedenceWord> {
+    precedences.iter().map(|(service, it)| (service.to_string(), convert::word(*it))).collect()
 }
 
 /// The permissions; none if the list is empty.

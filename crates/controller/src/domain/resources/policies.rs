@@ -14,20 +14,21 @@ use weft_contract::resource::{
     edge_router_policy as er_contract, service_edge_router_policy as ser_contract,
     service_policy as sp_contract,
 };
-use weft_contract::{Kind as ContractKind, NamedRole};
+use weft_contract::{Kind as ContractKind, NamedRole, Word as _};
 use weft_kernel::decision::Decision;
 use weft_kernel::{Caller, Failure, convert};
 use weft_model::entity::{
     EdgeRouterPolicy, Identity, OfKind as _, PolicyType, PostureCheck, Record, Router, Service,
     ServiceEdgeRouterPolicy, ServicePolicy,
 };
-use weft_model::{Id, Roles};
+use weft_model::{Choice as _, Id, Roles};
 
 use super::identity::Identities;
 use super::service::Services;
 use crate::domain::context::Context;
 use crate::domain::fields::{Fields, fields};
 use crate::domain::resource::{Readable, Resource, Shown};
+use crate::domain::values::{choice, word};
 
 /// Service policies.
 pub(crate) struct ServicePolicies;
@@ -76,11 +77,11 @@ fields! {
 
     tags;
     name { set, shown, searched }
-    semantic { set, shown, searched }
+    semantic { set by choice, shown by word, searched }
     identity_roles { set, shown, searched }
     service_roles { set, shown, searched }
     posture_check_roles { set, shown, searched }
-    policy_type { set by granted, shown as r#type, searched as "type" }
+    policy_type { set by granted, shown as r#type by word, searched as "type" }
     search Column::set("identities", Type::String, |context, it, visit| {
         each_member::<Identity>(context, it, ServicePolicy::IDENTITIES, |identity| {
             visit(Value::text(identity.base.id.as_str()))
@@ -141,7 +142,7 @@ fields! {
 
     tags;
     name { set, shown, searched }
-    semantic { set, shown, searched }
+    semantic { set by choice, shown by word, searched }
     identity_roles { set, shown, searched }
     edge_router_roles { set, shown, searched }
     show identity_roles_display by |context, it| named::<Identity>(context, &it.identity_roles);
@@ -178,7 +179,7 @@ fields! {
 
     tags;
     name { set, shown, searched }
-    semantic { set, shown, searched }
+    semantic { set by choice, shown by word, searched }
     service_roles { set, shown, searched }
     edge_router_roles { set, shown, searched }
     show service_roles_display by |context, it| named::<Service>(context, &it.service_roles);

@@ -9,7 +9,7 @@ use weft_contract::resource::posture_check as contract;
 use weft_contract::resource::posture_check::{
     OperatingSystem, OsType, PostureCheckBody, PostureCheckDetail, Process, ProcessMulti,
 };
-use weft_contract::{Cause, ErrorCode, Kind as ContractKind, Verb};
+use weft_contract::{Cause, ErrorCode, Kind as ContractKind, Verb, Word as _};
 use weft_kernel::decision::Decision;
 use weft_kernel::{Failure, convert};
 use weft_model::Semantic;
@@ -42,7 +42,7 @@ fields! {
 
     tags;
     name { set, shown, searched }
-    check_type as type_id { kept, merged, shown, searched }
+    check_type as type_id { kept, merged, shown by ToString::to_string, searched }
     role_attributes { set, shown, searched }
     search Column::one("promptOnUnlock", Type::Bool, |_, it| {
         mfa_flag(it, |mfa| mfa.prompt_on_unlock)
@@ -86,7 +86,7 @@ impl Readable for PostureChecks {
             PostureCheckType::ProcessMulti => {
                 let processes = record.processes.processes.iter().map(process_of_many);
                 detail.processes = Some(processes.collect());
-                detail.semantic = Some(convert::semantic(record.processes.semantic));
+                detail.semantic = Some(convert::word(record.processes.semantic));
             }
         }
         detail
@@ -152,7 +152,7 @@ impl Resource for PostureChecks {
 /// Sets the type at a create; later bodies may repeat the type but not change it.
 fn set_type(record: &mut PostureCheck, body: &PostureCheckBody, verb: Verb) -> Result<(), Failure> {
     let Some(word) = &body.type_id else { return Ok(()) };
-    let wanted = word.parse().and_then(|word| PostureCheckType::parse(word.as_str()));
+    let wanted = word.parse().map(convert::choice::<_, PostureCheckType>);
     let Some(wanted) = wanted else {
         let reason = format!("must be one of {}", contract::PostureCheckType::WORDS.join(", "));
         let cause = Cause::field("typeId", reason, &*word.0);
@@ -274,7 +274,7 @@ fn set_processes(
         check.processes = processes.iter().enumerate().map(spec).collect::<Result<_, _>>()?;
     }
     match &body.semantic {
-        Some(semantic) => check.semantic = convert::from_semantic(semantic.read("semantic")?),
+        Some(semantic) => check.semantic = convert::choice(semantic.read("semantic")?),
         None if verb == Verb::Patch => {}
         None => return Err(Failure::field("semantic", "semantic in body is required", "")),
     }

@@ -20,7 +20,7 @@ use crate::Controller;
 use crate::domain::fields::{Fields as _, fields};
 use crate::domain::resource::{Readable, Resource};
 use crate::domain::resources::identity_state::extend;
-use crate::domain::values::Take as _;
+use crate::domain::values::word;
 
 /// The resource.
 pub(crate) struct Revocations;
@@ -31,7 +31,7 @@ fields! {
 
     tags;
     expires_at { merged, shown, searched }
-    revocation_type { merged, shown as r#type, searched as "type" }
+    revocation_type { merged, shown as r#type by word, searched as "type" }
     issued_before { merged, searched }
     read id, revocation_type;
 }
@@ -67,7 +67,7 @@ impl Resource for Revocations {
         longest: &Duration,
         verb: Verb,
     ) -> Result<(), Failure> {
-        record.revocation_type = body.revocation_type.unwrap_or_default().take("type")?;
+        record.revocation_type = convert::choice(body.revocation_type.unwrap_or_default());
         let now = record.base.updated_at;
         record.expires_at = now.plus(*longest);
         record.issued_before = (record.revocation_type == RevocationType::Identity).then_some(now);

@@ -11,7 +11,7 @@ use weft_contract::resource::server::{
     ApiVersion, ApiVersions, CAPABILITIES, NetworkJwt, OIDC_AUTH, OIDC_AUTH_WITH_CSR, Protocol,
     Protocols, Summary, Version,
 };
-use weft_contract::{Action, Api, Subject, TagValue, headers};
+use weft_contract::{Action, Api, Subject, TagValue, Word as _, headers};
 use weft_identity::write_ca_store;
 use weft_kernel::call::{Answer, Handler};
 use weft_kernel::{Call, Caller, Failure, Reply, list};

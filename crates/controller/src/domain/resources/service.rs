@@ -13,6 +13,7 @@ use weft_contract::{JsonMap, Kind as ContractKind};
 use weft_kernel::decision::Decision;
 use weft_kernel::view::View;
 use weft_kernel::{Caller, Failure, Query};
+use weft_model::Choice as _;
 use weft_model::Id;
 use weft_model::entity::{ConfigTarget, PolicyType, Service, ServicePolicy, TerminatorStrategy};
 use weft_model::filter::Index;
@@ -30,7 +31,7 @@ fields! {
 
     tags;
     name { set, shown, searched }
-    terminator_strategy { set by strategy, shown, searched }
+    terminator_strategy { set by strategy, shown by ToString::to_string, searched }
     role_attributes { set, shown, searched }
     configs { set, shown, searched indexed Index::Link(0) }
     is_fabric_only { kept, searched }

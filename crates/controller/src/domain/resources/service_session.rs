@@ -16,9 +16,10 @@ use weft_contract::resource::service_session::{
     COLLECTION, SessionBody, SessionDetail, SessionEdgeRouter,
 };
 use weft_contract::resource::session::COLLECTION as API_SESSIONS;
-use weft_contract::{Api, EntityRef, ErrorCode, Verb};
+use weft_contract::{Api, EntityRef, ErrorCode, Verb, Word as _};
 use weft_kernel::call::{Answer, Handler};
 use weft_kernel::{Call, Reply, convert, list};
+use weft_model::Choice as _;
 use weft_model::Id;
 use weft_model::access::{AccessDecision, Denial};
 use weft_model::entity::{PolicyType, Service, ServiceSession};
@@ -157,7 +158,7 @@ fn shown_with(context: &Context, session: &ServiceSession, token: String) -> Ses
         service: convert::mention::<Service>(context.view(), SERVICES, service),
         service_id: service.to_string(),
         token,
-        r#type: convert::policy_type(session.session_type),
+        r#type: convert::word(session.session_type),
     }
 }
 

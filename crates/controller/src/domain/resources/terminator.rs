@@ -16,6 +16,7 @@ use weft_model::filter::Index;
 
 use crate::domain::fields::{Fields as _, fields};
 use crate::domain::resource::{Readable, Resource, Shown};
+use crate::domain::values::{choice, word};
 
 /// The resource.
 pub(crate) struct Terminators;
@@ -46,7 +47,7 @@ fields! {
     .public();
     instance_secret as identity_secret { set on Create by secret }
     cost { set, shown }
-    precedence { set, shown }
+    precedence { set by choice, shown by word }
     saved_precedence { kept }
     peer_data { kept }
     show dynamic_cost by |context, it| context.controller().dynamic_cost(it);

@@ -17,7 +17,7 @@ use weft_kernel::call::{Answer, Handler};
 use weft_kernel::{Call, Caller, Failure, Reply, convert};
 use weft_model::access::{Posture, decide};
 use weft_model::entity::{Identity, IdentityType, PolicyType, Record, Router, Service};
-use weft_model::{Id, Snapshot, Timestamp};
+use weft_model::{Choice as _, Id, Snapshot, Timestamp};
 use weft_paths::explain::mesh::{Mesh, Obstacle, Way, Work};
 use weft_paths::explain::{Explained, Offer, Question, Verdict, explain};
 
@@ -241,7 +241,7 @@ impl Asked {
             id: terminator.base.id.to_string(),
             instance_id: terminator.instance_id.to_string(),
             paths: one.ways.iter().map(path).collect(),
-            precedence: convert::precedence(terminator.precedence),
+            precedence: convert::word(terminator.precedence),
             router: self.mention(&terminator.router_id),
             share: match one.verdict {
                 Verdict::Chosen => 1.0,

@@ -23,7 +23,7 @@ fields! {
 
     tags;
     name { set, shown, searched }
-    terminator_strategy { set by strategy, shown, searched }
+    terminator_strategy { set by strategy, shown by ToString::to_string, searched }
     max_idle_millis as max_idle_time_millis { set by idle_millis, shown, searched }
     is_fabric_only { kept, merged, searched }
     encryption_required { kept }

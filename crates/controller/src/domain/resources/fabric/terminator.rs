@@ -13,6 +13,7 @@ use super::{router_ref, service_ref};
 use crate::domain::fields::fields;
 use crate::domain::resource::{Readable, Resource};
 use crate::domain::resources::terminator::{self, secret_bytes};
+use crate::domain::values::{choice, word};
 
 /// The resource.
 pub(crate) struct Terminators;
@@ -27,7 +28,7 @@ fields! {
     address { set, shown }
     binding { set, shown }
     cost { set, shown }
-    precedence { set, shown }
+    precedence { set by choice, shown by word }
     saved_precedence { kept }
     host_id { set by host, shown }
     instance_id { set on Create, shown }

@@ -2,7 +2,7 @@
 //! make itself one, on any way that leads there (docs/protocol/management-api.md 4).
 
 use serde_json::{Value, json};
-use weft_contract::{Api, ErrorCode, Subject};
+use weft_contract::{Api, ErrorCode, Subject, Word as _};
 use weft_identity::Certificate;
 
 use super::cas::{authority, body as ca_body, leaf, verified};

@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
-use weft_contract::{Access, Api, ErrorCode, Method, Operation, Subject, resource};
+use weft_contract::{Access, Api, ErrorCode, Method, Operation, Subject, Word as _, resource};
 use weft_model::entity::{PolicyType, ServiceSession};
 use weft_model::{Base, Id};
 
