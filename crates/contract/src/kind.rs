@@ -1,6 +1,7 @@
 //! Kinds of entities in the words of commands: `weft create|list|show|update|delete KIND`.
 
 use crate::operation::{Method, Operation};
+use crate::paths::Api;
 use crate::shape::Field;
 
 /// A kind of entity.
@@ -14,7 +15,9 @@ pub struct Kind {
     pub aliases: &'static [&'static str],
     /// The description of an entity of the kind, without a full stop.
     pub about: &'static str,
-    /// Every operation of the management API on this kind.
+    /// The API that has the operations.
+    pub api: Api,
+    /// Every operation of that API on this kind.
     pub operations: &'static [Operation],
     /// Members of the body of create, replace and patch.
     pub fields: &'static [Field],

@@ -3,13 +3,7 @@
 //! The names are those of the definitions in the API descriptions, which programs made of them
 //! know. A test tells of a row whose name is not here.
 
-use super::{
-    auth_policy, authenticator, ca, change, config, controller, controller_setting, database,
-    edge_router, edge_router_policy, enrollment, external_jwt_signer, fabric, identity,
-    identity_type, mfa, posture_check, posture_data, revocation, role_attribute, router, server,
-    service, service_edge_router_policy, service_policy, service_session, session, spec,
-    terminator, why_path,
-};
+use super::*;
 use crate::schema::{HasSchema, Schema};
 
 const fn of<T: HasSchema>(name: &'static str) -> (&'static str, Schema) {

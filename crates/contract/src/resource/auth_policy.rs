@@ -5,6 +5,7 @@ use crate::json::Tags;
 use crate::kind::{Column, Kind};
 use crate::members::members;
 use crate::operation::{Access, Operation, create, delete, detail as get, list, patch, replace};
+use crate::paths::Api;
 use crate::permission::{Action, Subject};
 
 /// The collection in paths and references.
@@ -32,6 +33,7 @@ pub const KIND: Kind = Kind {
     plural: COLLECTION,
     aliases: &["authentication-policy", "authentication-policies"],
     about: "how identities may log in",
+    api: Api::Management,
     operations: MANAGEMENT,
     fields: AuthPolicyBody::FIELDS,
     links: &[],

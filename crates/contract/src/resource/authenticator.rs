@@ -9,6 +9,7 @@ use crate::members::members;
 use crate::operation::{
     Access, Operation, Response, action, create, delete, detail as get, list, patch, replace,
 };
+use crate::paths::Api;
 use crate::timestamp::Timestamp;
 
 /// The collection in paths and references.
@@ -73,6 +74,7 @@ pub const KIND: Kind = Kind {
     plural: COLLECTION,
     aliases: &["auth", "auths"],
     about: "a certificate or password that an identity logs in with",
+    api: Api::Management,
     operations: MANAGEMENT,
     fields: AuthenticatorBody::FIELDS,
     links: &[],

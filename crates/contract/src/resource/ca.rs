@@ -13,6 +13,7 @@ use crate::operation::{
     Access, CHANGE_STATUSES, Operation, Request, Response, action, create, delete, detail as get,
     list, patch, replace,
 };
+use crate::paths::Api;
 use crate::permission::{Action, Subject};
 use crate::word::Word;
 
@@ -46,6 +47,7 @@ pub const KIND: Kind = Kind {
     plural: COLLECTION,
     aliases: &["certificate-authority"],
     about: "a certificate authority of somebody else, whose certificates identities may show",
+    api: Api::Management,
     operations: MANAGEMENT,
     fields: CaBody::FIELDS,
     links: &[],

@@ -11,6 +11,7 @@ use crate::members::members;
 use crate::operation::{
     Access, DELETE_STATUSES, Operation, create, delete, detail as get, list, patch, replace,
 };
+use crate::paths::Api;
 use crate::permission::{Action, Subject};
 use crate::word::Word;
 
@@ -71,6 +72,7 @@ pub const CONFIG_KIND: Kind = Kind {
     plural: CONFIG_COLLECTION,
     aliases: &["cfg", "cfgs"],
     about: "settings of a service or router, of some config type",
+    api: Api::Management,
     operations: CONFIGS,
     fields: ConfigBody::FIELDS,
     links: &[],
@@ -89,6 +91,7 @@ pub const CONFIG_TYPE_KIND: Kind = Kind {
     plural: CONFIG_TYPE_COLLECTION,
     aliases: &["ct", "cts"],
     about: "a JSON schema that configs of this type obey",
+    api: Api::Management,
     operations: CONFIG_TYPES,
     fields: ConfigTypeBody::FIELDS,
     links: &[],

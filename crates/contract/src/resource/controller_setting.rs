@@ -7,6 +7,7 @@ use crate::json::Tags;
 use crate::kind::{Column, Kind};
 use crate::members::members;
 use crate::operation::{Access, Operation, create, delete, detail as get, list, patch, replace};
+use crate::paths::Api;
 
 /// The collection in paths and references.
 pub const COLLECTION: &str = "controller-settings";
@@ -54,6 +55,7 @@ pub const KIND: Kind = Kind {
     plural: COLLECTION,
     aliases: &[],
     about: "settings of one controller, or of all of them as `global`",
+    api: Api::Management,
     operations: MANAGEMENT,
     fields: ControllerSettingBody::FIELDS,
     links: &[],

@@ -11,6 +11,7 @@ use crate::operation::{
     Access, BY_ROLE, DELETE_STATUSES, Operation, action, create, delete, detail as get, list,
     nested, patch, replace,
 };
+use crate::paths::Api;
 use crate::permission::{Action, Subject};
 use crate::resource::identity::Interface;
 use crate::timestamp::Timestamp;
@@ -88,6 +89,7 @@ pub const KIND: Kind = Kind {
     plural: COLLECTION,
     aliases: &["er", "ers", "router", "routers"],
     about: "a router that applications connect to",
+    api: Api::Management,
     operations: MANAGEMENT,
     fields: EdgeRouterBody::FIELDS,
     links: &["edge-router-policies"],

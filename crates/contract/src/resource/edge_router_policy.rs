@@ -9,6 +9,7 @@ use crate::members::members;
 use crate::operation::{
     Access, DELETE_STATUSES, Operation, create, delete, detail as get, list, nested, patch, replace,
 };
+use crate::paths::Api;
 use crate::permission::{Action, Subject};
 
 /// The collection in paths and references.
@@ -49,6 +50,7 @@ pub const KIND: Kind = Kind {
     plural: COLLECTION,
     aliases: &["erp", "erps"],
     about: "which identities may connect to which edge routers",
+    api: Api::Management,
     operations: MANAGEMENT,
     fields: EdgeRouterPolicyBody::FIELDS,
     links: &["edge-routers", "identities"],

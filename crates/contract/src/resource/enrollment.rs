@@ -12,6 +12,7 @@ use crate::members::members;
 use crate::operation::{
     Access, Operation, Request, Response, action, create, delete, detail as get, list,
 };
+use crate::paths::Api;
 use crate::permission::{Action, Subject};
 use crate::resource::controller::ControllerDetail;
 use crate::timestamp::Timestamp;
@@ -86,6 +87,7 @@ pub const KIND: Kind = Kind {
     plural: COLLECTION,
     aliases: &["enroll"],
     about: "a one-time chance to get a certificate or password",
+    api: Api::Management,
     operations: MANAGEMENT,
     fields: EnrollmentBody::FIELDS,
     links: &[],

@@ -11,6 +11,7 @@ use crate::json::Tags;
 use crate::kind::{Column, Kind};
 use crate::members::members;
 use crate::operation::{Access, Operation, create, delete, detail as get, list, patch, replace};
+use crate::paths::Api;
 use crate::permission::{Action, Subject};
 use crate::timestamp::Timestamp;
 use crate::word::Word;
@@ -45,6 +46,7 @@ pub const KIND: Kind = Kind {
     plural: COLLECTION,
     aliases: &["ext-jwt-signer", "ext-jwt-signers", "signer", "signers"],
     about: "another issuer of tokens that identities may log in with",
+    api: Api::Management,
     operations: MANAGEMENT,
     fields: SignerBody::FIELDS,
     links: &[],

@@ -15,6 +15,7 @@ use crate::operation::{
     Access, BY_ROLE, CHANGE_STATUSES, DELETE_STATUSES, DETAIL_STATUSES, Operation, Request,
     Response, action, create, delete, detail as get, list, nested, patch, replace,
 };
+use crate::paths::Api;
 use crate::permission::{Action, Subject};
 use crate::resource::client::{EnvInfo, SdkInfo};
 use crate::timestamp::Timestamp;
@@ -129,6 +130,7 @@ pub const KIND: Kind = Kind {
     plural: COLLECTION,
     aliases: &["id", "ids", "identitys"],
     about: "a person, device or program that may log in",
+    api: Api::Management,
     operations: MANAGEMENT,
     fields: IdentityBody::FIELDS,
     links: &[

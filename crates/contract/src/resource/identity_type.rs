@@ -3,6 +3,7 @@
 use crate::entity::detail;
 use crate::kind::{Column, Kind};
 use crate::operation::{Access, Operation, detail as get, list};
+use crate::paths::Api;
 
 /// The collection in paths and references.
 pub const COLLECTION: &str = "identity-types";
@@ -19,6 +20,7 @@ pub const KIND: Kind = Kind {
     plural: COLLECTION,
     aliases: &[],
     about: "what sort of thing an identity is",
+    api: Api::Management,
     operations: MANAGEMENT,
     fields: &[],
     links: &[],

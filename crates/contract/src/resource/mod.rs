@@ -66,41 +66,19 @@ pub const KINDS: &[&Kind] = &[
     &terminator::KIND,
 ];
 
+/// Operations of the management API beside those of [`KINDS`].
 const MANAGEMENT: &[&[Operation]] = &[
-    auth_policy::MANAGEMENT,
-    authenticator::MANAGEMENT,
-    ca::MANAGEMENT,
-    controller_setting::MANAGEMENT,
-    external_jwt_signer::MANAGEMENT,
-    revocation::MANAGEMENT,
-    role_attribute::USAGE,
     authenticator::CURRENT,
-    config::CONFIGS,
-    config::CONFIG_TYPES,
     controller::MANAGEMENT,
     database::MANAGEMENT,
-    edge_router::MANAGEMENT,
-    edge_router_policy::MANAGEMENT,
-    enrollment::MANAGEMENT,
-    identity::MANAGEMENT,
-    identity_type::MANAGEMENT,
     identity::CURRENT,
     mfa::SHARED,
-    posture_check::MANAGEMENT,
-    posture_check::TYPES,
     role_attribute::MANAGEMENT,
+    role_attribute::USAGE,
     router::MANAGEMENT,
-    router::TRANSIT,
-    server::SHARED,
     server::MANAGEMENT,
-    service::MANAGEMENT,
-    service_edge_router_policy::MANAGEMENT,
-    service_policy::MANAGEMENT,
-    service_session::MANAGEMENT,
+    server::SHARED,
     session::SHARED,
-    spec::SHARED,
-    session::MANAGEMENT,
-    terminator::MANAGEMENT,
 ];
 
 const CLIENT: &[&[Operation]] = &[
@@ -123,14 +101,15 @@ const CLIENT: &[&[Operation]] = &[
 
 /// Every operation of an API. APIs without a table here, such as `health-checks`, have none.
 pub fn operations(api: Api) -> impl Iterator<Item = &'static Operation> {
-    let groups: &[&[Operation]] = match api {
+    let others: &[&[Operation]] = match api {
         Api::Management => MANAGEMENT,
         Api::Client => CLIENT,
         Api::Weft => &[change::OPERATIONS, why_path::OPERATIONS],
         Api::Fabric => fabric::OPERATIONS,
         _ => &[],
     };
-    groups.iter().flat_map(|group| group.iter())
+    let of_kinds = KINDS.iter().filter(move |kind| kind.api == api).map(|kind| kind.operations);
+    of_kinds.chain(others.iter().copied()).flatten()
 }
 
 /// The operation of an API with this id.

@@ -17,6 +17,7 @@ use crate::operation::{
     Access, BY_ROLE, Operation, Request, Response, action, create, delete, detail as get, list,
     patch, replace,
 };
+use crate::paths::Api;
 use crate::permission::{Action, Subject};
 use crate::word::Word;
 
@@ -79,6 +80,7 @@ pub const KIND: Kind = Kind {
     plural: COLLECTION,
     aliases: &["check", "checks"],
     about: "a condition on the device of an identity",
+    api: Api::Management,
     operations: MANAGEMENT,
     fields: PostureCheckBody::FIELDS,
     links: &[],
@@ -98,6 +100,7 @@ pub const TYPE_KIND: Kind = Kind {
     plural: TYPE_COLLECTION,
     aliases: &[],
     about: "what a posture check can look at",
+    api: Api::Management,
     operations: TYPES,
     fields: &[],
     links: &[],

@@ -9,6 +9,7 @@ use crate::json::Tags;
 use crate::kind::{Column, Kind};
 use crate::members::members;
 use crate::operation::{Access, Operation, create, detail as get, list};
+use crate::paths::Api;
 use crate::timestamp::Timestamp;
 use crate::word::Word;
 
@@ -29,6 +30,7 @@ pub const KIND: Kind = Kind {
     plural: COLLECTION,
     aliases: &[],
     about: "a token, session or identity whose tokens are refused",
+    api: Api::Management,
     operations: MANAGEMENT,
     fields: RevocationBody::FIELDS,
     links: &[],

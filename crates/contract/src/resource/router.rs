@@ -13,6 +13,7 @@ use crate::members::members;
 use crate::operation::{
     Access, DELETE_STATUSES, Operation, create, delete, detail as get, list, patch, replace,
 };
+use crate::paths::Api;
 use crate::permission::{Action, Subject};
 use crate::resource::identity::Interface;
 use crate::timestamp::Timestamp;
@@ -50,6 +51,7 @@ pub const KIND: Kind = Kind {
     plural: COLLECTION,
     aliases: &["tr", "trs"],
     about: "a router that only carries the traffic of others",
+    api: Api::Management,
     operations: TRANSIT,
     fields: RouterBody::FIELDS,
     links: &[],

@@ -10,6 +10,7 @@ use crate::members::members;
 use crate::operation::{
     Access, DELETE_STATUSES, Operation, create, delete, detail as get, list, patch, replace,
 };
+use crate::paths::Api;
 use crate::permission::{Action, Subject};
 use crate::resource::edge_router::EdgeRouterCommon;
 use crate::timestamp::Timestamp;
@@ -107,6 +108,7 @@ pub const KIND: Kind = Kind {
     plural: COLLECTION,
     aliases: &["svc", "svcs"],
     about: "something that identities host and dial",
+    api: Api::Management,
     operations: MANAGEMENT,
     fields: ServiceBody::FIELDS,
     links: &["service-edge-router-policies", "service-policies", "terminators", "configs"],

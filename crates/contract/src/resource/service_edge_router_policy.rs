@@ -9,6 +9,7 @@ use crate::members::members;
 use crate::operation::{
     Access, DELETE_STATUSES, Operation, create, delete, detail as get, list, nested, patch, replace,
 };
+use crate::paths::Api;
 use crate::permission::{Action, Subject};
 
 /// The collection in paths and references.
@@ -62,6 +63,7 @@ pub const KIND: Kind = Kind {
     plural: COLLECTION,
     aliases: &["serp", "serps"],
     about: "which edge routers may carry which services",
+    api: Api::Management,
     operations: MANAGEMENT,
     fields: ServiceEdgeRouterPolicyBody::FIELDS,
     links: &["edge-routers", "services"],

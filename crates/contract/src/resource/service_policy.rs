@@ -9,6 +9,7 @@ use crate::members::members;
 use crate::operation::{
     Access, DELETE_STATUSES, Operation, create, delete, detail as get, list, patch, replace,
 };
+use crate::paths::Api;
 use crate::permission::{Action, Subject};
 
 /// The collection in paths and references.
@@ -66,6 +67,7 @@ pub const KIND: Kind = Kind {
     plural: COLLECTION,
     aliases: &["sp", "sps"],
     about: "which identities may dial or host which services",
+    api: Api::Management,
     operations: MANAGEMENT,
     fields: ServicePolicyBody::FIELDS,
     links: &["services", "identities", "posture-checks"],

@@ -9,6 +9,7 @@ use crate::kind::{Column, Kind};
 use crate::operation::{
     Access, DELETE_STATUSES, Operation, Response, create, delete, detail as get, list,
 };
+use crate::paths::Api;
 use crate::permission::{Action, Subject};
 use crate::resource::edge_router::EdgeRouterCommon;
 
@@ -34,6 +35,7 @@ pub const KIND: Kind = Kind {
     plural: COLLECTION,
     aliases: &[],
     about: "leave to dial or host a service within a login",
+    api: Api::Management,
     operations: MANAGEMENT,
     fields: &[],
     links: &["route-path"],

@@ -9,6 +9,7 @@ use crate::operation::{
     Access, CREATE_STATUSES, Load, Method, Operation, Request, Response, create, delete,
     detail as get, list,
 };
+use crate::paths::Api;
 use crate::permission::{Action, Subject};
 use crate::resource::client::{EnvInfo, SdkInfo};
 use crate::timestamp::Timestamp;
@@ -74,6 +75,7 @@ pub const KIND: Kind = Kind {
     plural: COLLECTION,
     aliases: &["logins"],
     about: "a login that is in use",
+    api: Api::Management,
     operations: MANAGEMENT,
     fields: &[],
     links: &["sessions"],

@@ -5,6 +5,7 @@ use crate::entity::detail;
 use crate::headers;
 use crate::kind::{Column, Kind};
 use crate::operation::{Access, Operation, Response, detail as get, list};
+use crate::paths::Api;
 
 /// The collection in paths and references.
 pub const COLLECTION: &str = "specs";
@@ -27,6 +28,7 @@ pub const KIND: Kind = Kind {
     plural: COLLECTION,
     aliases: &[],
     about: "a description of an API, for programs",
+    api: Api::Management,
     operations: SHARED,
     fields: &[],
     links: &["spec"],

@@ -8,6 +8,7 @@ use crate::members::members;
 use crate::operation::{
     Access, DELETE_STATUSES, Operation, create, delete, detail as get, list, patch, replace,
 };
+use crate::paths::Api;
 use crate::permission::{Action, Subject};
 
 /// The collection in paths and references.
@@ -34,6 +35,7 @@ pub const KIND: Kind = Kind {
     plural: COLLECTION,
     aliases: &["term", "terms"],
     about: "a place where a service is hosted",
+    api: Api::Management,
     operations: MANAGEMENT,
     fields: TerminatorBody::FIELDS,
     links: &[],

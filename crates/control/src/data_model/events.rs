@@ -16,22 +16,9 @@ use weft_wire::edge_ctrl::data_model::{
 
 use super::project;
 
-/// Kinds that concern routers.
-const KINDS: [Kind; 9] = [
-    Kind::ConfigType,
-    Kind::Config,
-    Kind::Identity,
-    Kind::Service,
-    Kind::Router,
-    Kind::PostureCheck,
-    Kind::ServicePolicy,
-    Kind::Ca,
-    Kind::Revocation,
-];
-
 /// Whether a change set may concern routers.
 pub(crate) fn concerns_routers(set: &ChangeSet) -> bool {
-    set.changes.iter().any(|change| KINDS.contains(&change.kind()))
+    set.changes.iter().any(|change| rdm::is_told(change.kind()))
 }
 
 /// The events of a batch; none if it does not concern routers.

@@ -42,9 +42,9 @@ pub(crate) static RESOURCES: &[&dyn AnyResource] = &[
     &Of::<policies::ServiceEdgeRouterPolicies>::NEW,
     &Of::<policies::ServicePolicies>::NEW,
     &Of::<Terminators>::NEW,
-    &Of::<fabric::router::Routers>::FABRIC,
-    &Of::<fabric::service::Services>::FABRIC,
-    &Of::<fabric::terminator::Terminators>::FABRIC,
+    &Of::<fabric::router::Routers>::NEW,
+    &Of::<fabric::service::Services>::NEW,
+    &Of::<fabric::terminator::Terminators>::NEW,
 ];
 
 /// Operations that a subject implements itself.

@@ -268,14 +268,11 @@ pub(crate) trait AnyResource: Send + Sync {
     fn handlers(&self) -> Vec<(Api, &'static str, Handler<Controller>)>;
 }
 
-/// An [`AnyResource`] made of a [`Resource`] and an API.
-pub(crate) struct Of<R>(Api, std::marker::PhantomData<fn() -> R>);
+/// An [`AnyResource`] made of a [`Resource`].
+pub(crate) struct Of<R>(std::marker::PhantomData<fn() -> R>);
 
 impl<R> Of<R> {
-    /// For the management API.
-    pub(crate) const NEW: Self = Self(Api::Management, std::marker::PhantomData);
-    /// For the fabric API.
-    pub(crate) const FABRIC: Self = Self(Api::Fabric, std::marker::PhantomData);
+    pub(crate) const NEW: Self = Self(std::marker::PhantomData);
 }
 
 type Row = Option<&'static weft_contract::Operation>;
@@ -299,6 +296,6 @@ impl<R: Resource> AnyResource for Of<R> {
             (kind.patch(), patch::<R>),
             (kind.delete(), delete::<R>),
         ];
-        rows(self.0, generic)
+        rows(kind.api, generic)
     }
 }

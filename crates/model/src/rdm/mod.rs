@@ -113,7 +113,33 @@ impl Event {
     }
 }
 
-/// The entity as routers know it; `None` for kinds that they do not know.
+/// Whether routers are told of entities of a kind.
+pub const fn is_told(kind: Kind) -> bool {
+    match kind {
+        Kind::ConfigType
+        | Kind::Config
+        | Kind::Identity
+        | Kind::Service
+        | Kind::Router
+        | Kind::PostureCheck
+        | Kind::ServicePolicy
+        | Kind::Ca
+        | Kind::Revocation => true,
+        Kind::Authenticator
+        | Kind::Enrollment
+        | Kind::EdgeRouterPolicy
+        | Kind::ServiceEdgeRouterPolicy
+        | Kind::Terminator
+        | Kind::ApiSession
+        | Kind::ServiceSession
+        | Kind::AuthPolicy
+        | Kind::ExtJwtSigner
+        | Kind::Mfa
+        | Kind::ControllerSetting => false,
+    }
+}
+
+/// The entity as routers know it; `None` for one that they do not know.
 fn subject(entity: &Entity) -> Option<Subject> {
     match entity {
         Entity::ConfigType(it) => Some(Subject::ConfigType(it.clone())),
@@ -129,7 +155,7 @@ fn subject(entity: &Entity) -> Option<Subject> {
     }
 }
 
-/// Kinds of entities in the order of a full state, without policies.
+/// Kinds of entities in the order of a full state, before the policies.
 const ENTITIES: [Kind; 6] = [
     Kind::ConfigType,
     Kind::Config,

@@ -7,7 +7,8 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::{
-    Change, ChangeSet, Timestamp,
+    Base, Change, ChangeSet, Class, Timeline, Timestamp,
+    row::Field,
     testing::{self, Step, steps},
 };
 
@@ -203,5 +204,34 @@ fn numbers_given_out_again_within_a_batch_are_not_mistaken() {
         changes(&before, &after, &sets).iter().for_each(|event| receiver.take(event));
         let full = Receiver::of(&told(&after));
         assert_eq!(receiver.seen(), full.seen());
+    }
+}
+
+/// An entity of a kind, of which routers know if they know any of the kind.
+fn sample(kind: Kind) -> Entity {
+    let mut row = Vec::new();
+    Field::write(&Base::new(Id::new("x"), Timestamp::default()), 1, &mut row);
+    match Entity::from_row(kind, kind.row_version(), &row).unwrap() {
+        Entity::Ca(ca) => Ca { is_verified: true, ..(*ca).clone() }.into(),
+        other => other,
+    }
+}
+
+#[test]
+fn routers_hear_of_every_kind_that_they_are_told_of() {
+    let (in_snapshots, others): (Vec<Kind>, Vec<Kind>) =
+        Kind::ALL.iter().partition(|kind| matches!(kind.class(), Class::Durable | Class::Shared));
+    assert!(!others.iter().copied().any(is_told), "{others:?}");
+    for kind in in_snapshots {
+        let none = Snapshot::empty(Timeline("one".into()));
+        let come = ChangeSet::of([Change::Put(sample(kind))]);
+        let some = none.apply(&come).unwrap();
+        let gone = ChangeSet::of([Change::Delete(kind, Id::new("x"))]);
+        let heard = [
+            !told(&some).is_empty(),
+            !changes(&none, &some, &[come.into()]).is_empty(),
+            !changes(&some, &none, &[gone.into()]).is_empty(),
+        ];
+        assert_eq!(heard, [is_told(kind); 3], "{kind}: in the full state, new, deleted");
     }
 }

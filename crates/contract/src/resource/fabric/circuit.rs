@@ -6,6 +6,7 @@ use crate::body::{Body, body};
 use crate::entity::{EntityRef, detail};
 use crate::kind::{Column, Kind};
 use crate::operation::{Access, Operation, Request, delete, detail as get, list};
+use crate::paths::Api;
 use crate::permission::{Action, Subject};
 use crate::timestamp::Timestamp;
 
@@ -31,6 +32,7 @@ pub const KIND: Kind = Kind {
     plural: COLLECTION,
     aliases: &[],
     about: "a circuit that carries data",
+    api: Api::Fabric,
     operations: OPERATIONS,
     fields: &[],
     links: &[],

@@ -6,6 +6,7 @@ use crate::body::body;
 use crate::entity::{EntityRef, detail};
 use crate::kind::{Column, Kind};
 use crate::operation::{Access, Operation, delete, detail as get, list, patch};
+use crate::paths::Api;
 use crate::permission::{Action, Subject};
 
 /// The collection in paths and references.
@@ -30,6 +31,7 @@ pub const KIND: Kind = Kind {
     plural: COLLECTION,
     aliases: &[],
     about: "a link between two routers",
+    api: Api::Fabric,
     operations: OPERATIONS,
     fields: <LinkBody as crate::body::Body>::FIELDS,
     links: &[],

@@ -16,13 +16,11 @@ pub mod terminator;
 
 use crate::operation::Operation;
 
-/// Every operation of the API.
+/// Operations of the API beside those of circuits and links, which are among the kinds of commands.
 pub(super) const OPERATIONS: &[&[Operation]] = &[
-    circuit::OPERATIONS,
     cluster::OPERATIONS,
     super::database::FABRIC,
     inspection::OPERATIONS,
-    link::OPERATIONS,
     router::OPERATIONS,
     service::OPERATIONS,
     terminator::OPERATIONS,

@@ -10,6 +10,7 @@ use crate::json::Tags;
 use crate::kind::{Column, Kind};
 use crate::members::members;
 use crate::operation::{Access, Operation, create, delete, detail as get, list, patch, replace};
+use crate::paths::Api;
 use crate::resource::edge_router::VersionInfo;
 use crate::resource::identity::Interface;
 
@@ -39,6 +40,7 @@ pub const KIND: Kind = Kind {
     plural: COLLECTION,
     aliases: &[],
     about: "a router, as the fabric sees it",
+    api: Api::Fabric,
     operations: OPERATIONS,
     fields: RouterBody::FIELDS,
     links: &["terminators"],

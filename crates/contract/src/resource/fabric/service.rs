@@ -8,6 +8,7 @@ use crate::json::Tags;
 use crate::kind::{Column, Kind};
 use crate::members::members;
 use crate::operation::{Access, Operation, create, delete, detail as get, list, patch, replace};
+use crate::paths::Api;
 use crate::resource::service::STRATEGIES;
 
 /// The collection in paths and references.
@@ -36,6 +37,7 @@ pub const KIND: Kind = Kind {
     plural: COLLECTION,
     aliases: &[],
     about: "a service, as the fabric sees it",
+    api: Api::Fabric,
     operations: OPERATIONS,
     fields: ServiceBody::FIELDS,
     links: &["terminators"],

@@ -7,6 +7,7 @@ use crate::json::Tags;
 use crate::kind::{Column, Kind};
 use crate::members::members;
 use crate::operation::{Access, Operation, create, delete, detail as get, list, patch, replace};
+use crate::paths::Api;
 
 /// The collection in paths and references.
 pub const COLLECTION: &str = "terminators";
@@ -29,6 +30,7 @@ pub const KIND: Kind = Kind {
     plural: COLLECTION,
     aliases: &[],
     about: "a terminator, as the fabric sees it",
+    api: Api::Fabric,
     operations: OPERATIONS,
     fields: TerminatorBody::FIELDS,
     links: &[],

@@ -18,9 +18,9 @@ use crate::domain::context::Context;
 
 /// Members of a body that only a create reads, such as how the identity is enrolled. Documents do
 /// not have them.
-const NOT_KEPT: &[(Kind, &str)] = &[(Kind::Identity, "enrollment")];
+pub(super) const NOT_KEPT: &[(Kind, &str)] = &[(Kind::Identity, "enrollment")];
 /// Members that the API shows under another name than the one by which bodies set them.
-const SHOWN_AS: &[(Kind, &str, &str)] = &[(Kind::Identity, "type", "typeId")];
+pub(super) const SHOWN_AS: &[(Kind, &str, &str)] = &[(Kind::Identity, "type", "typeId")];
 /// Members that are maps whose keys are ids of a collection.
 const KEYED: &[(Kind, &str, &str)] = &[
     (Kind::Identity, "serviceHostingCosts", "services"),

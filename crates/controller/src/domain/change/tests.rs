@@ -14,6 +14,7 @@ use crate::testing::{Bed, to};
 use crate::{Caller, Failure};
 
 mod exchange;
+mod form;
 mod mistakes;
 mod tries;
 
