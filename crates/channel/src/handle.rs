@@ -2,7 +2,7 @@
 
 use crate::error::{CloseReason, RequestError, SendError};
 use crate::heartbeat::{Liveness, now_ns};
-use crate::lanes::{Entry, Lane};
+use crate::lanes::{Entry, Lane, Permits};
 use crate::peer::{PeerInfo, UnderlayInfo};
 use crate::shared::Shared;
 use crate::tap::Tap;
@@ -46,6 +46,17 @@ impl ChannelHandle {
         timeout: Duration,
     ) -> Result<(), SendError> {
         self.0.queue(lane, Entry::new(message), Instant::now() + timeout).await
+    }
+
+    /// Waits for the room of one message of up to `length` bytes on a lane, up to the channel's send timeout. The
+    /// message is chosen when there is room, and queued without further waiting.
+    ///
+    /// # Errors
+    /// When the channel is closed, or has no room in time.
+    pub async fn room_on(&self, lane: Lane, length: usize) -> Result<Room, SendError> {
+        let deadline = Instant::now() + self.0.options.send_timeout;
+        let permits = self.0.room(lane, length, deadline).await?;
+        Ok(Room { shared: Arc::clone(&self.0), lane, length, permits })
     }
 
     /// Queues a message on the default lane if there is room now.
@@ -191,5 +202,34 @@ impl fmt::Display for ChannelHandle {
 impl fmt::Debug for ChannelHandle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("ChannelHandle").field(&self.0.options.label).finish()
+    }
+}
+
+/// Room for one message in a send queue, given back when it is dropped.
+pub struct Room {
+    shared: Arc<Shared>,
+    lane: Lane,
+    length: usize,
+    permits: Permits,
+}
+
+impl Room {
+    /// Queues a message.
+    ///
+    /// # Errors
+    /// When the message is longer than the room, or the channel has closed.
+    pub fn send(self, message: Message) -> Result<(), SendError> {
+        let Self { shared, lane, length: limit, permits } = self;
+        let length = message.wire_len();
+        if length > limit {
+            return Err(SendError::TooLarge { length, limit });
+        }
+        shared.queue_within(lane, message, permits)
+    }
+}
+
+impl fmt::Debug for Room {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Room").field("lane", &self.lane).finish_non_exhaustive()
     }
 }

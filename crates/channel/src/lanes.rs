@@ -96,8 +96,11 @@ pub(crate) struct Entry {
     /// Notified when the message has been handed to the socket.
     pub(crate) written: Option<oneshot::Sender<()>>,
     /// The room that the message takes, released when it leaves the queue.
-    pub(crate) room: Option<(OwnedSemaphorePermit, OwnedSemaphorePermit)>,
+    pub(crate) room: Option<Permits>,
 }
+
+/// The room of a message: of one message, and of its bytes.
+pub(crate) type Permits = (OwnedSemaphorePermit, OwnedSemaphorePermit);
 
 impl Entry {
     pub(crate) fn new(message: Message) -> Self {
@@ -132,9 +135,9 @@ impl LaneQueue {
         }
     }
 
-    /// Bytes of room that a message takes; a message over the limit takes all of it.
-    fn room_for(&self, entry: &Entry) -> u32 {
-        entry.message.wire_len().clamp(1, self.max_bytes) as u32
+    /// Bytes of room that a message of this length takes; a message over the limit takes all of it.
+    fn room_for(&self, length: usize) -> u32 {
+        length.clamp(1, self.max_bytes) as u32
     }
 
     /// Queues an entry if there is room now.
@@ -144,24 +147,30 @@ impl LaneQueue {
             TryAcquireError::NoPermits => Full::NoRoom,
         };
         let message = self.messages.clone().try_acquire_owned().map_err(full)?;
-        let bytes = self.bytes.clone().try_acquire_many_owned(self.room_for(&entry));
+        let bytes =
+            self.bytes.clone().try_acquire_many_owned(self.room_for(entry.message.wire_len()));
         entry.room = Some((message, bytes.map_err(full)?));
         self.take_in(entry)
     }
 
     /// Queues an entry when there is room.
     pub(crate) async fn push(&self, mut entry: Entry, deadline: Instant) -> Result<(), Full> {
-        let room = async {
-            let message = self.messages.clone().acquire_owned().await.map_err(|_| Full::Closed)?;
-            let bytes = self.bytes.clone().acquire_many_owned(self.room_for(&entry)).await;
-            Ok((message, bytes.map_err(|_| Full::Closed)?))
-        };
-        let room = tokio::time::timeout_at(deadline, room).await.map_err(|_| Full::NoRoom)?;
-        entry.room = Some(room?);
+        entry.room = Some(self.room(entry.message.wire_len(), deadline).await?);
         self.take_in(entry)
     }
 
-    fn take_in(&self, entry: Entry) -> Result<(), Full> {
+    /// Waits for the room of a message of this length.
+    pub(crate) async fn room(&self, length: usize, deadline: Instant) -> Result<Permits, Full> {
+        let room = async {
+            let message = self.messages.clone().acquire_owned().await.map_err(|_| Full::Closed)?;
+            let bytes = self.bytes.clone().acquire_many_owned(self.room_for(length)).await;
+            Ok((message, bytes.map_err(|_| Full::Closed)?))
+        };
+        tokio::time::timeout_at(deadline, room).await.map_err(|_| Full::NoRoom)?
+    }
+
+    /// Queues an entry that has its room.
+    pub(crate) fn take_in(&self, entry: Entry) -> Result<(), Full> {
         let mut entries = self.entries.lock();
         if entries.is_over {
             return Err(Full::Closed);

@@ -108,7 +108,7 @@ pub use error::{CloseReason, DialError, RequestError, SendError};
 pub use established::Established;
 pub use frame_memory::FrameMemory;
 pub use group::{GroupPolicy, RedialPolicy, TypePolicy};
-pub use handle::ChannelHandle;
+pub use handle::{ChannelHandle, Room};
 pub use handler::{Behaviour, Handler, Parts, Reading};
 pub use heartbeat::{HeartbeatOptions, Liveness};
 

@@ -4,7 +4,7 @@ use crate::connection::Connection;
 use crate::error::{CloseReason, SendError};
 use crate::group::GroupPolicy;
 use crate::heartbeat::{Heartbeat, now_ns};
-use crate::lanes::{Entry, Full, Lane, LaneQueue, LiveLanes, Part};
+use crate::lanes::{Entry, Full, Lane, LaneQueue, LiveLanes, Part, Permits};
 use crate::options::ChannelOptions;
 use crate::peer::{PeerInfo, UnderlayInfo};
 use crate::tap::Tap;
@@ -362,6 +362,31 @@ impl Shared {
         self.check_size(&entry.message)?;
         let pushed = self.lane(lane).try_push(entry);
         pushed.map_err(|full| self.unsent(full, SendError::Full))?;
+        self.wake(lane);
+        Ok(())
+    }
+
+    /// Waits for the room of a message of this length.
+    pub(crate) async fn room(
+        &self,
+        lane: Lane,
+        length: usize,
+        deadline: Instant,
+    ) -> Result<Permits, SendError> {
+        let room = self.lane(lane).room(length, deadline).await;
+        room.map_err(|full| self.unsent(full, SendError::Timeout))
+    }
+
+    /// Queues a message that has its room, and wakes the connection that writes it.
+    pub(crate) fn queue_within(
+        &self,
+        lane: Lane,
+        message: Message,
+        room: Permits,
+    ) -> Result<(), SendError> {
+        self.check_size(&message)?;
+        let taken = self.lane(lane).take_in(Entry { room: Some(room), ..Entry::new(message) });
+        taken.map_err(|full| self.unsent(full, SendError::Full))?;
         self.wake(lane);
         Ok(())
     }

@@ -51,7 +51,7 @@ impl Network {
                 continue;
             }
             if !self.take_up(&snapshot, router, route) {
-                self.unroute_at(&router.id, &id);
+                self.unroute(&router.id, &id);
             }
             named.push(id);
         }
@@ -137,7 +137,7 @@ impl Network {
         if assembled.is_whole {
             // The circuit moved away from these routers, and the controller stopped before it assembled them.
             let beside = pieces.keys().filter(|router| !assembled.path.nodes.contains(router));
-            beside.for_each(|router| self.unroute_at(router, &id));
+            beside.for_each(|router| self.unroute(router, &id));
         }
         self.keep(snapshot, &id, assembled);
         true
@@ -244,12 +244,6 @@ impl Network {
     pub fn in_part(&self) -> usize {
         let state = self.0.pieces.state.lock();
         state.first.len().max(state.circuits.len())
-    }
-
-    fn unroute_at(&self, router: &Id, circuit: &str) {
-        use weft_wire::ProtoBody as _;
-        let unroute = weft_wire::ctrl::Unroute { circuit_id: circuit.to_owned(), now: true };
-        self.tell(router.as_str(), weft_channel::Lane::High, unroute.to_message());
     }
 }
 

@@ -7,21 +7,18 @@
 
 mod chosen;
 mod learning;
+mod outcome;
 
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures::future::join_all;
 use weft_channel::Lane;
-use weft_kernel::events::{CircuitChange, CircuitEvent, Event};
 use weft_model::Id;
-use weft_model::entity::{Service, Terminator, TerminatorStrategy};
-use weft_paths::queue::Why;
 use weft_spans::{Kind, Span, attribute};
-use weft_wire::ctrl::{RouteErrorCode, Unroute, peer_data_key};
+use weft_wire::ctrl::RouteErrorCode;
 use weft_wire::{PeerData, ProtoBody as _, StringMap};
 
-use super::circuits::{Circuit, EndAddresses, NotReserved};
+use super::circuits::NotReserved;
 use super::routes::{Answers, RouteSpec};
 use super::traced::{self, Asked};
 use crate::clock;
@@ -316,6 +313,7 @@ impl Making<'_> {
                 let Some(live) = live else {
                     return Err(Broken::at(&router, cause, "not connected"));
                 };
+                live.unroutes.is_routed(spec.circuit);
                 let sent = live.channel.send_written(Lane::High, message, SEND_TIMEOUT);
                 sent.await.map_err(|problem| Broken::at(&router, cause, problem))
             }
@@ -387,127 +385,8 @@ impl Making<'_> {
 
     /// Unroutes the routers of earlier attempts that are not among `kept`.
     fn unroute_all_but(&self, kept: &[Id]) {
-        let unroute = Unroute { circuit_id: self.id.clone(), now: true };
         for router in self.routed.iter().filter(|router| !kept.contains(router)) {
-            self.network.tell(router.as_str(), Lane::High, unroute.to_message());
+            self.network.unroute(router, &self.id);
         }
     }
-
-    fn finish(self, attempt: Attempt) -> Result<MadeCircuit, CircuitFailure> {
-        let Attempt { chosen, ingress, egress, tags, peer_data: told } = attempt;
-        let terminator = &chosen.terminator;
-        self.unroute_all_but(&chosen.path.nodes);
-        let service = self.network.0.kernel.snapshot();
-        let service = service.get::<Service>(&self.spec.service).cloned();
-        let (addresses, peer_data) = peer_data(self.spec, terminator, told, service.as_deref());
-        let circuit = Arc::new(Circuit {
-            id: self.id.clone(),
-            client: self.spec.client.clone(),
-            is_of_session: self.spec.is_of_session,
-            service: self.spec.service.clone(),
-            terminator: terminator.base.id.clone(),
-            instance: self.spec.instance.clone(),
-            path: chosen.path.clone(),
-            ingress: ingress.clone(),
-            egress,
-            addresses,
-            created_at: self.network.0.kernel.now(),
-            routed_at: clock::now(),
-            tags,
-            is_whole: true,
-            is_counted: chosen.is_counted,
-            moving: Arc::default(),
-            traffic: Arc::default(),
-        });
-        let took = clock::since(self.started);
-        let event = self.network.circuit_event(CircuitChange::Created, &circuit, took);
-        let is_put = self.network.0.circuits.put_with(Arc::clone(&circuit), || {
-            if chosen.is_counted {
-                self.network.0.costs.created(&circuit.terminator);
-            }
-            self.network.0.used.dialed(&circuit.service, &circuit.terminator, true);
-            self.network.tell_event(event);
-        });
-        if !is_put {
-            self.unroute_all_but(&[]);
-            return Err(self.ended(&chosen));
-        }
-        // The session may have ended before its circuit was in the table. The end of the session
-        // did not find the circuit then.
-        if circuit.is_of_session && !self.network.0.logins.has_session(&circuit.client) {
-            self.network.remove_circuit(&circuit.id, true);
-            return Err(self.ended(&chosen));
-        }
-        // A link may have broken before the circuit was in the table. The report of the break did
-        // not find the circuit then.
-        if !self.network.is_usable(&circuit.path) {
-            self.network.move_or_end(&circuit, Why::Broken);
-        }
-        let tags = circuit.tags.to_map();
-        Ok(MadeCircuit { id: self.id.clone(), address: ingress, peer_data, tags })
-    }
-
-    /// The failure of a circuit that a router reported as ended, or that was dropped.
-    fn ended(&self, chosen: &Chosen) -> CircuitFailure {
-        let cause = FailureCause::Router(RouteErrorCode::Generic);
-        let failure = self.failure(cause, "the circuit ended while it was made");
-        self.report_failure(Some(chosen), &failure);
-        failure
-    }
-
-    fn report_failure(&self, chosen: Option<&Chosen>, failure: &CircuitFailure) {
-        tracing::debug!(circuit = %self.id, service = %self.spec.service, %failure, "circuit not made");
-        if let Some(chosen) = chosen {
-            let terminator = &chosen.terminator.base.id;
-            self.network.0.used.dialed(&self.spec.service, terminator, false);
-        }
-        if !self.network.0.events.has_listeners() {
-            return;
-        }
-        let path = chosen.map(|chosen| chosen.path.clone()).unwrap_or_default();
-        self.network.0.events.tell(Event::Circuit(Arc::new(CircuitEvent {
-            at: self.network.0.kernel.now(),
-            change: CircuitChange::Failed,
-            circuit: self.id.clone(),
-            client: self.spec.client.clone(),
-            service: self.spec.service.clone(),
-            terminator: chosen.map(|one| one.terminator.base.id.clone()).unwrap_or_default(),
-            instance: self.spec.instance.clone(),
-            nodes: path.nodes,
-            links: path.links,
-            path_cost: path.cost,
-            duration: clock::since(self.started),
-            failure: Some(failure.cause.as_str()),
-            tags: self.spec.tags.to_map(),
-        })));
-    }
-}
-
-/// The data for the initiating side: static data of the terminator, overlaid by the host's data,
-/// without the addresses, which the circuit keeps (docs/protocol/control-plane.md 12.2).
-fn peer_data(
-    spec: &CircuitSpec,
-    terminator: &Terminator,
-    told: PeerData,
-    service: Option<&Service>,
-) -> (EndAddresses, PeerData) {
-    use peer_data_key as key;
-    let text = |data: &PeerData, key: u32| {
-        data.get(&key).map(|value| String::from_utf8_lossy(value).into_owned()).unwrap_or_default()
-    };
-    let addresses = EndAddresses {
-        initiator_local: text(&spec.peer_data, key::INITIATOR_LOCAL_ADDRESS),
-        initiator_remote: text(&spec.peer_data, key::INITIATOR_REMOTE_ADDRESS),
-        terminator_local: text(&told, key::TERMINATOR_LOCAL_ADDRESS),
-        terminator_remote: text(&told, key::TERMINATOR_REMOTE_ADDRESS),
-    };
-    let mut data: PeerData = terminator.peer_data.clone();
-    data.extend(told);
-    let of_ends = key::TERMINATOR_LOCAL_ADDRESS..=key::INITIATOR_REMOTE_ADDRESS;
-    data.retain(|key, _| !of_ends.contains(key));
-    if service.is_some_and(|it| it.terminator_strategy == TerminatorStrategy::Sticky) {
-        let token = terminator.base.id.as_str().to_owned();
-        data.insert(key::STICKINESS_TOKEN, token.into());
-    }
-    (addresses, data)
 }

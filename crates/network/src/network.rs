@@ -29,6 +29,7 @@ use crate::reported::Reported;
 use crate::routers::{LiveRouter, NotConnected, Routers};
 use crate::routes::Waiting;
 use crate::unfounded::Unfounded;
+use crate::unroutes::Told;
 use crate::used::Used;
 use crate::validations::Validations;
 
@@ -358,7 +359,7 @@ impl Network {
     }
 
     /// Sends a message to a router if it is connected and its channel has room. Otherwise the
-    /// message is lost, which peers expect of faults and of some unroutes.
+    /// message is lost, which peers expect of faults.
     pub fn tell(&self, router: &str, lane: Lane, message: Message) {
         let Some(live) = self.0.routers.get(router) else { return };
         match live.channel.try_send_on(lane, message) {
@@ -369,13 +370,16 @@ impl Network {
         }
     }
 
-    /// Tells a router that a circuit is over. The circuit's id must never be routed again: the unroute may come
-    /// after later messages.
-    pub(crate) fn tell_over(&self, router: &str, unroute: &Unroute) {
-        let Some(live) = self.0.routers.get(router) else { return };
-        if live.unroutes.tell(&live.channel, unroute) {
+    /// Tells a router to take a circuit down. The unroute waits while the router's channel has no room: it may come
+    /// after later messages, but never after a later route of the circuit. False if too many unroutes wait for the
+    /// router; it asks about the circuit when it finds it idle.
+    pub(crate) fn tell_over(&self, router: &str, unroute: &Unroute) -> bool {
+        let Some(live) = self.0.routers.get(router) else { return true };
+        let told = live.unroutes.tell(&live.channel, unroute);
+        if told == Told::BeginToSend {
             self.spawn_on_runtime(async move { live.unroutes.send(&live.channel).await });
         }
+        told != Told::No
     }
 
     /// The graph of connected routers and usable links, in which paths are found. The graph is

@@ -1,22 +1,30 @@
-//! Unroutes of circuits that are over, for one router: none is lost because the router's channel is full.
+//! Unroutes for one router, in one line: none is lost because the router's channel is full.
 //!
-//! Many circuits can end at once, for instance when the program that hosts them goes. A router that missed an
-//! unroute would keep its applications waiting until it asks about idle circuits, and would never ask about one
-//! whose application goes on sending.
+//! Many circuits can end at once, for instance when the program that hosts them goes, and many can leave a router at
+//! once, when a link breaks. A router that missed an unroute would keep its applications waiting until it asks about
+//! idle circuits, and would never ask about one whose application goes on sending.
+//!
+//! Unroutes that find no room wait here, each circuit once. One task for each router sends them, and waits for room
+//! like any other sender. The unroute is taken out of the line when there is room, so that none is on its way to the
+//! channel: one that waits when its circuit is routed over the router again is dropped, and never follows the route.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
+use hashbrown::HashMap;
 use parking_lot::Mutex;
-use weft_channel::{ChannelHandle, Lane, SendError};
+use weft_channel::{ChannelHandle, Lane, Room, SendError};
 use weft_wire::ProtoBody as _;
 use weft_wire::ctrl::Unroute;
 
-/// Most unroutes that wait for one router. Further ones are lost, and the router asks about their circuits when it
-/// finds them idle.
+/// Most unroutes that wait for one router, those of circuits that were routed again included. Further ones are
+/// refused: the caller tries again, or the router asks about their circuits when it finds them idle.
 const MOST: usize = 250_000;
 /// Longest id, in bytes, of a circuit whose unroute waits. Routers carry no circuits with longer ids, but may ask
 /// about them.
 const LONGEST: usize = 128;
+/// Most bytes of the message of such an unroute.
+const MESSAGE: usize = LONGEST + 128;
 
 /// Unroutes that wait for room on the channel of a router.
 #[derive(Debug, Default)]
@@ -24,49 +32,157 @@ pub(crate) struct Unroutes(Mutex<Waiting>);
 
 #[derive(Debug, Default)]
 struct Waiting {
-    queue: VecDeque<Unroute>,
+    /// Circuits in the order of their unroutes.
+    line: VecDeque<Arc<str>>,
+    /// Those whose unroutes are still wanted, and whether the circuit ends at once.
+    wanted: HashMap<Arc<str>, bool>,
     /// True while a task sends them.
     is_sending: bool,
 }
 
+/// What became of an unroute.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Told {
+    /// The unroute was sent, or waits; nothing is to be done for a router that is gone.
+    Yes,
+    /// The unroute waits, and a task has to begin to [`send`](Unroutes::send).
+    BeginToSend,
+    /// There is no room, and too many others wait.
+    No,
+}
+
 impl Unroutes {
-    /// Sends an unroute if there is room and no other one waits; otherwise it waits. True if a task has to
-    /// begin to [`send`](Self::send).
-    pub(crate) fn tell(&self, channel: &ChannelHandle, unroute: &Unroute) -> bool {
+    /// Sends an unroute if there is room and no other one waits; otherwise it waits.
+    pub(crate) fn tell(&self, channel: &ChannelHandle, unroute: &Unroute) -> Told {
         let mut waiting = self.0.lock();
         if !waiting.is_sending {
             match channel.try_send_on(Lane::High, unroute.to_message()) {
                 Err(SendError::Full) => {}
-                _ => return false,
+                _ => return Told::Yes,
             }
         }
-        if unroute.circuit_id.len() > LONGEST || waiting.queue.len() >= MOST {
-            return false;
+        waiting.take_in(unroute)
+    }
+
+    /// Notes that a circuit is about to be routed over the router: an unroute that waits is dropped.
+    pub(crate) fn is_routed(&self, circuit: &str) {
+        let mut waiting = self.0.lock();
+        if waiting.is_sending {
+            waiting.wanted.remove(circuit);
         }
-        waiting.queue.push_back(unroute.clone());
-        !std::mem::replace(&mut waiting.is_sending, true)
     }
 
     /// Sends what waits, until nothing does or the channel is closed.
     pub(crate) async fn send(&self, channel: &ChannelHandle) {
-        while let Some(unroute) = self.next() {
-            loop {
-                match channel.send_on(Lane::High, unroute.to_message()).await {
-                    Err(SendError::Closed(_)) => return self.0.lock().queue.clear(),
-                    // The router reads slowly.
-                    Err(SendError::Full | SendError::Timeout) => {}
-                    _ => break,
+        loop {
+            match channel.room_on(Lane::High, MESSAGE).await {
+                Ok(room) => {
+                    if !self.send_next(room) {
+                        return;
+                    }
                 }
+                Err(SendError::Closed(_)) => {
+                    *self.0.lock() = Waiting::default();
+                    return;
+                }
+                // The router reads slowly.
+                Err(_) => {}
             }
         }
     }
 
-    fn next(&self) -> Option<Unroute> {
+    /// Sends the next unroute. False if none waits; then the task that sends them has ended.
+    fn send_next(&self, room: Room) -> bool {
+        // The lock is held until the message is in the channel, before any route that is sent later.
         let mut waiting = self.0.lock();
-        let next = waiting.queue.pop_front();
-        if next.is_none() {
+        let Some(unroute) = waiting.next() else {
             *waiting = Waiting::default();
+            return false;
+        };
+        // A channel that has closed is noticed when room is asked for.
+        let _ = room.send(unroute.to_message());
+        true
+    }
+}
+
+impl Waiting {
+    /// Puts an unroute into the line.
+    fn take_in(&mut self, unroute: &Unroute) -> Told {
+        if let Some(now) = self.wanted.get_mut(unroute.circuit_id.as_str()) {
+            *now |= unroute.now;
+            return Told::Yes;
         }
-        next
+        if unroute.circuit_id.len() > LONGEST || self.line.len() >= MOST {
+            return Told::No;
+        }
+        let circuit: Arc<str> = unroute.circuit_id.as_str().into();
+        self.wanted.insert(Arc::clone(&circuit), unroute.now);
+        self.line.push_back(circuit);
+        match std::mem::replace(&mut self.is_sending, true) {
+            true => Told::Yes,
+            false => Told::BeginToSend,
+        }
+    }
+
+    /// The next unroute that is still wanted.
+    fn next(&mut self) -> Option<Unroute> {
+        loop {
+            let circuit = self.line.pop_front()?;
+            if let Some(now) = self.wanted.remove(&circuit) {
+                return Some(Unroute { circuit_id: circuit.to_string(), now });
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn unroute(circuit: &str, now: bool) -> Unroute {
+        Unroute { circuit_id: circuit.to_owned(), now }
+    }
+
+    #[test]
+    fn a_circuit_waits_once_and_ends_at_once_if_any_unroute_says_so() {
+        let mut waiting = Waiting::default();
+        assert_eq!(waiting.take_in(&unroute("a", false)), Told::BeginToSend);
+        assert_eq!(waiting.take_in(&unroute("b", false)), Told::Yes);
+        assert_eq!(waiting.take_in(&unroute("a", true)), Told::Yes);
+        assert_eq!(waiting.take_in(&unroute("a", false)), Told::Yes);
+        let next = [waiting.next(), waiting.next(), waiting.next()];
+        assert_eq!(next, [Some(unroute("a", true)), Some(unroute("b", false)), None]);
+    }
+
+    #[test]
+    fn an_unroute_that_waits_does_not_follow_a_later_route() {
+        let unroutes = Unroutes::default();
+        for circuit in ["a", "b"] {
+            unroutes.0.lock().take_in(&unroute(circuit, true));
+        }
+        unroutes.is_routed("a");
+        assert_eq!(unroutes.0.lock().next(), Some(unroute("b", true)));
+        unroutes.0.lock().take_in(&unroute("a", true));
+        assert_eq!(unroutes.0.lock().next(), Some(unroute("a", true)), "it has left again");
+    }
+
+    #[test]
+    fn what_waits_is_bounded() {
+        let mut waiting = Waiting::default();
+        assert_eq!(waiting.take_in(&unroute(&"x".repeat(LONGEST + 1), true)), Told::No);
+        // Circuits that leave the router and come back again and again.
+        for number in 0..MOST {
+            assert_ne!(waiting.take_in(&unroute(&number.to_string(), true)), Told::No);
+            waiting.wanted.clear();
+        }
+        assert_eq!(waiting.take_in(&unroute("more", true)), Told::No);
+        assert_eq!(waiting.next(), None);
+        assert_eq!(waiting.take_in(&unroute("more", true)), Told::Yes);
+    }
+
+    #[test]
+    fn the_longest_unroute_fits_into_its_room() {
+        let longest = unroute(&"x".repeat(LONGEST), true).to_message();
+        assert!(longest.wire_len() <= MESSAGE, "{}", longest.wire_len());
     }
 }

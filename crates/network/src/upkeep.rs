@@ -7,12 +7,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use hashbrown::{HashMap, HashSet};
-use weft_channel::Lane;
 use weft_kernel::events::{CircuitChange, CircuitEvent, Event, LinkChange};
 use weft_model::Id;
 use weft_model::entity::Service;
 use weft_paths::queue::Why;
-use weft_wire::ProtoBody as _;
 use weft_wire::ctrl::{
     CircuitConfirmation, Fault, FaultSubject, REROUTE_ATTEMPT, RouteResult, Unroute,
 };
@@ -128,15 +126,14 @@ impl Network {
     }
 
     /// Tells a router to forget a circuit.
-    pub fn unroute(&self, router: &Id, circuit: &str) {
-        let unroute = Unroute { circuit_id: circuit.to_owned(), now: true };
-        self.tell(router.as_str(), Lane::High, unroute.to_message());
+    pub(crate) fn unroute(&self, router: &Id, circuit: &str) {
+        self.try_unroute(router, circuit);
     }
 
-    /// Tells a router to forget a circuit that nobody knows.
-    fn forget_at(&self, router: &LiveRouter, circuit: &str) {
+    /// Tells a router to forget a circuit. False if too many unroutes wait for the router.
+    pub(crate) fn try_unroute(&self, router: &Id, circuit: &str) -> bool {
         let unroute = Unroute { circuit_id: circuit.to_owned(), now: true };
-        self.tell_over(router.id.as_str(), &unroute);
+        self.tell_over(router.as_str(), &unroute)
     }
 
     /// Handles a router's answer to a route.
@@ -191,7 +188,7 @@ impl Network {
                 }
                 Some(_) => self.unroute(&router.id, id),
                 None if is_owner && !self.0.circuits.is_known(id) => {
-                    self.forget_at(router, id);
+                    self.unroute(&router.id, id);
                 }
                 None => {}
             }
@@ -204,7 +201,7 @@ impl Network {
         for id in asked.circuit_ids.iter().take(MAX_NAMED) {
             let Some(circuit) = self.0.circuits.get(id) else {
                 if !self.0.circuits.is_known(id) && !self.adopt_confirmed(router, id) {
-                    self.forget_at(router, id);
+                    self.unroute(&router.id, id);
                 }
                 continue;
             };

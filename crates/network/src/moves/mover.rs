@@ -138,13 +138,16 @@ impl Network {
                 continue;
             }
             let circuit = self.0.circuits.get(&gone.circuit);
-            for router in &gone.routers {
-                let is_on = circuit.as_ref().is_some_and(|it| it.path.nodes.contains(router));
-                if !is_on {
-                    self.unroute(router, &gone.circuit);
-                }
-            }
+            let is_on =
+                |router: &Id| circuit.as_ref().is_some_and(|it| it.path.nodes.contains(router));
+            let mut gone = gone;
+            gone.routers
+                .retain(|router| !is_on(router) && !self.try_unroute(router, &gone.circuit));
             drop(queue);
+            if !gone.routers.is_empty() {
+                // Too many others wait for these routers.
+                left.push_back(Left { at: clock::now(), ..gone });
+            }
         }
     }
 

@@ -3,17 +3,18 @@
 mod adopted;
 mod square;
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use weft_network::NetworkOptions;
 use weft_network::circuits::sample as circuit;
-use weft_wire::ctrl::{self, CarriedCircuits, Fault, FaultSubject, Route, RouteErrorCode};
+use weft_wire::ctrl::{self, CarriedCircuits, Fault, FaultSubject, Route, RouteErrorCode, Unroute};
 use weft_wire::{Message, ProtoBody};
 
 use self::square::{Auto, Mood, Square, impatient};
 use super::mesh::{destinations, link};
-use super::support::{later, quick, until};
+use super::support::{Net, later, quick, until};
 
 #[tokio::test]
 async fn a_router_that_a_circuit_comes_back_to_is_not_told_that_it_left() {
@@ -120,6 +121,35 @@ async fn the_other_end_of_a_router_that_stops_hears_soon_that_nothing_more_comes
     until(|| mesh.dialer.unroutes(&circuit) == 1).await;
     mesh.host.channel.close("stopped");
     until(|| mesh.dialer.unroutes(&circuit) == 2).await;
+}
+
+/// The same for more circuits than a router's channel has room for, while the router of the dialers reads nothing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_other_end_hears_that_nothing_more_comes_however_many_circuits_there_are() {
+    const ALL: usize = 60_000;
+    let net = Net::with(quick()).await;
+    let (dials, hosts) = (net.router("er1").await, net.router("er2").await);
+    let (mut dialer, host) = (net.connect(&dials).await, net.connect(&hosts).await);
+    for peer in [&dialer, &host] {
+        peer.send(CarriedCircuits { routes: Vec::new(), last: true }.to_message()).await;
+    }
+    let nodes = [dials.id.as_str(), hosts.id.as_str()];
+    let mut ids: HashSet<String> = (0..ALL).map(|number| format!("c-{number:0110}")).collect();
+    for id in &ids {
+        assert!(net.network.circuits().adopt(Arc::new(circuit(id, &nodes, &["l"])), || {}));
+    }
+    for id in &ids {
+        host.send(Fault::circuit(false, id).to_message()).await;
+    }
+    until(|| net.network.circuits().is_empty()).await;
+    host.channel.close("stopped");
+    while !ids.is_empty() {
+        let unroute = dialer.expect(ctrl::content_type::UNROUTE).await;
+        let unroute = Unroute::from_message(&unroute).unwrap();
+        if unroute.now {
+            assert!(ids.remove(&unroute.circuit_id), "each circuit once");
+        }
+    }
 }
 
 /// Every path of these circuits ends at the host: only its answer completes their moves.
