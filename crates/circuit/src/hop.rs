@@ -11,7 +11,7 @@ use weft_wire::{
     Message,
     payload::{self, View},
 };
-use weft_xgress::{Class, ITEM_COST, Pushed, Tally, TransitQueue, Waiting, transit_len};
+use weft_xgress::{Class, ITEM_COST, Pushed, TakenOut, Tally, TransitQueue, Waiting, transit_len};
 
 use crate::{
     clock::now,
@@ -40,6 +40,8 @@ struct Inner<F> {
     listing: Listing,
     /// The sequence number of the payload whose wait is measured, and its measurement.
     sample: Option<(i32, Sample)>,
+    /// True once a message was queued since the last question.
+    used: bool,
     closed: bool,
 }
 
@@ -52,6 +54,7 @@ impl<F: HopFlow> Hop<F> {
             outlet,
             listing: Listing::default(),
             sample: None,
+            used: false,
             closed: false,
         };
         Arc::new(Self {
@@ -81,6 +84,7 @@ impl<F: HopFlow> Hop<F> {
             if inner.closed {
                 return Pushed::Dropped;
             }
+            inner.used = true;
             let pushed = match class {
                 Class::Payload => inner.frames.push(sequence, len, message),
                 Class::Ack => inner.frames.push_ack(len, message),
@@ -169,6 +173,35 @@ impl<F: HopFlow> Hop<F> {
             inner.listing.renew();
             // A payload that moved has waited for both neighbours: its time is not measured.
             inner.sample = None;
+            [Class::Ack, Class::Payload].map(|class| (class, inner.begin_listing(class)))
+        };
+        for (class, list) in lists {
+            self.list(class, list);
+        }
+    }
+
+    /// True if a message was queued since the last call.
+    #[must_use]
+    pub fn was_used(&self) -> bool {
+        std::mem::take(&mut self.inner.lock().used)
+    }
+
+    /// Takes out the messages that `goes` names, because they go over another hop now.
+    pub fn take_out(&self, goes: impl Fn(&Message) -> bool) -> TakenOut<Message> {
+        let mut inner = self.inner.lock();
+        // A payload that goes has waited for both neighbours: its time is not measured.
+        inner.sample = None;
+        inner.frames.take_out(goes)
+    }
+
+    /// Queues messages of another hop before those that wait.
+    pub fn put_first(self: &Arc<Self>, taken: TakenOut<Message>) {
+        let lists = {
+            let mut inner = self.inner.lock();
+            if inner.closed {
+                return;
+            }
+            inner.frames.put_first(taken);
             [Class::Ack, Class::Payload].map(|class| (class, inner.begin_listing(class)))
         };
         for (class, list) in lists {

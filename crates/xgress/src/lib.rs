@@ -69,7 +69,7 @@ pub use end::{CloseReason, Delivery, End, Role, WriteError};
 pub use options::{Options, WindowKind};
 pub use scheduler::{Class, QUANTUM, Scheduler, Source, Tally};
 pub use standing::{Path, Standing};
-pub use transit::{Pushed, TransitQueue, Waiting};
+pub use transit::{Pushed, TakenOut, TransitQueue, Waiting};
 
 /// The bookkeeping of one queued item, in bytes, which counts beside its data, so that tiny payloads
 /// count.

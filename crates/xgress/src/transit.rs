@@ -5,7 +5,7 @@
 //! copy of a payload that is still queued is always dropped; otherwise such copies would fill the queue
 //! until nothing else got through.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 
 use weft_limits::{Budget, Grant};
 
@@ -48,6 +48,24 @@ pub enum Pushed {
     Duplicate,
     /// There is no room; the message was dropped.
     Dropped,
+}
+
+/// Messages that were taken out of a queue, in their order.
+#[derive(Debug)]
+pub struct TakenOut<T> {
+    payloads: Vec<Waiting<T>>,
+    /// Acks and control messages, with their lengths.
+    acks: Vec<(usize, T)>,
+}
+
+impl<T: Clone> TakenOut<T> {
+    /// Those of the messages that `is` names.
+    #[must_use]
+    pub fn select(&self, is: impl Fn(&T) -> bool) -> Self {
+        let payloads = self.payloads.iter().filter(|one| is(&one.frame)).cloned().collect();
+        let acks = self.acks.iter().filter(|(_, frame)| is(frame)).cloned().collect();
+        Self { payloads, acks }
+    }
 }
 
 /// The messages of one direction of a circuit that wait for one connection.
@@ -146,6 +164,46 @@ impl<T> TransitQueue<T> {
         self.highest = self.highest.max(waiting.sequence);
         self.payloads.push_front((waiting.len, waiting.frame));
         self.sequences.push_front(waiting.sequence);
+    }
+
+    /// Takes out the messages that `goes` names; the others stay in their order.
+    pub fn take_out(&mut self, goes: impl Fn(&T) -> bool) -> TakenOut<T> {
+        let mut taken = TakenOut { payloads: Vec::new(), acks: Vec::new() };
+        for _ in 0..self.payloads.len() {
+            let Some(waiting) = self.pop() else { break };
+            if goes(&waiting.frame) {
+                taken.payloads.push(waiting);
+                continue;
+            }
+            self.held.grow_anyway(cost(waiting.len));
+            self.highest = self.highest.max(waiting.sequence);
+            self.payloads.push_back((waiting.len, waiting.frame));
+            self.sequences.push_back(waiting.sequence);
+        }
+        for _ in 0..self.acks.len() {
+            let Some((len, frame)) = self.pop_ack() else { break };
+            if goes(&frame) {
+                taken.acks.push((len, frame));
+                continue;
+            }
+            self.held_by_acks.grow_anyway(cost(len));
+            self.acks.push_back((len, frame));
+        }
+        taken
+    }
+
+    /// Puts payloads of another queue before those that wait, with or without room. Acks and control messages for
+    /// which there is no room are dropped.
+    pub fn put_first(&mut self, taken: TakenOut<T>) {
+        let known: HashSet<i32> = self.sequences.iter().copied().collect();
+        for waiting in taken.payloads.into_iter().rev() {
+            if !known.contains(&waiting.sequence) {
+                self.put_back(waiting);
+            }
+        }
+        for (len, frame) in taken.acks {
+            self.push_ack(len, frame);
+        }
     }
 
     /// Draws from the budget of another link from now on, because the circuit was rerouted.
@@ -303,6 +361,29 @@ mod tests {
         assert!(link.used() <= 1_000_000 + 40 * spare, "{}", link.used());
         let held = |queue: &TransitQueue<()>| queue.held_by_acks.bytes();
         assert_eq!(queues.iter().map(held).min(), Some(spare), "some always fit");
+    }
+
+    #[test]
+    fn what_goes_to_another_queue_keeps_its_order_and_its_budget() {
+        let (one, other) = (Budget::new(1_000_000), Budget::new(1_000_000));
+        let (mut from, mut to) = (TransitQueue::new(&one), TransitQueue::new(&other));
+        for sequence in 0..6 {
+            from.push(sequence, 10, sequence);
+            from.push_ack(10, sequence);
+        }
+        for sequence in [2, 7] {
+            to.push(sequence, 10, sequence);
+        }
+        let taken = from.take_out(|sequence| *sequence < 4);
+        assert_eq!(one.used(), 4 * cost(10));
+        to.put_first(taken.select(|sequence| *sequence != 1));
+        let sequences = |queue: &mut TransitQueue<i32>| -> (Vec<i32>, Vec<i32>) {
+            let acks = std::iter::from_fn(|| queue.pop_ack()).map(|(_, ack)| ack).collect();
+            (std::iter::from_fn(|| queue.pop()).map(|one| one.sequence).collect(), acks)
+        };
+        assert_eq!(sequences(&mut to), (vec![0, 3, 2, 7], vec![0, 2, 3]));
+        assert_eq!(sequences(&mut from), (vec![4, 5], vec![4, 5]));
+        assert_eq!((one.used(), other.used()), (0, 0));
     }
 
     proptest! {

@@ -19,6 +19,7 @@ use weft_xgress::Class;
 
 use super::{
     Forwarder,
+    circuit::is_from_host,
     destination::Link,
     flow::{Cached, Circuit},
     head::Head,
@@ -112,6 +113,7 @@ impl Arrivals {
             }
         };
         let head = Head::seen(message.content_type, &view);
+        let from_host = is_from_host(message.content_type, &view);
         self.prune();
         let found = find(&mut self.known, &self.forwarder, view.circuit_id);
         let Some(Known { circuit, next }) = found else {
@@ -122,7 +124,11 @@ impl Arrivals {
                 _ => self.forwarder.drops().no_way(),
             };
         };
-        let Some(next) = next.get(circuit, || self.forwarder.next_of(circuit, &self.link)) else {
+        let find = || {
+            circuit.comes_over(&self.link, from_host);
+            self.forwarder.next_of(circuit, &self.link)
+        };
+        let Some(next) = next.get(circuit, find) else {
             if circuit.next(&self.link).is_none() {
                 let (link, peer) = (&self.link, &self.peer);
                 Self::note_foreign(&self.forwarder, &self.foreign, link, peer, &circuit.id);

@@ -119,12 +119,18 @@ impl Forwarder {
         let mut by_owner: HashMap<ControllerId, Vec<(String, Duration)>> = HashMap::new();
         for shard in &self.circuits {
             let idle_for = |circuit: &Arc<Circuit>| {
-                circuit.forget_old_ways(now);
                 let idle = circuit.idle();
-                (idle > after).then(|| (idle, Arc::clone(circuit)))
+                let is_found = idle > after || circuit.may_forget(now);
+                is_found.then(|| (idle, Arc::clone(circuit)))
             };
             let found: Vec<_> = shard.read().values().filter_map(idle_for).collect();
             for (idle, circuit) in found {
+                let links = circuit.links();
+                circuit.forget(now);
+                self.goes_over(&circuit, &links, &[]);
+                if idle <= after {
+                    continue;
+                }
                 self.trim_circuit(&circuit);
                 let owned = by_owner.entry(Arc::clone(&circuit.owner)).or_default();
                 owned.push((circuit.id.to_string(), idle));

@@ -104,6 +104,7 @@ impl SetUp {
             self.undo(before, &links_before, &links);
             return Err(failed("an end of the circuit was closed while its route was set up"));
         }
+        self.circuit.forget_surplus(&ways, now);
         self.forwarder.goes_over(&self.circuit, &links_before, &links);
         if !is_new {
             let new = |way: &&Way| before.ways.iter().all(|old| !old.is(way));

@@ -23,6 +23,10 @@ use crate::{
 /// nothing any more. The data half keeps as many. A controller adopts no route of more than 2 KiB.
 const LEFT: usize = 8;
 
+/// Most ways of a circuit that are kept. A router between the ends may be led a circuit over two other links again and
+/// again, and does not hear which ways are not used any more.
+const MOST_WAYS: usize = 2 * (LEFT + 1);
+
 /// Routes under way, applied routes, and reports that wait for controllers.
 #[derive(Debug)]
 pub(crate) struct Routes {
@@ -211,6 +215,7 @@ fn add(known: &mut Vec<ctrl::route::Forward>, new: Vec<ctrl::route::Forward>) {
         over -= usize::from(goes);
         !goes
     });
+    known.drain(..known.len().saturating_sub(MOST_WAYS));
 }
 
 #[cfg(test)]
@@ -292,6 +297,15 @@ mod tests {
         let last = "a-link-with-a-long-name-99";
         assert_eq!(kept.len(), LEFT + 2);
         assert_eq!(kept[LEFT..], [way(last, "I", start), way("I", last, link)]);
+        // A router between the ends forgets former pairs of links, too.
+        for number in 0..100 {
+            let [one, other] = ["one", "other"].map(|it| format!("{it}-link-with-a-name-{number}"));
+            let pair = vec![way(&one, &other, link), way(&other, &one, link)];
+            assert!(routes.keep(&owner, told(REROUTE_ATTEMPT, pair), &stands));
+        }
+        let kept = routes.of("c").remove(0).forwards;
+        assert_eq!(kept.len(), MOST_WAYS);
+        assert_eq!(kept[MOST_WAYS - 1].src_address, "other-link-with-a-name-99");
         // Another attempt at making it begins anew.
         let again = vec![way("I", "l3", link), way("l3", "I", start)];
         assert!(routes.keep(&owner, told(1, again.clone()), &stands));

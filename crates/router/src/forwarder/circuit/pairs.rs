@@ -1,0 +1,127 @@
+//! Pairs of links on a router between the ends of a circuit.
+
+use std::sync::Arc;
+
+use weft_circuit::HopFlow;
+use weft_wire::{
+    Message,
+    payload::{Flags, View, content_type},
+};
+
+use super::routes::{AHEAD_FOR, LEFT, LEFT_FOR, Routes, Way};
+
+/// Two links with ways to each other.
+type Pair = [Arc<str>; 2];
+
+/// Whether a message comes from the end of the host; `None` for a message that does not say so.
+pub(in crate::forwarder) fn is_from_host(content_type: i32, view: &View<'_>) -> Option<bool> {
+    (content_type != content_type::CONTROL).then(|| view.flags.has(Flags::ORIGINATOR))
+}
+
+/// The same for a message in a queue.
+fn direction(message: &Message) -> Option<bool> {
+    View::of(message).ok().and_then(|view| is_from_host(message.content_type, &view))
+}
+
+impl<F: HopFlow> Routes<F> {
+    /// True if no message has come over the link since a reroute named it.
+    pub(super) fn is_fresh(&self, link: &str) -> bool {
+        self.fresh.iter().any(|fresh| **fresh == *link)
+    }
+
+    /// Takes note of the first message over a link that a reroute has named. Messages in the queues of former links,
+    /// and in those of links that the circuit goes over in the other direction now, move to the queue for their
+    /// direction. Control messages that wait for former links are dropped, because they name no direction.
+    pub(super) fn comes_over(&mut self, link: &str, is_from_host: bool) {
+        let Some(pair) = self.pair_of(link) else {
+            // The other way is not named yet, or an end is here.
+            if self.next(link).is_some_and(|to| self.hop(to).is_none()) {
+                self.fresh.retain(|fresh| **fresh != *link);
+            }
+            return;
+        };
+        self.fresh.retain(|fresh| !pair.contains(fresh));
+        let [Some(back), Some(on)] = pair.each_ref().map(|link| self.hop(link).cloned()) else {
+            return;
+        };
+        let to = |direction| if direction == is_from_host { &on } else { &back };
+        for queue in &self.hops {
+            let is_former = !pair.contains(&queue.link);
+            let goes = |message: &Message| match direction(message) {
+                Some(direction) => !Arc::ptr_eq(to(direction), &queue.hop),
+                None => is_former,
+            };
+            let taken = queue.hop.take_out(goes);
+            for direction in [false, true] {
+                let of_it = taken.select(|message| self::direction(message) == Some(direction));
+                to(direction).put_first(of_it);
+            }
+        }
+    }
+
+    /// The pair of a link, which comes first in it.
+    fn pair_of(&self, link: &str) -> Option<Pair> {
+        let to = self.next(link)?;
+        let back = self.next(to).filter(|back| ***back == *link && *back != to)?;
+        let are_links = self.hop(link).is_some() && self.hop(to).is_some();
+        are_links.then(|| [Arc::clone(back), Arc::clone(to)])
+    }
+
+    fn pairs(&self) -> Vec<Pair> {
+        let pairs = self.hops.iter().filter_map(|queue| self.pair_of(&queue.link));
+        pairs.filter(|[one, other]| one < other).collect()
+    }
+
+    /// Notes which queues were used since the last look.
+    fn look(&mut self, now: u64) {
+        for queue in self.hops.iter_mut().filter(|queue| queue.hop.was_used()) {
+            queue.used = Some(now);
+        }
+    }
+
+    /// The times at which a pair was last found used, and last named.
+    fn times(&self, pair: &Pair) -> (Option<u64>, u64) {
+        let queues = || self.hops.iter().filter(|queue| pair.contains(&queue.link));
+        let used = queues().filter_map(|queue| queue.used).max();
+        (used, queues().map(|queue| queue.named).max().unwrap_or_default())
+    }
+
+    /// Forgets pairs that nothing goes over any more, while the circuit goes over another one. A pair that was only
+    /// named ahead is kept as long as any way that is named ahead.
+    pub(super) fn forget_pairs(&mut self, now: u64) {
+        self.look(now);
+        let pairs = self.pairs();
+        let is_used = |pair: &Pair| self.times(pair).0 == Some(now);
+        let newest = self.hops.iter().map(|queue| queue.named).max().unwrap_or_default();
+        if pairs.len() < 2 || !pairs.iter().any(is_used) || now < newest + LEFT_FOR {
+            return;
+        }
+        let is_old = |pair: &&Pair| {
+            let (used, named) = self.times(pair);
+            !is_used(pair)
+                && now >= named + AHEAD_FOR
+                && used.is_none_or(|used| now >= used + LEFT_FOR)
+        };
+        let old: Vec<Pair> = pairs.iter().filter(is_old).cloned().collect();
+        old.iter().for_each(|pair| self.forget_pair(pair));
+    }
+
+    /// Forgets the pairs beyond the present one and [`LEFT`] others, which `new` does not name: those that were used
+    /// least lately.
+    pub(super) fn forget_surplus_pairs(&mut self, new: &[Way], now: u64) {
+        self.look(now);
+        let is_named = |pair: &Pair| new.iter().any(|way| pair.contains(&way.source));
+        let mut pairs = self.pairs();
+        let over = pairs.len().saturating_sub(LEFT + 1);
+        pairs.retain(|pair| !is_named(pair));
+        pairs.sort_by_key(|pair| self.times(pair));
+        pairs.iter().take(over).for_each(|pair| self.forget_pair(pair));
+    }
+
+    fn forget_pair(&mut self, pair: &Pair) {
+        self.ways.retain(|way| !pair.contains(&way.source));
+        self.left.retain(|(source, _)| !pair.contains(source));
+        self.fresh.retain(|fresh| !pair.contains(fresh));
+        self.close_unused_hops();
+    }
+}

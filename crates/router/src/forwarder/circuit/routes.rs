@@ -1,0 +1,271 @@
+//! The ways of a circuit, and its queues for neighbouring routers.
+//!
+//! A route may name a way for the first time long before messages come by it, and messages on their way still come by
+//! ways that the circuit has left. Both are kept for a while.
+//!
+//! On a router between the ends, two links with ways to each other are a *pair*. A route that leads the circuit over
+//! two other links makes a second pair; nothing says when messages stop to come over the first one. The first message
+//! over the new pair says where the queued ones have to go, and a pair that nothing comes over any more is forgotten
+//! (`pairs`).
+
+use std::sync::{Arc, Weak};
+
+use smallvec::SmallVec;
+use weft_circuit::{Hop, HopFlow, Outlet};
+
+/// Most former ways and most former links of hops that a circuit remembers.
+pub(super) const LEFT: usize = 8;
+/// Time in which payloads arrive over a way that the circuit has left, in milliseconds. Controllers have the
+/// routers behind it forget the circuit after 2 s.
+pub(super) const LEFT_FOR: u64 = 10_000;
+/// Time for which a way is kept to whose source nothing leads yet, in milliseconds. Controllers name such a way
+/// in the first step of a move; the second step follows once all routers have answered the first one.
+pub(super) const AHEAD_FOR: u64 = 60_000;
+
+/// The next place for messages that come from one address.
+#[derive(Debug, Clone)]
+pub(crate) struct Way {
+    /// The address that messages come from.
+    pub(crate) source: Arc<str>,
+    /// The address that these messages go to.
+    pub(crate) destination: Arc<str>,
+}
+
+impl Way {
+    /// True if both ways have the same source and the same destination.
+    pub(in crate::forwarder) fn is(&self, other: &Self) -> bool {
+        self.source == other.source && self.destination == other.destination
+    }
+}
+
+/// The ways of a circuit.
+pub(in crate::forwarder) type Ways = SmallVec<[Way; 2]>;
+
+/// The queue towards a neighbouring router.
+#[derive(Debug)]
+pub(super) struct Queue<F> {
+    pub(super) link: Arc<str>,
+    pub(super) hop: Arc<Hop<F>>,
+    /// The time at which a route last named a way to the link.
+    pub(super) named: u64,
+    /// The time of the last look that found the queue used since the look before.
+    pub(super) used: Option<u64>,
+}
+
+impl<F> Clone for Queue<F> {
+    fn clone(&self) -> Self {
+        let (link, hop) = (Arc::clone(&self.link), Arc::clone(&self.hop));
+        Self { link, hop, named: self.named, used: self.used }
+    }
+}
+
+/// The ways and queues of a circuit before a change of its ways.
+#[derive(Debug)]
+pub(in crate::forwarder) struct Before<F> {
+    pub(in crate::forwarder) ways: Ways,
+    hops: Hops<F>,
+    left: Vec<(Arc<str>, u64)>,
+    fresh: Fresh,
+}
+
+/// The queues towards neighbouring routers.
+type Hops<F> = SmallVec<[Queue<F>; 2]>;
+
+/// Links over which no message has come since a route named them for the first time.
+type Fresh = SmallVec<[Arc<str>; 2]>;
+
+/// The ways of a circuit, and the attempts that set them up.
+#[derive(Debug)]
+pub(super) struct Routes<F> {
+    pub(super) ways: Ways,
+    pub(super) hops: Hops<F>,
+    /// Sources of ways to which nothing leads, the oldest first, and the time until which these ways are kept.
+    pub(super) left: Vec<(Arc<str>, u64)>,
+    /// The latest links that hops led to before reroutes.
+    once: Vec<(Arc<str>, Weak<Hop<F>>)>,
+    /// Links that reroutes have named, over which no message has come yet.
+    pub(super) fresh: Fresh,
+    /// The newest attempt to set the circuit up.
+    pub(super) newest: Option<u32>,
+    /// The number of routes that are being set up.
+    pub(super) under_way: usize,
+}
+
+impl<F> Default for Routes<F> {
+    fn default() -> Self {
+        Self {
+            ways: Ways::new(),
+            hops: Hops::new(),
+            left: Vec::new(),
+            once: Vec::new(),
+            fresh: Fresh::new(),
+            newest: None,
+            under_way: 0,
+        }
+    }
+}
+
+impl<F: HopFlow> Routes<F> {
+    pub(super) fn is_superseded(&self, attempt: Option<u32>) -> bool {
+        attempt.is_some() && attempt < self.newest
+    }
+
+    /// The address that messages from `source` go to.
+    pub(super) fn next(&self, source: &str) -> Option<&Arc<str>> {
+        let way = self.ways.iter().find(|way| &*way.source == source);
+        way.map(|way| &way.destination)
+    }
+
+    /// The queue for a link.
+    pub(super) fn hop(&self, link: &str) -> Option<&Arc<Hop<F>>> {
+        self.hops.iter().find(|queue| *queue.link == *link).map(|queue| &queue.hop)
+    }
+
+    /// The queue that led to a link before a reroute moved it to another one.
+    pub(super) fn hop_once_of(&self, link: &str) -> Option<Arc<Hop<F>>> {
+        self.once.iter().rev().find(|(id, _)| **id == *link).and_then(|(_, hop)| hop.upgrade())
+    }
+
+    /// Forgets all ways and queues. Returns the ways.
+    pub(super) fn clear(&mut self) -> Ways {
+        self.hops.drain(..).for_each(|queue| queue.hop.close());
+        self.fresh.clear();
+        std::mem::take(&mut self.ways)
+    }
+
+    /// Adds ways; see [`Circuit::set_ways`](super::Circuit::set_ways). `is_reroute` says that the circuit is up.
+    pub(super) fn set(
+        &mut self,
+        new: &[Way],
+        is_reroute: bool,
+        outlet: impl Fn(&str) -> Option<Arc<Outlet<F>>>,
+        now: u64,
+    ) -> Before<F> {
+        let Self { ways, hops, left, fresh, .. } = &*self;
+        let before = Before {
+            ways: ways.clone(),
+            hops: hops.clone(),
+            left: left.clone(),
+            fresh: fresh.clone(),
+        };
+        for way in new {
+            if let Some(outlet) = outlet(&way.destination) {
+                self.lead_to(way, new, &outlet, now);
+            }
+            match self.ways.iter_mut().find(|known| known.source == way.source) {
+                Some(known) => known.destination = Arc::clone(&way.destination),
+                None => {
+                    if is_reroute {
+                        self.fresh.push(Arc::clone(&way.source));
+                    }
+                    self.ways.push(way.clone());
+                }
+            }
+        }
+        self.note_left_ways(new, now);
+        let Self { fresh, ways, .. } = self;
+        fresh.retain(|fresh| ways.iter().any(|way| way.source == *fresh));
+        before
+    }
+
+    /// Puts back what [`set`](Self::set) has changed.
+    pub(super) fn restore(
+        &mut self,
+        before: Before<F>,
+        outlet: impl Fn(&str) -> Option<Arc<Outlet<F>>>,
+    ) {
+        let Before { ways, hops, left, fresh } = before;
+        let added = std::mem::replace(&mut self.hops, hops);
+        let is_kept = |hop: &Arc<Hop<F>>| self.hops.iter().any(|kept| Arc::ptr_eq(&kept.hop, hop));
+        added.iter().filter(|queue| !is_kept(&queue.hop)).for_each(|queue| queue.hop.close());
+        for queue in &self.hops {
+            if let Some(outlet) = outlet(&queue.link) {
+                queue.hop.move_to(&outlet);
+            }
+        }
+        (self.ways, self.left, self.fresh) = (ways, left, fresh);
+    }
+
+    /// Notes to which ways nothing leads since `new` was set. The latest [`LEFT`] of them are kept, and the older
+    /// ones forgotten, whose payloads have arrived by then.
+    fn note_left_ways(&mut self, new: &[Way], now: u64) {
+        let left = self.left_ways();
+        let is_named = |source: &Arc<str>| new.iter().any(|way| way.source == *source);
+        self.left.retain(|(source, _)| left.contains(source) && !is_named(source));
+        for source in left {
+            if self.left.iter().all(|(known, _)| *known != source) {
+                let kept = if is_named(&source) { AHEAD_FOR } else { LEFT_FOR };
+                self.left.push((source, now + kept));
+            }
+        }
+        let over = self.left.len().saturating_sub(LEFT);
+        let Self { left, ways, .. } = self;
+        for (source, _) in left.drain(..over) {
+            ways.retain(|way| way.source != source);
+        }
+    }
+
+    /// True if a way that the circuit has left has had its time.
+    pub(super) fn has_old_way(&self, now: u64) -> bool {
+        self.left.iter().any(|(_, until)| now >= *until)
+    }
+
+    /// Forgets ways to which nothing has led for some time.
+    pub(super) fn forget_old_ways(&mut self, now: u64) {
+        let (left, is_left) = (std::mem::take(&mut self.left), self.left_ways());
+        let (old, young): (Vec<_>, Vec<_>) = left.into_iter().partition(|(_, until)| now >= *until);
+        self.left = young;
+        let is_old = |way: &Arc<str>| old.iter().any(|(source, _)| source == way);
+        self.ways.retain(|way| !(is_old(&way.source) && is_left.contains(&way.source)));
+        self.close_unused_hops();
+    }
+
+    /// Closes the queues to which no way leads.
+    pub(super) fn close_unused_hops(&mut self) {
+        let Self { hops, ways, .. } = self;
+        hops.retain(|queue| {
+            let is_used = ways.iter().any(|way| way.destination == queue.link);
+            if !is_used {
+                queue.hop.close();
+            }
+            is_used
+        });
+    }
+
+    /// The sources of ways from neighbours that are sent no messages.
+    fn left_ways(&self) -> Vec<Arc<str>> {
+        let is_left = |way: &&Way| self.ways.iter().all(|to| to.destination != way.source);
+        self.ways.iter().filter(is_left).map(|way| Arc::clone(&way.source)).collect()
+    }
+
+    /// Makes the queue of a way over a link, or moves the queue of the way that it replaces to that
+    /// link.
+    fn lead_to(&mut self, way: &Way, new: &[Way], outlet: &Arc<Outlet<F>>, now: u64) {
+        if let Some(queue) = self.hops.iter_mut().find(|queue| queue.link == way.destination) {
+            queue.named = now;
+            return queue.hop.move_to(outlet);
+        }
+        let former = self.ways.iter().find(|known| known.source == way.source);
+        let former = former.map(|known| Arc::clone(&known.destination));
+        let is_left = |link: &Arc<str>| new.iter().all(|way| way.destination != *link);
+        let moved = former.filter(is_left).and_then(|link| {
+            self.hops.iter_mut().find(|queue| queue.link == link).map(|queue| (link, queue))
+        });
+        let Some((link, queue)) = moved else {
+            let (link, hop) = (Arc::clone(&way.destination), Hop::new(Arc::clone(outlet)));
+            self.hops.push(Queue { link, hop, named: now, used: None });
+            return;
+        };
+        queue.hop.move_to(outlet);
+        let hop = Arc::downgrade(&queue.hop);
+        (queue.link, queue.named) = (Arc::clone(&way.destination), now);
+        if self.once.len() >= LEFT {
+            self.once.remove(0);
+        }
+        self.once.push((Arc::clone(&link), hop));
+        // Messages that still come by other ways of this direction go on over the same link.
+        for other in self.ways.iter_mut().filter(|other| other.destination == link) {
+            other.destination = Arc::clone(&way.destination);
+        }
+    }
+}
