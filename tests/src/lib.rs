@@ -25,6 +25,8 @@ mod edges;
 #[cfg(test)]
 mod floors;
 #[cfg(test)]
+mod gone;
+#[cfg(test)]
 mod identities;
 #[cfg(test)]
 mod liars;

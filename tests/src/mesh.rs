@@ -8,7 +8,7 @@ use std::{
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use weft_contract::resource;
-use weft_sdk::{Connection, Context};
+use weft_sdk::{Connection, Context, IdentityFile};
 
 use crate::{
     network::{Network, Peer, free_port, soon, until_some},
@@ -18,11 +18,17 @@ use crate::{
 
 /// An identity that may use one router alone.
 pub(crate) async fn at(network: &Network, router: &Peer, name: &str) -> Context {
+    let file = file_at(network, router, name).await;
+    soon(Context::from_identity(file)).await.unwrap()
+}
+
+/// The file of a new identity that may use one router alone.
+pub(crate) async fn file_at(network: &Network, router: &Peer, name: &str) -> IdentityFile {
     let file = network.identity_file_of(name, &[name]).await;
     let policy = json!({"name": format!("{name} at {}", router.id), "semantic": "AnyOf",
         "identityRoles": [format!("#{name}")], "edgeRouterRoles": [format!("@{}", router.id)]});
     network.create(&resource::edge_router_policy::KIND, &policy).await;
-    soon(Context::from_identity(file)).await.unwrap()
+    file
 }
 
 /// A network in which identities use the routers that their policies name.

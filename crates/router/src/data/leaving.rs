@@ -15,16 +15,26 @@ const LEAST: Duration = Duration::from_millis(10);
 /// as quiet, because the other side of a circuit mostly closes its end soon after the first side.
 const FIRST_LOOK: u32 = 32;
 
+/// A circuit is taken down after this many times the time after which it counts as quiet, and after this time at the
+/// soonest, whatever its ends still send: its data has arrived by then.
+const LONGEST: u32 = 12;
+const LONGEST_LEAST: Duration = Duration::from_secs(60);
+
 /// A circuit that is to be taken down.
 struct Leaving {
     circuit: Box<str>,
     since: Instant,
+    /// Bytes that waited for neighbours at the last look.
+    waiting: u64,
+    /// The time of the last look that found fewer of them than the look before.
+    shrunk: Instant,
     /// The time from the last look to the next one.
     wait: Duration,
 }
 
 /// Takes down the circuits that are `given`: each once its ends on this router are gone and nothing waits for
-/// a neighbour, or once the circuit has had no message for the time `quiet`.
+/// a neighbour, or once the circuit has had no message of its other end for the time `quiet` and its queues for
+/// neighbours do not become shorter; in any case after [`LONGEST`] times that time, or a minute.
 pub(super) async fn take_down(
     forwarder: Arc<Forwarder>,
     quiet: Duration,
@@ -32,6 +42,7 @@ pub(super) async fn take_down(
     stop: CancellationToken,
 ) {
     let quiet = quiet.max(LEAST);
+    let longest = quiet.saturating_mul(LONGEST).max(LONGEST_LEAST);
     let mut all = DelayQueue::new();
     loop {
         let leaving = tokio::select! {
@@ -39,7 +50,9 @@ pub(super) async fn take_down(
             circuit = given.recv() => {
                 let Some(circuit) = circuit else { return };
                 let wait = quiet / FIRST_LOOK;
-                all.insert(Leaving { circuit, since: Instant::now(), wait }, wait);
+                let since = Instant::now();
+                let waiting = forwarder.waiting(&circuit);
+                all.insert(Leaving { circuit, since, waiting, shrunk: since, wait }, wait);
                 continue;
             }
             Some(due) = all.next() => due.into_inner(),
@@ -47,40 +60,86 @@ pub(super) async fn take_down(
         if forwarder.unroute_if_done(&leaving.circuit) {
             continue;
         }
-        let left = quiet.saturating_sub(leaving.since.elapsed());
+        let passed = leaving.since.elapsed();
+        let over = longest.saturating_sub(passed);
+        if over.is_zero() {
+            forwarder.unroute(&leaving.circuit);
+            continue;
+        }
+        let waiting = forwarder.waiting(&leaving.circuit);
+        let shrunk = if waiting < leaving.waiting { Instant::now() } else { leaving.shrunk };
+        let counts_from = if waiting > 0 { shrunk } else { leaving.since };
+        let left = quiet.saturating_sub(counts_from.elapsed());
         let left = match left.is_zero() {
             true => forwarder.unroute_if_quiet(&leaving.circuit, quiet),
             false => Some(left),
         };
         let Some(left) = left else { continue };
         // No later than the circuit may be quiet.
-        let wait = (2 * leaving.wait).min(left.max(LEAST));
-        all.insert(Leaving { wait, ..leaving }, wait);
+        let wait = leaving.wait.saturating_mul(2).min(left.max(LEAST)).min(over);
+        all.insert(Leaving { waiting, shrunk, wait, ..leaving }, wait);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use tokio::sync::mpsc::unbounded_channel;
+    use weft_channel::Outbox as _;
 
     use super::*;
-    use crate::forwarder::tests::in_transit;
+    use crate::forwarder::tests::{ends_here, in_transit, with_waiting};
 
-    #[tokio::test(start_paused = true)]
-    async fn a_quiet_circuit_is_taken_down_once_its_time_is_over() {
-        const QUIET: Duration = Duration::from_secs(5);
-        let (forwarder, (leaving, left)) = (in_transit(), unbounded_channel());
+    const QUIET: Duration = Duration::from_secs(5);
+
+    /// The time until the circuit is taken down. `at_each` is called at intervals of 5 ms.
+    async fn taken_down_after(
+        forwarder: Arc<Forwarder>,
+        mut at_each: impl FnMut(Instant),
+    ) -> Duration {
+        let (leaving, left) = unbounded_channel();
         let (stop, begun) = (CancellationToken::new(), Instant::now());
         let task = take_down(Arc::clone(&forwarder), QUIET, left, stop.clone());
         leaving.send("circuit".into()).unwrap();
         let looking = async {
             while forwarder.counts().0 > 0 {
+                at_each(begun);
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
             stop.cancel();
         };
         tokio::join!(task, looking);
-        let took = begun.elapsed();
-        assert!(took >= QUIET && took < QUIET + Duration::from_millis(100), "{took:?}");
+        begun.elapsed()
+    }
+
+    fn is_about(took: Duration, expected: Duration) {
+        assert!(took >= expected && took < expected + Duration::from_millis(100), "{took:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_quiet_circuit_is_taken_down_once_its_time_is_over() {
+        is_about(taken_down_after(in_transit(), |_| {}).await, QUIET);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn whatever_the_ends_send_a_circuit_that_has_ended_goes() {
+        let forwarder = ends_here();
+        let circuit = forwarder.circuit("circuit").unwrap();
+        is_about(taken_down_after(forwarder, |_| circuit.hear()).await, QUIET * LONGEST);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_queue_that_becomes_shorter_is_waited_for() {
+        let (forwarder, mut connection) = with_waiting(100);
+        let mut taken = 0;
+        // A connection takes one payload each second, and after twenty no more.
+        let pull = |begun: Instant| {
+            if taken < 20 && begun.elapsed().as_secs() > taken {
+                connection.notice();
+                assert!(connection.pull(weft_circuit::now()).is_some());
+                taken += 1;
+            }
+        };
+        let took = taken_down_after(forwarder, pull).await;
+        assert!(took > Duration::from_secs(20) && took < Duration::from_secs(31), "{took:?}");
     }
 }

@@ -1,7 +1,8 @@
 //! Data of an SDK without flow control of its own, for which its circuit has no room yet.
 //!
 //! This data is held and never dropped. An SDK with too much waiting data is therefore not read for a
-//! while, which stops all its circuits. A circuit that takes too little in that time is ended.
+//! while, which stops all its circuits. A circuit that takes too little in that time is ended, and so is one that the
+//! SDK has left: nobody else would free the data.
 
 use std::{
     collections::VecDeque,
@@ -16,7 +17,8 @@ use weft_xgress::{End, ITEM_COST, Piece};
 const LIMIT: usize = 1 << 20;
 /// The SDK is read again once fewer bytes than this wait.
 const RESUME: usize = LIMIT / 2;
-/// How long a circuit may keep an SDK from being read without taking [`PROGRESS`].
+/// How long a circuit may keep an SDK from being read, or keep the data of an SDK that has left it, without taking
+/// [`PROGRESS`].
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Bytes that a circuit takes from its backlog to count as moving.
 const PROGRESS: usize = 64 << 10;
@@ -31,6 +33,8 @@ pub(super) enum FromSdk {
     Piece(Piece),
     Fin,
     Close,
+    /// The SDK is gone.
+    Lost,
 }
 
 impl FromSdk {
@@ -41,7 +45,7 @@ impl FromSdk {
                 data.len() + headers + ITEM_COST
             }
             Self::Piece(piece) => piece.bytes() + ITEM_COST,
-            Self::Fin | Self::Close => ITEM_COST,
+            Self::Fin | Self::Close | Self::Lost => ITEM_COST,
         }
     }
 }
@@ -54,6 +58,8 @@ pub(super) struct Backlog {
     held: Grant,
     /// True while the SDK is not read because of this backlog.
     over: bool,
+    /// True once the SDK has left the circuit: it sends no more.
+    is_left: bool,
     /// The time since which the end took less than [`PROGRESS`] although messages wait.
     still: Option<Instant>,
     /// Bytes that the end took since the time in `still`.
@@ -64,7 +70,8 @@ impl Backlog {
     /// An empty backlog; its bytes are drawn from `budget`.
     pub(super) fn new(budget: &Budget) -> Self {
         let held = budget.empty();
-        Self { items: VecDeque::new(), bytes: 0, held, over: false, still: None, taken: 0 }
+        let items = VecDeque::new();
+        Self { items, bytes: 0, held, over: false, is_left: false, still: None, taken: 0 }
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -72,6 +79,10 @@ impl Backlog {
     }
 
     pub(super) fn push(&mut self, item: FromSdk) {
+        if matches!(item, FromSdk::Close | FromSdk::Lost) {
+            // The end has the whole time from now on.
+            (self.is_left, self.still) = (true, None);
+        }
         self.bytes += item.cost();
         self.items.push_back(item);
     }
@@ -125,6 +136,7 @@ impl Backlog {
                 FromSdk::Piece(piece) => drop(end.write_piece(piece)),
                 FromSdk::Fin => end.finish(now),
                 FromSdk::Close => end.close(now),
+                FromSdk::Lost => end.delivery_failed(now),
             }
             self.bytes -= cost;
             self.taken += cost;
@@ -162,13 +174,13 @@ impl Backlog {
     }
 
     /// The time at which the circuit is ended unless the end takes more; `None` while the SDK is
-    /// read.
+    /// read and has not left the circuit.
     pub(super) fn deadline(&self) -> Option<Instant> {
-        self.still.filter(|_| self.over).map(|since| since + PATIENCE)
+        self.still.filter(|_| self.over || self.is_left).map(|since| since + PATIENCE)
     }
 
-    /// True if the circuit kept the SDK from being read for [`PATIENCE`] without taking
-    /// [`PROGRESS`] bytes.
+    /// True if the circuit kept the SDK from being read, or its data after the SDK has left, for [`PATIENCE`] without
+    /// taking [`PROGRESS`] bytes.
     pub(super) fn is_stuck(&self, now: Instant) -> bool {
         self.deadline().is_some_and(|deadline| deadline <= now)
     }
@@ -289,5 +301,19 @@ mod tests {
         backlog.clear();
         assert_eq!(backlog.settle(start + PATIENCE), Some(false));
         assert_eq!(backlog.deadline(), None);
+    }
+
+    #[test]
+    fn what_an_sdk_has_left_is_kept_for_a_limited_time() {
+        for last in [FromSdk::Close, FromSdk::Lost] {
+            let (start, budget) = (Instant::now(), Budget::unlimited());
+            let (mut backlog, mut stalled) = (Backlog::new(&budget), end(start));
+            assert!(!push(&mut backlog, &mut stalled, LIMIT / 2, start));
+            let left = start + 100 * PATIENCE;
+            backlog.push(last);
+            assert_eq!(backlog.settle(left), None);
+            assert_eq!(backlog.deadline(), Some(left + PATIENCE));
+            assert!(!backlog.is_stuck(left) && backlog.is_stuck(left + PATIENCE));
+        }
     }
 }

@@ -272,6 +272,11 @@ impl<F: HopFlow> Circuit<F> {
         self.routes.read().hops.iter().for_each(|queue| queue.hop.trim());
     }
 
+    /// Bytes of payloads that wait for neighbouring routers.
+    pub(super) fn waiting(&self) -> u64 {
+        self.routes.read().hops.iter().map(|queue| queue.hop.bytes()).sum()
+    }
+
     /// True if messages wait for neighbouring routers.
     pub(super) fn has_waiting(&self) -> bool {
         self.routes.read().hops.iter().any(|queue| queue.hop.has_messages())

@@ -2,7 +2,7 @@
 
 use weft_wire::{
     Message, WireError,
-    payload::{self, View},
+    payload::{self, Flags, View},
 };
 use weft_xgress::Class;
 
@@ -13,6 +13,8 @@ pub(super) struct Head {
     pub(super) class: Class,
     /// The sequence number of a payload.
     pub(super) sequence: i32,
+    /// True for a payload that ends the circuit.
+    pub(super) ends: bool,
     /// True if the message has headers that are not passed on.
     pub(super) strip: bool,
 }
@@ -27,6 +29,7 @@ impl Head {
     pub(super) fn seen(content_type: i32, view: &View<'_>) -> Self {
         let is_payload = content_type == payload::content_type::PAYLOAD;
         let class = if is_payload { Class::Payload } else { Class::Ack };
-        Self { class, sequence: view.sequence, strip: view.strip }
+        let ends = is_payload && view.flags.has(Flags::CIRCUIT_END);
+        Self { class, sequence: view.sequence, ends, strip: view.strip }
     }
 }

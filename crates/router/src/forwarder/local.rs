@@ -380,7 +380,8 @@ impl<F: EndFlow> Timed for LocalEnd<F> {
                 circuit = %self.circuit.id,
                 sdk = ?owner.upgrade(),
                 "a circuit is ended: its other end has taken nothing for 30 s, and the SDK, which \
-                 has no flow control of its own, could send nothing to its others meanwhile"
+                 has no flow control of its own, has left the circuit or could send nothing to its \
+                 others meanwhile"
             );
         }
     }

@@ -29,6 +29,7 @@ mod closed_links;
 mod destination;
 mod drops;
 mod ends;
+mod farewell;
 mod fin;
 mod flow;
 mod head;
@@ -236,6 +237,11 @@ impl Forwarder {
         }
         self.unroute(id);
         None
+    }
+
+    /// Bytes of a circuit's payloads that wait for neighbours; 0 if the circuit is unknown.
+    pub(crate) fn waiting(&self, id: &str) -> u64 {
+        self.circuit(id).map_or(0, |circuit| circuit.waiting())
     }
 
     /// Takes a circuit down if its ends on this router are gone and nothing waits for a neighbour:

@@ -17,6 +17,7 @@ use weft_xgress::{Class, Role};
 use super::{
     Forwarder,
     destination::Destination,
+    farewell::Farewell,
     flow::{Cached, Circuit, Next, Outlet, SdkQueue},
     head::Head,
     owner::ConnOwner,
@@ -35,6 +36,7 @@ pub(crate) struct SdkCircuit {
     queue: Arc<SdkQueue>,
     forwarder: Arc<Forwarder>,
     next: Cached,
+    farewell: Farewell,
 }
 
 impl SdkCircuit {
@@ -64,6 +66,7 @@ impl SdkCircuit {
             queue,
             forwarder: Arc::clone(forwarder),
             next: Cached::default(),
+            farewell: Farewell::default(),
         })
     }
 
@@ -108,11 +111,10 @@ impl SdkCircuit {
     }
 
     fn pass_on(&self, mut message: Message) {
-        if self.circuit.has_ended() {
+        if self.circuit.has_ended() || self.farewell.is_over() {
             return;
         }
-        let find = || self.forwarder.next_of(&self.circuit, &self.address);
-        let Some(next) = self.next.get(&self.circuit, find) else {
+        let Some(next) = self.next() else {
             // An SDK whose end was taken away may send for a circuit that goes on without it.
             if !self.queue.is_closed() {
                 if let (Some(answer), Ok(head)) =
@@ -126,11 +128,10 @@ impl SdkCircuit {
         };
         match Head::of(&message) {
             Ok(head) => {
-                // An ack answers a message of the other end.
-                match head.class == Class::Ack || !matches!(next, Next::Link(_)) {
-                    true => self.circuit.hear(),
-                    false => self.circuit.touch(),
-                }
+                // What an SDK here sends is no sign of the other end, acks included: the message that an ack answers
+                // was a sign when it came.
+                self.circuit.touch();
+                self.farewell.note(head);
                 if head.class == Class::Payload {
                     let bytes = message.body.len();
                     let way = self.forwarder.measures().came(self.role(), bytes);
@@ -142,6 +143,21 @@ impl SdkCircuit {
             }
             Err(problem) => self.forwarder.drop_bad(&self.circuit, &problem),
         }
+    }
+
+    fn next(&self) -> Option<Next> {
+        let find = || self.forwarder.next_of(&self.circuit, &self.address);
+        self.next.get(&self.circuit, find)
+    }
+
+    /// Tells the other end that the SDK sends no more, unless the SDK has told it.
+    fn say_farewell(&self) {
+        let Some(payload) = self.farewell.say(self.role()) else { return };
+        let message = payload.into_message(&self.circuit.id);
+        let Some((next, Ok(head))) = self.next().map(|next| (next, Head::of(&message))) else {
+            return;
+        };
+        self.forwarder.pass(&self.circuit, &next, head, message, |_, _| {});
     }
 
     /// Handles the end of the route: the SDK is sent the end after the queued messages.
@@ -169,6 +185,9 @@ impl SdkCircuit {
 
     /// This router ends the circuit: the other end and the controller are told.
     pub(crate) fn end_here(&self) {
+        if !self.circuit.has_ended() {
+            self.say_farewell();
+        }
         self.forwarder.sdk_ended(&self.circuit, &self.address, self.role());
     }
 }

@@ -20,10 +20,11 @@ use crate::seam::{
 };
 
 mod done;
+mod gone;
 mod idle;
 mod links;
 
-pub(crate) use done::in_transit;
+pub(crate) use done::{ends_here, in_transit, with_waiting};
 
 /// The application's side of an end at a socket.
 const SOCKET: App = App::Socket { hop_type: payload::hop_type::TUNNEL };

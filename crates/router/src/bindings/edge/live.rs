@@ -2,7 +2,7 @@
 //! the same however many there are.
 
 use std::{
-    collections::{HashMap, HashSet, hash_map::Entry},
+    collections::{HashMap, HashSet, VecDeque, hash_map::Entry},
     sync::{Arc, Weak},
 };
 
@@ -10,12 +10,28 @@ use weft_limits::Budget;
 
 use crate::seam::ApiSession;
 
+/// Identities without channels that are looked at when another one has none.
+const LOOKED_AT: usize = 4;
+
 /// The open channels.
 pub(super) struct OpenChannels<T> {
     next: u64,
     all: HashMap<u64, Weak<T>>,
     by_session: HashMap<String, HashSet<u64>>,
-    by_identity: HashMap<String, (HashSet<u64>, Budget)>,
+    /// An identity without channels stays while circuits that its channels have left hold bytes of its budget:
+    /// otherwise it would get another budget by connecting again.
+    by_identity: HashMap<String, OfIdentity>,
+    /// Identities that had no channels, or may have some again.
+    without: VecDeque<String>,
+}
+
+/// The channels of an identity.
+struct OfIdentity {
+    numbers: HashSet<u64>,
+    /// The budget that the channels share.
+    budget: Budget,
+    /// True while the identity is in the list of those without channels.
+    is_listed: bool,
 }
 
 impl<T> Default for OpenChannels<T> {
@@ -25,6 +41,7 @@ impl<T> Default for OpenChannels<T> {
             all: HashMap::new(),
             by_session: HashMap::new(),
             by_identity: HashMap::new(),
+            without: VecDeque::new(),
         }
     }
 }
@@ -50,9 +67,13 @@ impl<T> OpenChannels<T> {
     ) -> (usize, Budget) {
         self.by_session.entry(session.id.clone()).or_default().insert(number);
         let of_identity = self.by_identity.entry(session.identity.clone());
-        let (numbers, budget) = of_identity.or_insert_with(|| (HashSet::new(), share()));
-        numbers.insert(number);
-        (numbers.len(), budget.clone())
+        let known = of_identity.or_insert_with(|| OfIdentity {
+            numbers: HashSet::new(),
+            budget: share(),
+            is_listed: false,
+        });
+        known.numbers.insert(number);
+        (known.numbers.len(), known.budget.clone())
     }
 
     /// Notes that a channel does not belong to this session any more. Returns the number of
@@ -64,16 +85,31 @@ impl<T> OpenChannels<T> {
                 of_session.remove();
             }
         }
-        let Entry::Occupied(mut of_identity) = self.by_identity.entry(session.identity.clone())
-        else {
-            return 0;
-        };
-        of_identity.get_mut().0.remove(&number);
-        let left = of_identity.get().0.len();
+        let Some(known) = self.by_identity.get_mut(&session.identity) else { return 0 };
+        known.numbers.remove(&number);
+        let left = known.numbers.len();
         if left == 0 {
-            of_identity.remove();
+            if !std::mem::replace(&mut known.is_listed, true) {
+                self.without.push_back(session.identity.clone());
+            }
+            self.forget_some();
         }
         left
+    }
+
+    /// Forgets identities without channels whose budgets are unused. It looks at a few: more than are added.
+    fn forget_some(&mut self) {
+        for _ in 0..self.without.len().min(LOOKED_AT) {
+            let Some(identity) = self.without.pop_front() else { return };
+            let Some(known) = self.by_identity.get_mut(&identity) else { continue };
+            if !known.numbers.is_empty() {
+                known.is_listed = false;
+            } else if known.budget.used() > 0 {
+                self.without.push_back(identity);
+            } else {
+                self.by_identity.remove(&identity);
+            }
+        }
     }
 
     /// Removes a channel.
@@ -103,7 +139,7 @@ impl<T> OpenChannels<T> {
 
     /// The channels of an identity.
     pub(super) fn of_identity(&self, identity: &str) -> Vec<Arc<T>> {
-        self.named(self.by_identity.get(identity).map(|(numbers, _)| numbers))
+        self.named(self.by_identity.get(identity).map(|known| &known.numbers))
     }
 
     fn named(&self, numbers: Option<&HashSet<u64>>) -> Vec<Arc<T>> {
@@ -145,6 +181,16 @@ mod tests {
             assert_eq!(live.was_of(number as u64, &of(number)), 999 - number / 10);
             live.remove(number as u64);
         }
+        // What the circuits of an identity hold counts when it comes back.
+        let (_, memory) = live.is_of(7, &of(3), || Budget::new(1000));
+        assert_eq!(memory.used(), 1000);
+        held.clear();
+        live.was_of(7, &of(3));
+        for number in 0..4 {
+            live.is_of(number, &session(11, 11), || Budget::new(1000));
+            live.was_of(number, &session(11, 11));
+        }
+        assert!(live.without.is_empty());
         assert!(live.all.is_empty() && live.by_session.is_empty() && live.by_identity.is_empty());
         assert_eq!(live.was_of(0, &of(0)), 0, "once more is nothing");
     }

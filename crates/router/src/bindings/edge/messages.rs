@@ -247,7 +247,7 @@ impl Behaviour for SdkConnection {
         for conn in entries {
             match conn {
                 Conn::Pending(cancel) => cancel.cancel(),
-                Conn::Local(end) => end.abort(),
+                Conn::Local(end) => end.sdk_lost(),
                 Conn::Sdk(circuit) => circuit.ended_by_sdk(),
                 Conn::Host(hosted) => self.binding.withdraw(&hosted),
             }

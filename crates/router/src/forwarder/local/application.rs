@@ -88,6 +88,17 @@ impl<F: EndFlow> LocalEnd<F> {
         self.change(State::close_by_sdk);
     }
 
+    /// The SDK is gone: its earlier data is still sent, unless the circuit has no route yet. The route fails then.
+    pub(crate) fn sdk_lost(&self) {
+        match self.next() {
+            Some(_) => self.change(State::lose_sdk),
+            None => self.change(|state, _| {
+                state.quiet = true;
+                state.abort();
+            }),
+        }
+    }
+
     /// The SDK gave the connection up: its earlier data may be incomplete, and what waits is dropped.
     pub(crate) fn sdk_gave_up(&self) {
         self.change(|state, _| {

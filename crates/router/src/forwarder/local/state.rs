@@ -101,6 +101,14 @@ impl State {
         self.backlog.drain(&mut self.end, now);
     }
 
+    /// The SDK is gone: its earlier data is still sent, and then the other end is told that more may be missing.
+    pub(super) fn lose_sdk(&mut self, now: Instant) {
+        self.quiet = true;
+        self.traces.clear();
+        self.push(FromSdk::Lost);
+        self.backlog.drain(&mut self.end, now);
+    }
+
     fn push(&mut self, item: FromSdk) {
         // Nobody reads the data of a closed circuit.
         if self.end.closed().is_none() {

@@ -86,6 +86,31 @@ pub(crate) fn in_transit() -> Arc<Forwarder> {
     forwarder
 }
 
+/// A router with a circuit between a link and an end.
+pub(crate) fn ends_here() -> Arc<Forwarder> {
+    let (forwarder, _) = heard();
+    link(&forwarder, "link");
+    let set_up = attempt(&forwarder, 0).unwrap();
+    dialed(&forwarder, &set_up, "out");
+    set_up.route(&ways(("link", ForwardKind::Link), ("out", ForwardKind::End))).unwrap();
+    drop(set_up);
+    forwarder
+}
+
+/// A router with a circuit that passes over two links, with so many payloads that wait for one of them; and the
+/// connection of that link.
+pub(crate) fn with_waiting(payloads: i32) -> (Arc<Forwarder>, DataOutbox) {
+    let forwarder = in_transit();
+    let connection =
+        forwarder.link("l2").unwrap().outlet.open(Carries::Payloads, UnderlayWaker::default());
+    let hop = forwarder.circuit("circuit").unwrap().hop("l2").unwrap();
+    for sequence in 0..payloads {
+        let payload = payload::Payload { sequence, ..payload::Payload::default() };
+        hop.push(Class::Payload, sequence, payload.into_message("circuit"));
+    }
+    (forwarder, connection)
+}
+
 #[test]
 fn an_end_that_goes_on_sending_does_not_keep_a_circuit_whose_other_end_is_gone() {
     let (forwarder, _) = heard();
