@@ -124,7 +124,7 @@ async fn the_other_end_of_a_router_that_stops_hears_soon_that_nothing_more_comes
 }
 
 /// The same for more circuits than a router's channel has room for, while the router of the dialers reads nothing.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test]
 async fn the_other_end_hears_that_nothing_more_comes_however_many_circuits_there_are() {
     const ALL: usize = 60_000;
     let net = Net::with(quick()).await;
@@ -143,6 +143,9 @@ async fn the_other_end_hears_that_nothing_more_comes_however_many_circuits_there
     }
     until(|| net.network.circuits().is_empty()).await;
     host.channel.close("stopped");
+    until(|| net.network.routers().get(hosts.id.as_str()).is_none()).await;
+    // Longer than payloads may be on their way.
+    later(Duration::from_millis(2_500)).await;
     while !ids.is_empty() {
         let unroute = dialer.expect(ctrl::content_type::UNROUTE).await;
         let unroute = Unroute::from_message(&unroute).unwrap();
