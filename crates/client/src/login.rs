@@ -82,7 +82,7 @@ impl LoginKey {
                 section
             }
             Self::Files { cert, key } => {
-                if let Some(warning) = open_to_all(key) {
+                if let Some(warning) = open_to_all(key, "the private key") {
                     tracing::warn!("{warning}");
                 }
                 IdentitySection {

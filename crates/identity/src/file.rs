@@ -24,10 +24,10 @@ pub(crate) fn read(path: &Path) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// A warning if every user of this machine may read the private key in this file. A group may be given a
-/// key on purpose. `None` also if the file cannot be looked at, which reading it reports.
+/// A warning if every user of this machine may read the secret in this file, such as `the private key`. A group may
+/// be given a secret on purpose. `None` also if the file cannot be looked at, which reading it reports.
 #[must_use]
-pub fn open_to_all(path: &Path) -> Option<String> {
+pub fn open_to_all(path: &Path, secret: &str) -> Option<String> {
     #[cfg(unix)]
     {
         use std::os::unix::fs::PermissionsExt as _;
@@ -35,14 +35,14 @@ pub fn open_to_all(path: &Path) -> Option<String> {
         let shown = path.display();
         (mode & 0o004 != 0).then(|| {
             format!(
-                "every user of this machine may read the private key in {shown} (mode {mode:04o}): \
+                "every user of this machine may read {secret} in {shown} (mode {mode:04o}): \
                  chmod 600 {shown}"
             )
         })
     }
     #[cfg(not(unix))]
     {
-        let _ = path;
+        let _ = (path, secret);
         None
     }
 }

@@ -105,7 +105,7 @@ impl IdentityFile {
             Ok(Location::File(key)) if !file.id.key.is_empty() => key,
             _ => path.to_owned(),
         };
-        if let Some(warning) = open_to_all(&key) {
+        if let Some(warning) = open_to_all(&key, "the private key") {
             tracing::warn!("{warning}");
         }
         Ok(file)

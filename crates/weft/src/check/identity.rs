@@ -114,7 +114,8 @@ impl Look<'_> {
     fn read_key(&mut self, key: &str, value: &str) -> Option<PrivateKey> {
         let found = self.read(key, value, PrivateKey::from_pem)?;
         let location = Location::parse(value).ok();
-        let warning = location.as_ref().and_then(Location::path).and_then(open_to_all);
+        let path = location.as_ref().and_then(Location::path);
+        let warning = path.and_then(|path| open_to_all(path, "the private key"));
         if let Some(warning) = warning {
             self.findings.push(Finding::warning(self.key_of(key), warning));
         }
