@@ -74,10 +74,13 @@ pub enum Error {
     /// An enrollment token cannot be used, for this reason.
     #[error("the enrollment token cannot be used: {0}")]
     Token(String),
+    /// The secret of a second factor cannot be used, for this reason.
+    #[error("the secret of the second factor (TOTP) cannot be used: {0}")]
+    TotpSecret(String),
     /// The controller demands a second factor, which was not given.
     #[error(transparent)]
     SecondFactor(FactorProblem),
-    /// A file with a saved login cannot be used.
+    /// A file with a saved login or a secret cannot be used.
     #[error("{}: {reason}", path.display())]
     File {
         /// The file.

@@ -12,7 +12,8 @@
 //! - [`Address`]: the address of a controller, as people type it;
 //! - [`ManagementClient`]: the management API, generic over the contract's tables;
 //! - [`ClientApi`]: the client API: log in, list services, ask for sessions;
-//! - [`Codes`]: codes of the second factor, for logins that ask for them; [`NewFactor`] sets one up;
+//! - [`Codes`]: codes of the second factor, for logins that ask for them; [`NewFactor`] sets one up, and
+//!   [`TotpSecret`] makes codes without a person;
 //! - [`enroll`]: from a one-time token to a certificate;
 //! - [`trust`]: first contact with an unknown controller;
 //! - [`SavedLogin`], [`Logins`]: logins in files, for the next command.
@@ -39,6 +40,7 @@ mod login;
 mod management;
 mod new_factor;
 mod second_factor;
+mod totp;
 pub mod trust;
 
 pub use address::Address;
@@ -50,6 +52,7 @@ pub use login::{LoginKey, Logins, SavedLogin};
 pub use management::ManagementClient;
 pub use new_factor::NewFactor;
 pub use second_factor::{CodePurpose, CodeRequest, Codes};
+pub use totp::TotpSecret;
 
 #[cfg(test)]
 mod tests;

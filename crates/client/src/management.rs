@@ -13,6 +13,7 @@ use crate::client_api::{About, Credentials, authenticate};
 use crate::error::{Error, Result};
 use crate::http::Tls;
 use crate::login::SavedLogin;
+use crate::second_factor::{self, Codes};
 
 const API: Api = Api::Management;
 
@@ -37,6 +38,8 @@ const API: Api = Api::Management;
 #[derive(Debug)]
 pub struct ManagementClient {
     caller: Caller,
+    /// Codes of the second factor.
+    codes: Option<Codes>,
 }
 
 impl ManagementClient {
@@ -45,7 +48,13 @@ impl ManagementClient {
     /// # Errors
     /// When TLS cannot be set up.
     pub fn new(address: Address, tls: &Tls) -> Result<Self> {
-        Ok(Self { caller: Caller::new(address, API, tls)? })
+        Ok(Self { caller: Caller::new(address, API, tls)?, codes: None })
+    }
+
+    /// Logins that ask for a code of the second factor get one of these.
+    #[must_use]
+    pub fn with_codes(self, codes: Option<Codes>) -> Self {
+        Self { codes, ..self }
     }
 
     /// A client with a saved login. Whether its session has ended shows at the first call.
@@ -78,9 +87,24 @@ impl ManagementClient {
     /// Logs in.
     ///
     /// # Errors
-    /// When the controller refuses, or asks for a second factor.
+    /// When the controller refuses, or demands a second factor that is not given.
     pub async fn login(&self, credentials: &Credentials) -> Result<ApiSessionDetail> {
-        authenticate(&self.caller, API, credentials, &About::default(), None).await
+        let codes = self.codes.as_ref();
+        authenticate(&self.caller, API, credentials, &About::default(), codes).await
+    }
+
+    /// Gives the second factor that the session of this client still lacks, if it lacks one: the session may
+    /// have been made elsewhere.
+    ///
+    /// # Errors
+    /// When the session has ended, or the second factor is not given. The session stays then.
+    pub async fn complete(&self) -> Result<ApiSessionDetail> {
+        let mut session: ApiSessionDetail =
+            self.call(row(API, "getCurrentAPISession")?, &[], &[], None).await?;
+        if session.token.is_empty() {
+            session.token = self.token().unwrap_or_default();
+        }
+        second_factor::supply(&self.caller, API, session, self.codes.as_ref()).await
     }
 
     /// Ends the session.

@@ -6,9 +6,11 @@ use weft_contract::resource::session::{ApiSessionDetail, AuthenticateBody, metho
 use weft_contract::{Api, Created, Empty};
 use weft_identity::{IdentityFile, LiveIdentity};
 
+use crate::address::Address;
 use crate::call::{Caller, row, to_value};
 use crate::error::{Error, Result};
 use crate::http::Tls;
+use crate::login::SavedLogin;
 
 const API: Api = Api::Client;
 
@@ -18,17 +20,37 @@ const API: Api = Api::Client;
 pub struct NewFactor {
     caller: Caller,
     factor: MfaDetail,
+    /// True if the session is a saved login, which stays.
+    is_saved: bool,
 }
 
 impl NewFactor {
-    /// Begins to set up a second factor of an identity, at the first controller that its file names.
+    /// Begins to set up a second factor of an identity, at the first controller of its file that takes it. If
+    /// all fail, the error is a refusal, if there was one.
     ///
     /// # Errors
-    /// When the identity's key or certificates cannot be used, or the controller refuses.
+    /// When the identity's key or certificates cannot be used, or no controller accepts the identity.
     pub async fn begin(file: &IdentityFile) -> Result<Self> {
-        let first = file.controllers().next().unwrap_or_default();
         let tls = Tls::Identity(LiveIdentity::load(file.section())?);
-        let caller = Caller::new(first.parse()?, API, &tls)?;
+        let controllers: Vec<Address> =
+            file.controllers().map(str::parse).collect::<Result<_>>()?;
+        let mut failed: Option<Error> = None;
+        for address in controllers {
+            match Self::begin_at(address, &tls).await {
+                Ok(begun) => return Ok(begun),
+                Err(error) if failed.as_ref().is_none_or(Error::is_temporary) => {
+                    failed = Some(error);
+                }
+                Err(error) => {
+                    tracing::debug!(%error, "a further controller set no second factor up");
+                }
+            }
+        }
+        Err(failed.unwrap_or_else(|| Error::Request("the identity names no controller".to_owned())))
+    }
+
+    async fn begin_at(address: Address, tls: &Tls) -> Result<Self> {
+        let caller = Caller::new(address, API, tls)?;
         let body = to_value(&AuthenticateBody::default())?;
         let query = [("method", method::CERT)];
         let session: ApiSessionDetail =
@@ -36,12 +58,23 @@ impl NewFactor {
         caller.set_session(Some(session.token));
         let begun = Self::begun(&caller).await;
         match begun {
-            Ok(factor) => Ok(Self { caller, factor }),
+            Ok(factor) => Ok(Self { caller, factor, is_saved: false }),
             Err(error) => {
                 end(&caller).await;
                 Err(error)
             }
         }
+    }
+
+    /// Begins to set up a second factor of the identity of a saved login, whose session stays.
+    ///
+    /// # Errors
+    /// When the saved login cannot be used, has ended, or the controller refuses.
+    pub async fn of_login(login: &SavedLogin) -> Result<Self> {
+        let caller = Caller::new(login.address()?, API, &login.tls()?)?;
+        caller.set_session(Some(login.token.clone()));
+        let factor = Self::begun(&caller).await?;
+        Ok(Self { caller, factor, is_saved: true })
     }
 
     async fn begun(caller: &Caller) -> Result<MfaDetail> {
@@ -82,9 +115,11 @@ impl NewFactor {
         }
     }
 
-    /// Ends the session that the second factor was set up in.
+    /// Ends the session that the second factor was set up in, unless it is a saved login.
     pub async fn end(self) {
-        end(&self.caller).await;
+        if !self.is_saved {
+            end(&self.caller).await;
+        }
     }
 }
 

@@ -17,6 +17,7 @@ use weft_contract::{Api, Empty};
 
 use crate::call::{Caller, row, to_value};
 use crate::error::{Error, FactorProblem, Result};
+use crate::totp::TotpSecret;
 
 /// Most codes that are tried for one login or posture check.
 const ATTEMPTS: u32 = 3;
@@ -82,6 +83,15 @@ impl Codes {
         })
     }
 
+    /// Codes that a secret makes, so that nobody is asked.
+    #[must_use]
+    pub fn of_secret(secret: Arc<TotpSecret>) -> Self {
+        Self::new(move |request| {
+            let secret = Arc::clone(&secret);
+            async move { secret.code(request.is_repeated).await }
+        })
+    }
+
     /// The answer to a question, or to the question that is open.
     async fn ask(&self, request: CodeRequest) -> Option<String> {
         let asked = {
@@ -105,23 +115,8 @@ pub(crate) async fn complete(
     session: ApiSessionDetail,
     codes: Option<&Codes>,
 ) -> Result<ApiSessionDetail> {
-    let Some(query) = session.auth_queries.first() else { return Ok(session) };
     let token = session.token.clone();
-    let completed = async {
-        let codes = wanted(query, codes)?;
-        let (identity, purpose) = (session.identity.name.clone(), CodePurpose::Login);
-        give(caller, api, &token, codes, identity, purpose).await?;
-        let row = row(api, "getCurrentAPISession")?;
-        let mut now: ApiSessionDetail = caller.call_with(&token, row, None).await?;
-        if let Some(query) = now.auth_queries.first() {
-            return Err(Error::SecondFactor(FactorProblem::Unsupported(query.type_id.clone())));
-        }
-        if now.token.is_empty() {
-            now.token.clone_from(&token);
-        }
-        Ok(now)
-    }
-    .await;
+    let completed = supply(caller, api, session, codes).await;
     if completed.is_err()
         && let Ok(row) = row(api, "deleteCurrentAPISession")
     {
@@ -131,6 +126,29 @@ pub(crate) async fn complete(
         }
     }
     completed
+}
+
+/// Gives the factors that a session still lacks.
+pub(crate) async fn supply(
+    caller: &Caller,
+    api: Api,
+    session: ApiSessionDetail,
+    codes: Option<&Codes>,
+) -> Result<ApiSessionDetail> {
+    let Some(query) = session.auth_queries.first() else { return Ok(session) };
+    let token = session.token.clone();
+    let codes = wanted(query, codes)?;
+    let (identity, purpose) = (session.identity.name.clone(), CodePurpose::Login);
+    give(caller, api, &token, codes, identity, purpose).await?;
+    let row = row(api, "getCurrentAPISession")?;
+    let mut now: ApiSessionDetail = caller.call_with(&token, row, None).await?;
+    if let Some(query) = now.auth_queries.first() {
+        return Err(Error::SecondFactor(FactorProblem::Unsupported(query.type_id.clone())));
+    }
+    if now.token.is_empty() {
+        now.token.clone_from(&token);
+    }
+    Ok(now)
 }
 
 /// The codes that answer a query.

@@ -5,8 +5,9 @@ use crate::error::Result;
 use crate::settings::Settings;
 use std::future::Future;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
-use weft_client::{CodeRequest, Codes};
+use weft_client::{CodeRequest, Codes, TotpSecret};
 use weft_identity::{IdentityFile, RenewableFile};
 
 /// Makes a [`Context`] with options other than the defaults.
@@ -116,6 +117,22 @@ impl ContextBuilder {
     #[must_use]
     pub fn second_factor_code(mut self, code: impl Into<String>) -> Self {
         self.settings.codes = Some(Codes::once(code));
+        self
+    }
+
+    /// Gives codes that this secret makes, whenever one is asked for: for programs that run without a person. A
+    /// secret that lies beside the identity file is no second factor against somebody who reads both.
+    ///
+    /// ```no_run
+    /// # fn of_file() -> Result<weft_sdk::ContextBuilder, Box<dyn std::error::Error>> {
+    /// let secret = weft_sdk::TotpSecret::read("/etc/weft/server.totp".as_ref())?;
+    /// let builder = weft_sdk::Context::builder().second_factor_secret(secret);
+    /// # Ok(builder)
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn second_factor_secret(mut self, secret: TotpSecret) -> Self {
+        self.settings.codes = Some(Codes::of_secret(Arc::new(secret)));
         self
     }
 

@@ -104,7 +104,7 @@ pub use identity::Identity;
 pub use incoming::Incoming;
 pub use listener::{Listener, ListenerTerms, TerminatorChanges};
 pub use service::Service;
-pub use weft_client::{CodePurpose, CodeRequest, FactorProblem, NewFactor};
+pub use weft_client::{CodePurpose, CodeRequest, FactorProblem, NewFactor, TotpSecret};
 pub use weft_identity::IdentityFile;
 pub use weft_wire::ctrl::TerminatorPrecedence as Precedence;
 

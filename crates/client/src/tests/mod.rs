@@ -1,10 +1,10 @@
 //! The clients against a small server that plays the controller.
 
 mod enroll;
+mod second_factor;
 mod server;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use serde_json::{Value, json};
@@ -15,8 +15,8 @@ use weft_contract::resource::service::{self, ServiceBody, ServiceDetail};
 use weft_contract::{Api, Timestamp};
 
 use crate::{
-    About, Address, ClientApi, CodePurpose, CodeRequest, Codes, Credentials, Error, FactorProblem,
-    Logins, MAX_ANSWER, ManagementClient, SavedLogin, Tls, trust,
+    About, Address, ClientApi, Credentials, Error, Logins, MAX_ANSWER, ManagementClient,
+    SavedLogin, Tls, trust,
 };
 
 const MANAGEMENT: &str = "/edge/management/v1";
@@ -347,93 +347,6 @@ async fn a_session_stays_in_use_until_the_next_login_has_ended() {
     let (refused, ()) = tokio::join!(login, seen);
     assert!(refused.unwrap_err().is_unauthorized());
     assert_eq!(api.token(), None);
-}
-
-#[tokio::test]
-async fn a_second_factor_is_named() {
-    let pki = Pki::new();
-    let server = Server::start(&pki, |_: &Seen| {
-        Reply::data(session("t", json!([{"typeId": "MFA", "provider": "ziti"}])))
-    })
-    .await;
-    let error = management(&server, &pki).login(&admin()).await.unwrap_err();
-    assert!(matches!(error, Error::SecondFactor(FactorProblem::NoCode)), "{error}");
-    assert_eq!(server.count("DELETE", &format!("{MANAGEMENT}/current-api-session")), 1);
-}
-
-/// A controller whose sessions are complete after the code 222222, and the codes that it was given.
-async fn with_second_factor(pki: &Pki, queries: Value) -> (Server, Arc<Mutex<Vec<String>>>) {
-    let given = Arc::<Mutex<Vec<String>>>::default();
-    let seen = Arc::clone(&given);
-    let server = Server::start(pki, move |asked: &Seen| {
-        let is_complete = seen.lock().unwrap().iter().any(|code| code == "222222");
-        match asked.path.rsplit('/').next() {
-            Some("mfa") if asked.session.as_deref() == Some("t") => {
-                let code = asked.json()["code"].as_str().unwrap().to_owned();
-                seen.lock().unwrap().push(code.clone());
-                match code.as_str() {
-                    "222222" => Reply::data(json!({})),
-                    _ => Reply::error(400, "MFA_INVALID_TOKEN", "no"),
-                }
-            }
-            _ if is_complete => Reply::data(session("t", json!([]))),
-            _ => Reply::data(session("t", queries.clone())),
-        }
-    })
-    .await;
-    (server, given)
-}
-
-#[tokio::test]
-async fn a_login_asks_for_codes_until_one_is_taken() {
-    let pki = Pki::new();
-    let totp = json!([{"typeId": "MFA", "provider": "ziti"}]);
-    let (server, given) = with_second_factor(&pki, totp).await;
-    let codes = Codes::new(|request: CodeRequest| async move {
-        assert_eq!(request.purpose, CodePurpose::Login);
-        Some(if request.is_repeated { "222222" } else { "111111" }.to_owned())
-    });
-    let api = client(&server, &pki).with_codes(Some(codes));
-    let session = api.login(Credentials::Certificate, About::default()).await.unwrap();
-    assert!(session.auth_queries.is_empty());
-    assert_eq!((api.token().as_deref(), given.lock().unwrap().len()), (Some("t"), 2));
-}
-
-#[tokio::test]
-async fn a_login_without_a_good_code_ends_its_session() {
-    let pki = Pki::new();
-    let totp = json!([{"typeId": "TOTP", "provider": "ziti"}]);
-    let (server, given) = with_second_factor(&pki, totp).await;
-    let logins = async |codes| {
-        let api = client(&server, &pki).with_codes(codes);
-        let error = api.login(Credentials::Certificate, About::default()).await.unwrap_err();
-        assert_eq!(api.token(), None);
-        match error {
-            Error::SecondFactor(problem) => problem,
-            other => panic!("{other}"),
-        }
-    };
-    assert_eq!(logins(None).await, FactorProblem::NoCode);
-    assert_eq!(logins(Some(Codes::once("111111"))).await, FactorProblem::Refused);
-    let wrong = Codes::new(|_| std::future::ready(Some("333333".to_owned())));
-    assert_eq!(logins(Some(wrong)).await, FactorProblem::Refused);
-    assert_eq!(given.lock().unwrap().len(), 4, "a person is asked three times");
-    assert_eq!(server.count("DELETE", &format!("{CLIENT}/current-api-session")), 3);
-}
-
-#[tokio::test]
-async fn factors_that_codes_do_not_answer_are_named() {
-    let pki = Pki::new();
-    for (query, expected) in [
-        (json!({"typeId": "MFA", "isTotpEnrolled": false}), FactorProblem::NotSetUp),
-        (json!({"typeId": "EXT-JWT"}), FactorProblem::Unsupported("EXT-JWT".to_owned())),
-    ] {
-        let (server, given) = with_second_factor(&pki, json!([query])).await;
-        let api = client(&server, &pki).with_codes(Some(Codes::once("222222")));
-        let error = api.login(Credentials::Certificate, About::default()).await.unwrap_err();
-        assert!(matches!(error, Error::SecondFactor(found) if found == expected));
-        assert!(given.lock().unwrap().is_empty());
-    }
 }
 
 #[tokio::test]
