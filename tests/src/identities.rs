@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use totp_rs::{Algorithm, Builder, Secret};
 use weft_contract::{Api, resource};
-use weft_identity::{IdentityFile, RenewableFile};
+use weft_identity::{Certificate, IdentityFile, RenewableFile, TrustBundle};
 use weft_sdk::{Context, Error, FactorProblem, NewFactor};
 
 use crate::network::{Network, soon, until_some};
@@ -26,9 +26,11 @@ fn code(url: &str) -> String {
     app.generate(SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs()).to_string()
 }
 
-/// Sets up a second factor, and returns its recovery codes.
+/// Sets up a second factor, also while the first controller of the file is away, and returns its recovery codes.
 async fn set_up(file: &IdentityFile) -> Vec<String> {
-    let factor = NewFactor::begin(file).await.unwrap();
+    let (api, apis) = ("https://127.0.0.1:1/edge/client/v1".to_owned(), vec![file.api.clone()]);
+    let file = IdentityFile { api, apis, ..file.clone() };
+    let factor = NewFactor::begin(&file).await.unwrap();
     assert!(factor.complete(&code(factor.url().unwrap())).await.unwrap());
     let codes = factor.recovery_codes().to_vec();
     factor.end().await;
@@ -125,4 +127,45 @@ async fn a_certificate_is_renewed_when_an_administrator_asks_for_it() {
         round_trip(dial(&context, "web").await, 10_000).await;
     }
     round_trip(dial(&soon(Context::load(&path)).await.unwrap(), "web").await, 10_000).await;
+}
+
+/// The certificates that an identity file shows.
+fn shown(path: &Path) -> Vec<Certificate> {
+    let file = IdentityFile::read(path).unwrap();
+    let pem = file.id.cert.strip_prefix("pem:").unwrap();
+    Certificate::from_pem(pem.as_bytes()).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_certificate_without_those_behind_it_is_renewed() {
+    let network = Network::start().await;
+    let home = tempfile::tempdir().unwrap();
+    let path = home.path().join("laptop.json");
+    let mut file = network.identity_file("laptop").await;
+    file.write(&path).unwrap();
+    let whole = shown(&path);
+    assert!(whole.len() > 1, "the network has an intermediate authority");
+    // Programs of weft take what is missing from the bundle, which then has roots only.
+    file.id.cert = format!("pem:{}", whole[0].to_pem());
+    let bundle = file.id.ca.strip_prefix("pem:").unwrap();
+    let bundle = TrustBundle::from_pem(bundle.as_bytes()).unwrap();
+    let roots = TrustBundle::new(bundle.roots().cloned());
+    file.id.ca = format!("pem:{}", roots.to_pem());
+    file.write(&path).unwrap();
+    let builder = Context::builder().refresh_interval(Duration::from_secs(1));
+    let context = soon(builder.load(&path)).await.unwrap();
+    let renewed = until_some(async || {
+        let now = RenewableFile::new(&path).read().ok().map(|_| shown(&path))?;
+        (now[0].fingerprint() != whole[0].fingerprint()).then_some(now)
+    })
+    .await;
+    assert_eq!(renewed[1..], whole[1..]);
+    // The next login shows the certificates, so that nothing is left to renew.
+    drop(context);
+    let next = soon(Context::load(&path)).await.unwrap();
+    soon(next.services()).await.unwrap();
+    let sessions = network.list(&resource::session::KIND).await;
+    let of_laptop = sessions.iter().filter(|session| session["identity"]["name"] == "laptop");
+    let flags: Vec<_> = of_laptop.map(|one| one.get("improperClientCertChain").is_some()).collect();
+    assert!(flags.contains(&false), "{sessions:?}");
 }

@@ -137,7 +137,8 @@ impl ContextBuilder {
     }
 
     /// Whether the certificate of the identity is renewed by itself, as is the default: 30 days before its end or in
-    /// the last third of its time, whichever is later, and when an administrator asks for it. The new certificate,
+    /// the last third of its time, whichever is later, when an administrator asks for it, and when the file lacks
+    /// certificates behind it that other controllers need. The new certificate,
     /// and a new key if that was asked for, replace those in the file that the identity was
     /// [loaded](ContextBuilder::load) from, so that the file has to be writable. Only certificates that the
     /// network issued can be renewed.

@@ -14,6 +14,9 @@ const BEFORE_END: Duration = Duration::from_secs(30 * 24 * 3600);
 /// The longest and the shortest time from one attempt to the next: many programs may fail together, and
 /// certificates may last for minutes only.
 const PAUSES: (Duration, Duration) = (Duration::from_secs(3600), Duration::from_secs(60));
+/// The time after a renewal in which a missing certificate behind the identity's own leads to no other one: a
+/// controller that sends none sends none the next time.
+const CHAIN_PAUSE: Duration = Duration::from_secs(24 * 3600);
 /// The interval of warnings about one certificate.
 const WARN: Duration = Duration::from_secs(24 * 3600);
 
@@ -75,6 +78,9 @@ pub(crate) struct Extension {
     is_requested: bool,
     /// True if the new certificate shall have a new key.
     is_new_key_requested: bool,
+    /// True if the login showed the certificate without those between it and the root, which other controllers
+    /// need.
+    lacks_chain: bool,
 }
 
 impl Extension {
@@ -85,6 +91,7 @@ impl Extension {
             is_possible: session.is_cert_extendable,
             is_requested: session.is_cert_extend_requested,
             is_new_key_requested: session.is_cert_key_roll_requested,
+            lacks_chain: session.improper_client_cert_chain,
         }
     }
 }
@@ -106,8 +113,10 @@ pub(crate) struct Attempts {
     /// The next attempt is not before this time.
     next: Option<Instant>,
     /// The API session in which the last renewal succeeded. Some controllers show the request of an
-    /// administrator until the next login.
+    /// administrator until the next login, and what the login showed.
     done_in: Option<String>,
+    /// The time of the last renewal that succeeded.
+    done: Option<Instant>,
     /// The time of the last warning.
     warned: Option<Instant>,
 }
@@ -128,7 +137,9 @@ impl Attempts {
         let is_new = self.done_in.as_ref() != Some(&extension.session);
         let wants_new_key = is_new && extension.is_new_key_requested;
         let is_requested = wants_new_key || (is_new && extension.is_requested);
-        (ends_soon || is_requested).then(|| Due {
+        let is_fresh = self.done.is_some_and(|done| done.elapsed() < CHAIN_PAUSE);
+        let lacks_chain = is_new && extension.lacks_chain && !is_fresh;
+        (ends_soon || is_requested || lacks_chain).then(|| Due {
             authenticator: extension.authenticator.clone(),
             wants_new_key,
             ends_soon,
@@ -144,6 +155,7 @@ impl Attempts {
     /// Notes a renewal in the API session of this answer.
     pub(crate) fn succeeded(&mut self, extension: &Extension) {
         self.done_in = Some(extension.session.clone());
+        self.done = Some(Instant::now());
         self.warned = None;
     }
 
@@ -191,6 +203,30 @@ mod tests {
         assert!(due(&year, 400).is_some(), "some policies let it in after its end");
         let foreign = Extension { is_possible: false, is_requested: true, ..extension() };
         assert_eq!(Attempts::default().due(&foreign, &year, begin + DAY * 360), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_missing_chain_leads_to_one_renewal_a_day() {
+        let begin = SystemTime::UNIX_EPOCH + DAY * 20_000;
+        let leaf = certificate(begin, 365);
+        let mut short = Extension { lacks_chain: true, session: "s1".to_owned(), ..extension() };
+        let mut attempts = Attempts::default();
+        let due = attempts.due(&short, &leaf, begin).unwrap();
+        assert!(!due.wants_new_key && !due.ends_soon);
+        attempts.tried(DAY * 300, 1.0);
+        tokio::time::advance(PAUSES.0 / 2).await;
+        assert_eq!(attempts.due(&short, &leaf, begin), None, "the attempt failed just now");
+        tokio::time::advance(PAUSES.0).await;
+        assert!(attempts.due(&short, &leaf, begin).is_some());
+        attempts.tried(DAY * 300, 1.0);
+        attempts.succeeded(&short);
+        short.session = "s2".to_owned();
+        tokio::time::advance(CHAIN_PAUSE / 2).await;
+        assert_eq!(attempts.due(&short, &leaf, begin), None, "the new one came without, too");
+        tokio::time::advance(CHAIN_PAUSE).await;
+        assert!(attempts.due(&short, &leaf, begin).is_some());
+        let whole = Extension { lacks_chain: false, ..short };
+        assert_eq!(attempts.due(&whole, &leaf, begin), None);
     }
 
     #[tokio::test(start_paused = true)]

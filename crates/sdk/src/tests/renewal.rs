@@ -100,6 +100,23 @@ async fn a_new_key_is_made_if_an_administrator_asks_for_it() {
 }
 
 #[tokio::test]
+async fn a_certificate_without_its_chain_is_renewed_once() {
+    let (network, home) = network().await;
+    let path = home.path().join("me.json");
+    network.pki.identity("tester", network.controller.address).write(&path).unwrap();
+    let former = fingerprint(&path);
+    network.controller.state.lock().renewal.requests = vec!["improperClientCertChain"];
+    let context = soon(builder().load(&path)).await.unwrap();
+    until(|| fingerprint(&path) != former).await;
+    network.refreshed().await;
+    // The controller goes on to show it: its certificates have no chain.
+    network.end_sessions();
+    soon(context.services()).await.unwrap();
+    network.refreshed().await;
+    assert_eq!((network.issued(), network.counts()), (1, fingerprint(&path)));
+}
+
+#[tokio::test]
 async fn a_renewal_that_is_refused_or_turned_off_changes_nothing() {
     let (network, home) = network().await;
     let path = ending(&network, &home);
