@@ -4,6 +4,7 @@
 //! `delete` and the actions on entities are built from the tables of kinds in [`crate::entity`], so
 //! that a new kind needs nothing here.
 
+mod codes;
 mod documents;
 mod identities;
 mod insight;
@@ -17,6 +18,7 @@ use std::ffi::OsString;
 
 use clap::{Args, Command, CommandFactory, FromArgMatches, Parser, Subcommand};
 
+pub(crate) use codes::CodeSource;
 pub(crate) use documents::{ApplyArgs, CallArgs, DiffArgs, DocumentFormat, ExportArgs};
 pub(crate) use identities::{
     EnrollArgs, JwtArgs, JwtOf, OverrideArgs, OverrideCommand, PasswordArgs, SecondFactorArgs,

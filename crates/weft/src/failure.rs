@@ -2,7 +2,7 @@
 
 use std::{fmt, process::ExitCode};
 
-use weft_client::ApiError;
+use weft_client::{ApiError, FactorProblem};
 use weft_contract::ErrorBody;
 
 use crate::output::{counted, note, printable};
@@ -53,6 +53,22 @@ impl Failure {
     /// There is no login, it has ended, or it lacks the permission (status 3).
     pub(crate) fn not_logged_in(message: impl fmt::Display) -> Self {
         Self::of(message, status::NOT_ALLOWED)
+    }
+
+    /// A second factor was not given (status 3), with advice.
+    pub(crate) fn of_factor(message: impl fmt::Display, problem: &FactorProblem) -> Self {
+        let failure = Self::not_logged_in(message);
+        match problem {
+            FactorProblem::NoCode => failure.and(
+                "hint: give --code or set WEFT_CODE; at a terminal the command asks for a code; for a \
+                 command that nobody watches: --totp-secret-file or WEFT_TOTP_SECRET_FILE",
+            ),
+            FactorProblem::Refused => failure.and(
+                "hint: wait for the next code; the clocks of this device and of the controller may \
+                 differ",
+            ),
+            _ => failure,
+        }
     }
 
     /// The named entity does not exist, or the name is ambiguous (status 4).
@@ -144,6 +160,9 @@ pub(crate) fn chain(error: &dyn std::error::Error) -> String {
 
 impl From<weft_client::Error> for Failure {
     fn from(error: weft_client::Error) -> Self {
+        if let weft_client::Error::SecondFactor(problem) = &error {
+            return Self::of_factor(&error, problem);
+        }
         let failure = match error.api() {
             Some(refusal) => Self::from(refusal),
             None if matches!(

@@ -27,6 +27,7 @@ mod build;
 mod change;
 mod check;
 mod cli;
+mod codes;
 mod completion;
 mod compose;
 mod controller;

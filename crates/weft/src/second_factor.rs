@@ -1,6 +1,6 @@
-//! `weft second-factor`: sets up the second factor of an identity.
+//! `weft second-factor`: sets up the second factor of an identity, or of the one that is logged in.
 
-use weft_client::NewFactor;
+use weft_client::{NewFactor, TotpSecret};
 use weft_identity::IdentityFile;
 
 use crate::{ask, cli::SecondFactorArgs, failure::Failure, output};
@@ -10,25 +10,44 @@ const ATTEMPTS: u32 = 3;
 
 /// Shows the URL for the authenticator app, and completes the factor with a code of the app.
 pub(crate) async fn second_factor(args: SecondFactorArgs) -> Result<(), Failure> {
-    let file = IdentityFile::read_to_use(&args.identity)?;
-    let factor = NewFactor::begin(&file).await?;
-    let done = set_up(&factor, args.code.as_deref()).await;
+    let secret = args.totp_secret_file.as_deref().map(TotpSecret::read).transpose()?;
+    let factor = match &args.identity {
+        Some(path) => NewFactor::begin(&IdentityFile::read_to_use(path)?).await?,
+        None => {
+            // A login by certificate may get a new session first.
+            args.session.client().await?;
+            NewFactor::of_login(&args.session.saved()?.1).await?
+        }
+    };
+    let done = match (factor.url(), args.code, secret) {
+        (None, ..) => Err(Failure::refused("the identity has a second factor already")
+            .and("hint: if its app is lost, an administrator removes it: weft remove mfa NAME")),
+        (Some(_), Some(code), _) => complete(&factor, Some(code), "give the next one").await,
+        (Some(_), None, Some(secret)) => {
+            let code = secret.code(false).await;
+            complete(&factor, code, "is the secret in the file the one that was shown?").await
+        }
+        (Some(url), None, None) => ask_for_codes(&factor, url).await,
+    };
     factor.end().await;
     done
 }
 
-async fn set_up(factor: &NewFactor, code: Option<&str>) -> Result<(), Failure> {
-    let Some(url) = factor.url() else {
-        return Err(Failure::refused("the identity has a second factor already")
-            .and("hint: if its app is lost, an administrator removes it: weft remove mfa NAME"));
+async fn complete(factor: &NewFactor, code: Option<String>, advice: &str) -> Result<(), Failure> {
+    let is_taken = match code {
+        Some(code) => factor.complete(&code).await?,
+        None => false,
     };
-    if let Some(code) = code {
-        if factor.complete(code).await? {
+    match is_taken {
+        true => {
             completed();
-            return Ok(());
+            Ok(())
         }
-        return Err(Failure::refused("the controller refused the code: give the next one"));
+        false => Err(Failure::refused(format!("the controller refused the code: {advice}"))),
     }
+}
+
+async fn ask_for_codes(factor: &NewFactor, url: &str) -> Result<(), Failure> {
     output::line(format!("for the authenticator app: {url}"));
     output::line("codes for a time without the app, each good once:");
     for codes in factor.recovery_codes().chunks(10) {

@@ -4,9 +4,9 @@ use std::{ffi::OsStr, path::PathBuf};
 
 use clap::{Args, ValueHint};
 use clap_complete::engine::{ArgValueCompleter, CompletionCandidate};
-use weft_client::{Credentials, Error, Logins, ManagementClient, SavedLogin};
+use weft_client::{Credentials, Error, FactorProblem, Logins, ManagementClient, SavedLogin};
 
-use crate::failure::Failure;
+use crate::{cli::CodeSource, codes::Codes, failure::Failure};
 
 /// Folder of the saved logins.
 #[derive(Debug, Args, Clone, Default)]
@@ -81,17 +81,36 @@ impl LoginChoice {
         }))
     }
 
-    /// A client with the login. A login by certificate is renewed if its session has ended.
+    /// A client with the login. A login by certificate is renewed if its session has ended; a code of a second
+    /// factor comes from the environment or the person at the terminal then.
     pub(crate) async fn client(&self) -> Result<ManagementClient, Failure> {
         let (name, login) = self.saved()?;
         let client = ManagementClient::resume(&login)?;
-        if login.key.is_some() && has_ended(&client).await? {
-            let session = client.login(&Credentials::Certificate).await?;
-            let token = client.token().unwrap_or_default();
-            let renewed = SavedLogin { token, expires_at: session.expires_at, ..login };
-            self.folder.logins()?.save(&name, &renewed)?;
+        if login.key.is_none() || !has_ended(&client).await? {
+            return Ok(client);
         }
+        let codes = Codes::new(&CodeSource::of_environment())?;
+        let client = client.with_codes(Some(codes.of_client()));
+        let session = client.login(&Credentials::Certificate).await;
+        let session = session.map_err(|error| not_renewed(&name, error))?;
+        let token = client.token().unwrap_or_default();
+        let renewed = SavedLogin { token, expires_at: session.expires_at, ..login };
+        self.folder.logins()?.save(&name, &renewed)?;
         Ok(client)
+    }
+}
+
+/// Why a saved login whose session has ended got no new one.
+fn not_renewed(name: &str, error: Error) -> Failure {
+    let during = format!("the session of the login `{name}` has ended, and there is no new one");
+    match error {
+        Error::SecondFactor(FactorProblem::NoCode) => {
+            Failure::not_logged_in(error).during(during).and(
+                "hint: run the command at a terminal, which asks for a code, or set WEFT_CODE or \
+                 WEFT_TOTP_SECRET_FILE",
+            )
+        }
+        error => Failure::from(error).during(during),
     }
 }
 

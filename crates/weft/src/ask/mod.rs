@@ -5,6 +5,7 @@
 //! cannot be woken, ends with the process.
 
 mod echo;
+mod terminal;
 
 use std::{
     fs::File,
@@ -46,13 +47,19 @@ pub(crate) async fn new_password(of: &str, cannot: &str) -> Result<String, Failu
     Err(Failure::usage("the two are not the same; nothing was changed"))
 }
 
-/// Asks for a code; `None` without a terminal, or without an answer. The code is shown, as it is good once.
+/// Asks for a code; `None` without a terminal, or without an answer. The code is shown, as it is good once. If
+/// standard input is data, the terminal of the command is asked.
 pub(crate) async fn code(question: &str) -> Option<String> {
-    if !io::stdin().is_terminal() {
-        return None;
-    }
+    let terminal = match io::stdin().is_terminal() {
+        true => None,
+        false => Some(terminal::own()?),
+    };
     let asked = Line::begin(question);
-    let answer = typed(line).await.ok()?;
+    let answer = match terminal {
+        None => typed(line).await,
+        Some(terminal) => typed(move || terminal::line(terminal)).await,
+    };
+    let answer = answer.ok()?;
     if answer.ends_with('\n') {
         asked.ended();
     }
@@ -78,7 +85,9 @@ async fn hidden(prompt: &str, cannot: &str) -> Result<String, Failure> {
 }
 
 /// Typed text, read on a thread of its own.
-async fn typed(read: fn() -> io::Result<String>) -> Result<String, Failure> {
+async fn typed(
+    read: impl FnOnce() -> io::Result<String> + Send + 'static,
+) -> Result<String, Failure> {
     let (tell, told) = oneshot::channel();
     let reading = move || {
         // The command may have been interrupted.

@@ -9,15 +9,33 @@ use crate::{entity::complete, session::LoginChoice};
 
 /// Arguments of `weft second-factor`.
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  weft second-factor --identity laptop.json\n  \
-                  weft second-factor -i laptop.json --code 123456     completes one that was begun")]
+#[command(
+    after_help = "Every controller of the file is tried, until one sets the second factor up.\n\nExamples:\n  \
+                  weft second-factor --identity laptop.json\n  \
+                  weft second-factor                                  of the administrator who is logged in\n  \
+                  weft second-factor -i laptop.json --code 123456     completes one that was begun\n  \
+                  weft second-factor -i server.json --totp-secret-file server.totp\n      \
+                  the same, for a service whose secret was written to this file"
+)]
 pub(crate) struct SecondFactorArgs {
-    /// Identity file
+    /// Identity file [default: none, the second factor is that of the login, `weft status` shows whose]
     #[arg(long, short = 'i', value_name = "FILE", env = "WEFT_IDENTITY", value_hint = ValueHint::FilePath)]
-    pub(crate) identity: PathBuf,
+    pub(crate) identity: Option<PathBuf>,
     /// Code of the app, which completes a second factor that was begun; without it the command asks at its terminal
     #[arg(long, value_name = "CODE", env = "WEFT_CODE", hide_env_values = true)]
     pub(crate) code: Option<String>,
+    /// File into which the secret of a second factor that was begun was written, base32 or an otpauth:// URL: its
+    /// code completes the second factor
+    #[arg(
+        long,
+        value_name = "FILE",
+        env = "WEFT_TOTP_SECRET_FILE",
+        value_hint = ValueHint::FilePath,
+        conflicts_with = "code"
+    )]
+    pub(crate) totp_secret_file: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) session: LoginChoice,
 }
 
 /// Arguments of `weft jwt`.

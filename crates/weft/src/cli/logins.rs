@@ -5,15 +5,18 @@ use std::path::PathBuf;
 use clap::{Args, ValueHint};
 use clap_complete::engine::ArgValueCompleter;
 
-use super::printing::Output;
+use super::{codes::CodeSource, printing::Output};
 use crate::session::{LoginChoice, LoginFolder, saved_logins};
 
 /// Arguments of `weft login`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  weft login ctrl.example:1280 --username admin\n  \
                   weft login --identity laptop.json\n  \
-                  weft login prod.example:1280 --name prod\n\n\
-                  A login by certificate is renewed by itself when it has ended.")]
+                  weft login prod.example:1280 --name prod\n  \
+                  weft login ctrl.example:1280 -u alice --code 123456     a second factor without a question\n\n\
+                  A login by certificate is renewed by itself when it has ended. If that needs a code of a \
+                  second factor,\nthe command that needs the login asks at its terminal, or takes the code from \
+                  WEFT_CODE or\nWEFT_TOTP_SECRET_FILE.")]
 pub(crate) struct LoginArgs {
     /// The controller: https://host:port, or host:port [default: the one the identity file names,
     /// or https://localhost:1280]
@@ -46,6 +49,8 @@ pub(crate) struct LoginArgs {
     /// The key of the certificate (PEM)
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, requires = "cert")]
     pub(crate) key: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) codes: CodeSource,
     /// Use an API session that was made elsewhere, by its token
     #[arg(long, value_name = "TOKEN", env = "WEFT_TOKEN", hide_env_values = true)]
     pub(crate) token: Option<String>,

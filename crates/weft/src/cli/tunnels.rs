@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum, ValueHint};
 
-use super::printing::Output;
+use super::{codes::CodeSource, printing::Output};
 use crate::log::LogArgs;
 
 /// Subcommands of `weft tunnel`.
@@ -171,10 +171,8 @@ pub(crate) struct TunnelRunArgs {
 /// Settings of the login of an identity.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct IdentityLogin {
-    /// Code of the identity's second factor (TOTP), for the first login that needs one. Without it, and for
-    /// later codes, the command asks at its terminal
-    #[arg(long, value_name = "CODE", env = "WEFT_CODE", hide_env_values = true)]
-    pub(crate) code: Option<String>,
+    #[command(flatten)]
+    pub(crate) codes: CodeSource,
     /// Keep the certificate in the identity file: by default it is renewed there before it ends, and when an
     /// administrator asks for it
     #[arg(long)]

@@ -2,15 +2,18 @@
 
 mod meet;
 
-use std::path::Path;
+use std::{path::Path, sync::Arc};
 
 use serde_json::json;
-use weft_client::{Address, Credentials, LoginKey, Logins, ManagementClient, SavedLogin, Tls};
+use weft_client::{
+    Address, Credentials, Error, FactorProblem, LoginKey, Logins, ManagementClient, SavedLogin, Tls,
+};
 use weft_identity::{IdentityFile, TrustBundle};
 
 use crate::{
     ask,
     cli::{LoginArgs, LogoutArgs, UseArgs},
+    codes::Codes,
     failure::{Failure, chain},
     output::{self, Format},
     session::LoginFolder,
@@ -36,6 +39,7 @@ pub(crate) async fn login(args: LoginArgs) -> Result<(), Failure> {
     let name = args.name.clone().unwrap_or_else(|| Logins::name_for(&address));
     // Checked before the user is asked for anything.
     logins.path(&name)?;
+    let codes = Codes::new(&args.codes)?;
     let bundle = bundle(&args, &address, &logins, file.as_ref()).await?;
     let mut login = SavedLogin {
         controller: address.to_string(),
@@ -46,8 +50,8 @@ pub(crate) async fn login(args: LoginArgs) -> Result<(), Failure> {
         key,
     };
     let who = match &args.token {
-        Some(token) => by_token(&mut login, token).await?,
-        None => by_credentials(&mut login, &args).await?,
+        Some(token) => by_token(&mut login, token, &codes).await?,
+        None => by_credentials(&mut login, &args, &codes).await?,
     };
     logins.save(&name, &login)?;
     logins.choose(&name)?;
@@ -92,17 +96,27 @@ async fn bundle(
     meet::bundle(address, logins, args.yes).await
 }
 
-/// Uses a session that was made elsewhere.
-async fn by_token(login: &mut SavedLogin, token: &str) -> Result<String, Failure> {
+/// Uses a session that was made elsewhere. Its second factor is given if it lacks one.
+async fn by_token(
+    login: &mut SavedLogin,
+    token: &str,
+    codes: &Arc<Codes>,
+) -> Result<String, Failure> {
     token.trim().clone_into(&mut login.token);
-    let client = ManagementClient::resume(login)?;
+    let client = ManagementClient::resume(login)?.with_codes(Some(codes.of_client()));
+    client.complete().await?;
     let identity = client.current_identity().await?;
     login.username.clone_from(&identity.name);
     Ok(identity.name)
 }
 
-async fn by_credentials(login: &mut SavedLogin, args: &LoginArgs) -> Result<String, Failure> {
+async fn by_credentials(
+    login: &mut SavedLogin,
+    args: &LoginArgs,
+    codes: &Arc<Codes>,
+) -> Result<String, Failure> {
     let client = ManagementClient::new(login.address()?, &login.tls()?)?;
+    let client = client.with_codes(Some(codes.of_client()));
     let credentials = match login.key {
         Some(_) => Credentials::Certificate,
         None => {
@@ -113,22 +127,13 @@ async fn by_credentials(login: &mut SavedLogin, args: &LoginArgs) -> Result<Stri
             let given = Credentials::password(args.username.clone(), password);
             given.map_err(|error| match error {
                 // No request was made: the name or the password is wrong usage.
-                weft_client::Error::Request(reason) => Failure::usage(reason),
+                Error::Request(reason) => Failure::usage(reason),
                 other => other.into(),
             })?
         }
     };
-    let session = client.login(&credentials).await.map_err(|error| {
-        if !error.is_unauthorized() {
-            return Failure::from(error).during(format!("cannot log in to {}", login.controller));
-        }
-        // Wrong credentials do not mean that the login has ended.
-        let hint = match &credentials {
-            Credentials::Certificate => " (is the certificate one of this network?)",
-            _ => " (wrong user name or password?)",
-        };
-        Failure::caused_by(&error).during(format!("{} refused the login{hint}", login.controller))
-    })?;
+    let session = client.login(&credentials).await;
+    let session = session.map_err(|error| not_logged_in(error, &credentials, &login.controller))?;
     login.token = client.token().ok_or_else(|| Failure::new("the controller gave no session"))?;
     login.expires_at = session.expires_at;
     login.username = match login.key {
@@ -136,6 +141,28 @@ async fn by_credentials(login: &mut SavedLogin, args: &LoginArgs) -> Result<Stri
         None => args.username.clone(),
     };
     Ok(session.identity.name)
+}
+
+/// Why a login failed.
+fn not_logged_in(error: Error, credentials: &Credentials, controller: &str) -> Failure {
+    let is_by_password = matches!(credentials, Credentials::Password { .. });
+    if error.is_unauthorized() {
+        // Wrong credentials do not mean that the login has ended.
+        let hint = match is_by_password {
+            true => " (wrong user name or password?)",
+            false => " (is the certificate one of this network?)",
+        };
+        return Failure::caused_by(&error).during(format!("{controller} refused the login{hint}"));
+    }
+    let is_stuck = is_by_password && matches!(error, Error::SecondFactor(FactorProblem::NotSetUp));
+    let failure = Failure::from(error).during(format!("cannot log in to {controller}"));
+    match is_stuck {
+        true => failure.and(
+            "hint: that needs a login: until the second factor is set up, an administrator gives the \
+             identity an auth policy without requireTotp",
+        ),
+        false => failure,
+    }
 }
 
 /// Ends a saved login at the controller and forgets it.

@@ -12,11 +12,10 @@ use tokio::io::AsyncWrite;
 use weft_sdk::DialOptions;
 
 use super::{
-    codes::Codes,
     explain::{self, Use},
     identities,
 };
-use crate::{cli::DialArgs, failure::Failure, signals::until_interrupted};
+use crate::{cli::DialArgs, codes::Codes, failure::Failure, signals::until_interrupted};
 
 /// Interval at which the controller is asked for changes of services. Long, because a dial needs none.
 const REFRESH: Duration = Duration::from_secs(300);
@@ -28,7 +27,7 @@ pub(crate) async fn dial(args: DialArgs) -> Result<(), Failure> {
 
 async fn connect(args: DialArgs) -> Result<(), Failure> {
     let app_data = args.to.as_deref().map(app_data).transpose()?;
-    let codes = Codes::new(&args.login);
+    let codes = Codes::new(&args.login.codes)?;
     let builder = identities::builder(REFRESH, &args.login, &codes);
     let context = identities::log_in_with(&args.identity, builder).await?;
     let options = DialOptions {

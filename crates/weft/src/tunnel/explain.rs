@@ -1,6 +1,6 @@
 //! Explanations of failed dials and binds, with advice.
 
-use weft_sdk::{Context, Error, FactorProblem, Service};
+use weft_sdk::{Context, Error, Service};
 
 use crate::failure::{Failure, chain};
 
@@ -15,19 +15,7 @@ pub(super) fn failure(error: &Error) -> Failure {
         Error::NotLoggedIn(cause) if cause.is_temporary() => Failure::unreachable(text),
         Error::NotLoggedIn(_) => Failure::not_logged_in(text)
             .and("hint: the identity may be deleted or disabled, or its certificate has expired"),
-        Error::SecondFactor(problem) => {
-            let failure = Failure::not_logged_in(text);
-            match problem {
-                FactorProblem::NoCode => failure.and(
-                    "hint: give --code or set WEFT_CODE; at a terminal the command asks for a code",
-                ),
-                FactorProblem::Refused => failure.and(
-                    "hint: wait for the next code; the clocks of this device and of the controller \
-                     may differ",
-                ),
-                _ => failure,
-            }
-        }
+        Error::SecondFactor(problem) => Failure::of_factor(text, problem),
         Error::Controller(cause) if cause.is_temporary() => Failure::unreachable(text),
         Error::NoEdgeRouters { .. } => Failure::unreachable(text)
             .and("hint: `weft list edge-routers` says which are online; edge router policies say who may use them"),

@@ -10,9 +10,10 @@ use std::{
 use weft_client::enroll::peek;
 use weft_sdk::{Context, ContextBuilder, IdentityFile};
 
-use super::{codes::Codes, explain};
+use super::explain;
 use crate::{
     cli::IdentityLogin,
+    codes::Codes,
     enroll::{enroll_beside, read_token},
     failure::Failure,
     output,
@@ -106,7 +107,7 @@ pub(super) async fn log_in(
     refresh: Duration,
     login: &IdentityLogin,
 ) -> Result<Context, Failure> {
-    log_in_with(path, builder(refresh, login, &Codes::new(login))).await
+    log_in_with(path, builder(refresh, login, &Codes::new(&login.codes)?)).await
 }
 
 /// Logs in as the identity of a file or token, with this builder.

@@ -1,12 +1,11 @@
 //! `weft tunnel`, `weft dial`, `weft host`, `weft traceroute`: connections with the network, over the SDK.
 //!
-//! - `identities`: files, tokens and folders on the command line, logged in; `codes`: their second factors;
+//! - `identities`: files, tokens and folders on the command line, logged in;
 //! - `intercepting`: changes of the machine for interception;
 //! - `run`: tunnelers; `ending`: their end; `status`: their state, over a local socket;
 //! - `dial`: one connection to a service; `host`: one hosted service; `explain`: why one of them failed;
 //! - `traceroute`: the hops of a connection.
 
-mod codes;
 mod dial;
 mod ending;
 mod explain;

@@ -15,7 +15,6 @@ use weft_tunnel::{NamedPort, Protocol, SourceAddresses, UdpTimes, config::Listen
 use weft_tunneler::{Options, Tunneler};
 
 use super::{
-    codes::Codes,
     ending::{Ending, STOPPING, clean_up, given_back},
     explain::{self, Use},
     identities, intercepting,
@@ -23,6 +22,7 @@ use super::{
 };
 use crate::{
     cli::{Clients, IdentityLogin, PortsAt, Running, TunnelProxyArgs, TunnelRunArgs},
+    codes::Codes,
     failure::Failure,
     output,
     service::{HangUps, Manager},
@@ -45,6 +45,7 @@ pub(super) async fn run(args: TunnelRunArgs, clients: Option<Clients>) -> Result
     };
     let stop = &stages.stop;
     let paths = identities::named(&args.identity)?;
+    let codes = codes(&args.login, &paths)?;
     let base = options(clients.as_ref().map(|clients| &clients.at), &args.running);
     let offer = clients.is_some();
     let wanted = clients.map(|clients| clients.intercept).filter(|how| !how.no_intercept);
@@ -54,7 +55,7 @@ pub(super) async fn run(args: TunnelRunArgs, clients: Option<Clients>) -> Result
     let options = Options { offer, intercept: intercept.clone(), ..base };
     let refresh = seconds(args.running.refresh);
     let (tunnelers, stop) = (Tunnelers::default(), stop.clone());
-    let (codes, login) = (Codes::new(&args.login), args.login);
+    let login = args.login;
     let all = Arc::new(All { paths, login, codes, refresh, options, tunnelers, stop });
     let served = Served::start(args.running.socket.as_deref(), Arc::clone(&all.tunnelers));
     let mut manager = Manager::of_process();
@@ -236,6 +237,16 @@ pub(super) async fn proxy(args: TunnelProxyArgs) -> Result<(), Failure> {
     let ending = Ending::drained(&stages, || tunneler.open(), seconds(args.running.drain)).await;
     ending.leave(vec![context]).await;
     ending.result()
+}
+
+/// The codes of all identities. A secret is that of one identity.
+fn codes(login: &IdentityLogin, paths: &[PathBuf]) -> Result<Arc<Codes>, Failure> {
+    if login.codes.totp_secret_file.is_some() && paths.len() > 1 {
+        return Err(Failure::usage(
+            "--totp-secret-file has the secret of one identity, and several are given: run a tunneler for each",
+        ));
+    }
+    Codes::new(&login.codes)
 }
 
 fn options(at: Option<&PortsAt>, running: &Running) -> Options {

@@ -6,11 +6,12 @@ use serde_json::{Value, json};
 use weft_sdk::{Connection, DialOptions, Hop};
 
 use super::{
-    codes::Codes,
     explain::{self, Use},
     identities,
 };
-use crate::{cli::TracerouteArgs, failure::Failure, output, signals::until_interrupted};
+use crate::{
+    cli::TracerouteArgs, codes::Codes, failure::Failure, output, signals::until_interrupted,
+};
 
 /// Interval at which the controller is asked for changes of services. Long, because the command is short.
 const REFRESH: Duration = Duration::from_secs(300);
@@ -22,7 +23,8 @@ pub(crate) async fn traceroute(args: TracerouteArgs) -> Result<(), Failure> {
 
 async fn trace(args: TracerouteArgs) -> Result<(), Failure> {
     // Routers do the flow control: OpenZiti's up to 2.0 answer only SDKs without flow control of their own.
-    let builder = identities::builder(REFRESH, &args.login, &Codes::new(&args.login));
+    let codes = Codes::new(&args.login.codes)?;
+    let builder = identities::builder(REFRESH, &args.login, &codes);
     let builder = builder.router_flow_control();
     let context = identities::log_in_with(&args.identity, builder).await?;
     let timeout = Duration::from_secs(args.timeout.into());

@@ -37,6 +37,8 @@ mod printing;
 mod questions;
 mod restore;
 mod router_restart;
+#[cfg(target_os = "linux")]
+mod second_factor;
 #[cfg(unix)]
 mod service;
 mod several_routers;

@@ -38,19 +38,38 @@ impl Terminal {
 
     /// [`Terminal::start`] with this many columns.
     pub(crate) fn start_in(place: &Place, columns: Option<u16>, args: &[&str]) -> Self {
+        let (near, screen) = Self::open();
+        if let Some(columns) = columns {
+            let size = Winsize { ws_row: 24, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
+            tcsetwinsize(&screen, size).unwrap();
+        }
+        let mut command = Command::new(WEFT);
+        command.args(args);
+        Self::run(place, near, screen, command)
+    }
+
+    /// Starts a command of the shell in a session of its own, which has the terminal; `$WEFT` is the program.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn start_apart(place: &Place, command: &str) -> Self {
+        let (near, screen) = Self::open();
+        let mut apart = Command::new("setsid");
+        apart.args(["--ctty", "sh", "-c", command]).env("WEFT", WEFT);
+        Self::run(place, near, screen, apart)
+    }
+
+    /// The near and the far end of a new terminal.
+    fn open() -> (OwnedFd, OwnedFd) {
         let near = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
         grantpt(&near).unwrap();
         unlockpt(&near).unwrap();
         let name = ptsname(&near, Vec::new()).unwrap().into_string().unwrap();
         let flags = rustix::fs::OFlags::RDWR | rustix::fs::OFlags::NOCTTY;
-        let screen = rustix::fs::open(name, flags, rustix::fs::Mode::empty()).unwrap();
-        if let Some(columns) = columns {
-            let size = Winsize { ws_row: 24, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
-            tcsetwinsize(&screen, size).unwrap();
-        }
+        (near, rustix::fs::open(name, flags, rustix::fs::Mode::empty()).unwrap())
+    }
+
+    fn run(place: &Place, near: OwnedFd, screen: OwnedFd, mut command: Command) -> Self {
         let end = || Stdio::from(screen.try_clone().unwrap());
-        let child = Command::new(WEFT)
-            .args(args)
+        let child = command
             .current_dir(place.folder())
             .env("WEFT_CONFIG_DIR", place.folder().join("logins"))
             .env("NO_COLOR", "1")
