@@ -12,12 +12,13 @@ use bytes::Bytes;
 use parking_lot::{Mutex, RwLock};
 use redb::{Database, ReadTransaction, ReadableDatabase, ReadableTable, Table, WriteTransaction};
 use tokio::sync::watch;
+use weft_identity::give_to_owner_of_folder;
 use weft_model::{ColdField, Entity, Id, Kind, Revision};
 
 use super::{
     backoff::Backoff,
     failure::{Failure, guarded},
-    hold::{give_to_owner_of_folder, sync_folder_of},
+    hold::sync_folder_of,
     load, slots,
     tables::{CHECKING, COLD, HEAD, LIVE, LOG, META, NOTES, Options, ROWS, TALLIES},
 };

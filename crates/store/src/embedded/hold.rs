@@ -45,22 +45,3 @@ pub fn sync_folder_of(path: &Path) -> io::Result<()> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
 }
-
-/// Gives a new file to the owner of its folder, if this process may: root may make the database of a
-/// controller that runs as another user.
-pub(super) fn give_to_owner_of_folder(file: &File, path: &Path) {
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::{MetadataExt as _, fchown};
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-        let folder = std::fs::metadata(folder.unwrap_or(Path::new(".")));
-        if let (Ok(own), Ok(folder)) = (file.metadata(), folder)
-            && own.uid() != folder.uid()
-        {
-            // Only root may give files away. The file of another user stays with this user.
-            let _ = fchown(file, Some(folder.uid()), Some(folder.gid()));
-        }
-    }
-    #[cfg(not(unix))]
-    let _ = (file, path);
-}

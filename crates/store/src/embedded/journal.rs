@@ -30,9 +30,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use weft_identity::give_to_owner_of_folder;
 use weft_model::Timeline;
 
-use super::hold::{give_to_owner_of_folder, sync_folder_of};
+use super::hold::sync_folder_of;
 
 /// Sealed values by key; `None` removes the key.
 pub(super) type Values = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
