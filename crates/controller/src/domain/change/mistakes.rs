@@ -6,7 +6,8 @@ use weft_kernel::gate;
 
 use super::document::Entry;
 use super::form;
-use super::plan::{Source, Work};
+use super::plan::Work;
+use super::prepared::Source;
 use super::problems::{Problems, Refusal};
 use super::section::SECTIONS;
 

@@ -17,15 +17,17 @@
 //! - `section`: the trait by which a kind of entity takes part in documents, and the table of the
 //!   kinds that do;
 //! - `form`: an entity as an entry: names in place of ids, defaults left out;
-//! - `plan`: decides; `report`: says which members change and who gains or loses access; `export`:
-//!   writes the network as a document.
+//! - `plan`: decides, with the entries of `prepared`; `net`: the changes that result; `report`: says which
+//!   members change and who gains or loses access; `export`: writes the network as a document.
 
 mod document;
 mod export;
 mod form;
 mod mistakes;
 mod moved;
+mod net;
 mod plan;
+mod prepared;
 mod problems;
 mod report;
 mod section;
@@ -46,7 +48,8 @@ use weft_model::Snapshot;
 use crate::Controller;
 use crate::domain::change::moved::moved;
 use document::Document;
-use plan::{Planned, Prepared};
+use plan::Planned;
+use prepared::Prepared;
 use report::Report;
 
 /// The operations of documents.

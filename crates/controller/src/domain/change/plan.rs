@@ -8,11 +8,9 @@
 //! for each entry ([`Prepared`]), so that the same plan can be decided again on another snapshot.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures::FutureExt as _;
-use serde_json::{Map, Value};
 use weft_contract::{ErrorCode, Kind as ContractKind, Operation, Verb, defaults};
 use weft_kernel::decision::Decision;
 use weft_kernel::{Caller, Failure, gate};
@@ -21,8 +19,10 @@ use weft_model::{Change, ChangeSet, Entity, Id, Kind, Rare, Snapshot, Timestamp}
 
 use super::document::{Document, Entry};
 use super::form::{self, Reader};
+use super::net::net;
+use super::prepared::{Phase, Prepared, Source};
 use super::problems::{Refusal, section_name};
-use super::section::{self, SECTIONS, Step};
+use super::section::{self, SECTIONS};
 use crate::Controller;
 use crate::domain::change::moved::moved;
 use crate::domain::resources::overrides;
@@ -56,37 +56,6 @@ impl Planned {
 pub(super) struct Moment {
     now: Timestamp,
     longest_token: Duration,
-}
-
-/// Prepared entries, by their place in the document and their phase.
-pub(super) type Prepared = BTreeMap<(usize, Phase), Ready>;
-
-/// The phase of an entry. An entry may be decided twice: first without the references that cannot
-/// be made yet, then with them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Phase {
-    /// Without those references.
-    Partial,
-    /// With all references.
-    Whole,
-}
-
-/// A prepared entry.
-#[derive(Clone)]
-pub(super) struct Ready {
-    verb: Verb,
-    id: Id,
-    body: Map<String, Value>,
-    step: Arc<dyn Step>,
-}
-
-/// Where prepared entries come from.
-pub(super) enum Source<'a> {
-    /// Each entry is prepared when it is needed, until the caller's deadline.
-    Fresh { controller: &'a Controller, made: Prepared, until: Instant },
-    /// The entries were prepared for an earlier plan. They are used only where the entry of the
-    /// document still asks for the same.
-    Known(&'a Prepared),
 }
 
 /// Plans a document on a snapshot; gives up at the deadline of the caller.
@@ -296,7 +265,8 @@ impl<'a> Work<'a> {
             }
         };
         let phase = if said.is_partial { Phase::Partial } else { Phase::Whole };
-        let ready = self.ready(at, phase, verb, id, said.body).await?;
+        let (caller, document, key) = (self.caller, self.document, (at, phase));
+        let ready = self.source.ready(caller, document, key, verb, id, said.body).await?;
         let mut has_changed =
             self.decide(row, section.model(), &ready.id, |decision| ready.step.decide(decision))?;
         if section.model() == Kind::Identity {
@@ -327,37 +297,6 @@ impl<'a> Work<'a> {
         let section = entry.section();
         let entity = self.working.table(section.model()).by_name(&entry.name);
         entity.filter(|entity| section.holds(entity)).cloned()
-    }
-
-    /// Prepares an entry with this body, unless it is prepared.
-    async fn ready(
-        &mut self,
-        at: usize,
-        phase: Phase,
-        verb: Verb,
-        id: Option<Id>,
-        body: Map<String, Value>,
-    ) -> Result<Ready, Failure> {
-        let fits = |known: &Ready| {
-            known.verb == verb && id.as_ref().is_none_or(|id| *id == known.id) && known.body == body
-        };
-        match &mut self.source {
-            Source::Known(prepared) => {
-                prepared.get(&(at, phase)).filter(|known| fits(known)).cloned().ok_or_else(moved)
-            }
-            Source::Fresh { controller, made, .. } => {
-                if let Some(known) = made.get(&(at, phase)).filter(|known| fits(known)) {
-                    return Ok(known.clone());
-                }
-                let entry = self.document.entries.get(at).ok_or_else(moved)?;
-                let id = id.unwrap_or_else(|| controller.ids().entity());
-                let section = entry.section();
-                let step = section.prepare(controller, self.caller, &body, verb, &id).await?;
-                let ready = Ready { verb, id, body, step };
-                made.insert((at, phase), ready.clone());
-                Ok(ready)
-            }
-        }
     }
 
     /// The entities of the document's sections that it does not name, by place of the section, id
@@ -489,38 +428,4 @@ fn set_overrides(
     wanted.base.updated_at = decision.now();
     decision.put(wanted);
     Ok(true)
-}
-
-/// The changes from one snapshot to a later one: puts first, then deletes, ordered so that no
-/// entity refers to one that does not exist at that point.
-fn net(before: &Snapshot, after: &Snapshot, touched: &BTreeSet<(Kind, Id)>) -> Vec<Change> {
-    let mut put = Vec::new();
-    let mut deleted = Vec::new();
-    for (kind, id) in touched {
-        match (before.entity(*kind, id), after.entity(*kind, id)) {
-            (None, None) => {}
-            (Some(_), None) => deleted.push(Change::Delete(*kind, id.clone())),
-            (Some(was), Some(is)) if was == is => {}
-            (_, Some(is)) => put.push(Change::Put(Entity::clone(is))),
-        }
-    }
-    put.sort_by_key(|change| rank(change.kind()));
-    deleted.sort_by_key(|change| std::cmp::Reverse(rank(change.kind())));
-    put.into_iter().chain(deleted).collect()
-}
-
-/// The place of a kind in an order in which kinds come before those that refer to them.
-fn rank(kind: Kind) -> usize {
-    const FIRST: &[Kind] = &[
-        Kind::ConfigType,
-        Kind::Config,
-        Kind::Ca,
-        Kind::ExtJwtSigner,
-        Kind::AuthPolicy,
-        Kind::PostureCheck,
-        Kind::Service,
-        Kind::Router,
-        Kind::Identity,
-    ];
-    FIRST.iter().position(|first| *first == kind).unwrap_or(FIRST.len())
 }
