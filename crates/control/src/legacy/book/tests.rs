@@ -1,9 +1,7 @@
 //! Ends of many sessions, and the number of routers.
 
 use weft_kernel::Caller;
-use weft_model::entity::{
-    ApiSession, EdgeRouterPolicy, Identity, Router, SessionCertificate,
-};
+use weft_model::entity::{ApiSession, EdgeRouterPolicy, Identity, Router, SessionCertificate};
 use weft_model::{Base, Roles, Timestamp};
 
 use super::changes::BULK;

@@ -6,7 +6,11 @@ use weft_model::{Change, Entity, Id, Kind, Snapshot};
 
 /// The changes from one snapshot to a later one: puts first, then deletes, ordered so that no
 /// entity refers to one that does not exist at that point.
-pub(super) fn net(before: &Snapshot, after: &Snapshot, touched: &BTreeSet<(Kind, Id)>) -> Vec<Change> {
+pub(super) fn net(
+    before: &Snapshot,
+    after: &Snapshot,
+    touched: &BTreeSet<(Kind, Id)>,
+) -> Vec<Change> {
     let mut put = Vec::new();
     let mut deleted = Vec::new();
     for (kind, id) in touched {
