@@ -23,7 +23,7 @@ pub use weft_wire::{
     edge::RetryHint,
 };
 
-pub use access::{Access, AccessEvent, ApiSession, Grant, Hosting, TunnelService, Use};
+pub use access::{Access, AccessEvent, ApiSession, Grant, Hosting, Release, TunnelService, Use};
 pub use control::{
     BindingCircuitRequest, CircuitRequest, Control, Host, MadeCircuit, TerminatorRequest,
     TerminatorUpdate, TunnelCircuitRequest,

@@ -15,7 +15,7 @@ use super::{
     live::{TokenFacts, is_revoked},
     token,
 };
-use crate::seam::{ApiSession, ControllerId, Refusal, RetryHint};
+use crate::seam::{ApiSession, ControllerId, Refusal, Release, RetryHint};
 
 /// Most certificates of a peer that are checked.
 const MAX_CERTIFICATES: usize = 16;
@@ -73,17 +73,8 @@ pub(crate) async fn authenticate(
         expired_allowed: presented.expired_allowed,
     };
     binding::check(&bound, &chain, &inner.first_party.load(), time_of_day()).map_err(invalid)?;
-    let name = admit(inner, &presented)?;
-    let session = ApiSession {
-        id: presented.id,
-        token: token.to_owned(),
-        identity: presented.identity,
-        identity_name: name,
-        legacy: presented.facts.is_none(),
-        controller: presented.controller,
-        fingerprints: chain.iter().map(|der| weft_identity::fingerprint(der)).collect(),
-    };
-    Ok(inner.live.lock().hold(session, presented.facts))
+    let prints = chain.iter().map(|der| weft_identity::fingerprint(der)).collect();
+    admit(inner, presented, token, prints)
 }
 
 /// Looks for a token until the token is known, or the time for the look-up is over.
@@ -131,8 +122,15 @@ fn look(inner: &Inner, token: &str, now: SystemTime) -> Result<Presented, Unknow
     })
 }
 
-/// Refuses a disabled or revoked identity; returns the name of any other.
-fn admit(inner: &Inner, presented: &Presented) -> Result<Option<String>, Refusal> {
+/// Enters a session with this token and the fingerprints of these certificates. Refuses sessions that have ended, and
+/// those of disabled identities. The locks are held until the session is entered: an end comes before, or finds the
+/// session.
+fn admit(
+    inner: &Inner,
+    presented: Presented,
+    token: &str,
+    fingerprints: Vec<String>,
+) -> Result<Arc<ApiSession>, Refusal> {
     let model = inner.model.read();
     let identity = model.identities.get(&presented.identity);
     if identity.is_some_and(|identity| identity.disabled) {
@@ -143,7 +141,22 @@ fn admit(inner: &Inner, presented: &Presented) -> Result<Option<String>, Refusal
     {
         return Err(invalid("the session is revoked"));
     }
-    Ok(identity.map(|identity| identity.name.clone()))
+    let legacy = presented.facts.is_none();
+    let session = ApiSession {
+        id: presented.id,
+        token: token.to_owned(),
+        identity_name: identity.map(|identity| identity.name.clone()),
+        identity: presented.identity,
+        legacy,
+        controller: presented.controller,
+        fingerprints,
+        release: Release::default(),
+    };
+    let sessions = legacy.then(|| inner.sessions.lock());
+    if sessions.as_ref().is_some_and(|known| !known.contains(&session.id)) {
+        return Err(invalid("the session has ended"));
+    }
+    Ok(inner.live.lock().hold(session, presented.facts))
 }
 
 /// Takes a newer token of the same session (docs/protocol/edge-control-plane.md 11.4).
@@ -167,24 +180,13 @@ pub(crate) fn renew(
     if claims.z_asid != session.id || claims.sub != session.identity {
         return Err(invalid("the new token is of another session"));
     }
-    let facts = TokenFacts::from(&claims);
     let presented = Presented {
+        facts: Some((&claims).into()),
         id: claims.z_asid,
         identity: claims.sub,
         fingerprints: Vec::new(),
         expired_allowed: false,
-        facts: Some(facts.clone()),
         controller: None,
     };
-    let name = admit(inner, &presented)?;
-    let renewed = ApiSession {
-        id: presented.id,
-        token: token.to_owned(),
-        identity: presented.identity,
-        identity_name: name,
-        legacy: false,
-        controller: None,
-        fingerprints: session.fingerprints.clone(),
-    };
-    Ok(inner.live.lock().hold(renewed, Some(facts)))
+    admit(inner, presented, token, session.fingerprints.clone())
 }

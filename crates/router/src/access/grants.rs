@@ -61,18 +61,11 @@ impl Grants {
         lost
     }
 
-    /// Removes the grants of all identities for which `stays` is false.
-    pub(super) fn retain(&mut self, stays: impl Fn(&str) -> bool) {
-        let by_service = &mut self.by_service;
-        self.by_identity.retain(|identity, granted| {
-            let stays = stays(identity);
-            if !stays {
-                for (service, purpose) in granted.iter() {
-                    take(by_service, service, identity, *purpose);
-                }
-            }
-            stays
-        });
+    /// Removes the grants of an identity.
+    pub(super) fn forget(&mut self, identity: &str) {
+        for (service, purpose) in self.by_identity.remove(identity).into_iter().flatten() {
+            take(&mut self.by_service, &service, identity, purpose);
+        }
     }
 }
 
@@ -120,7 +113,8 @@ mod tests {
         assert_eq!(judge(&mut grants, &touched(&["i1"], &["s1"]), "s1"), (101, 110));
         assert_eq!(judge(&mut grants, &touched(&[], &["s1"]), ""), (0, 0), "they are gone");
         assert_eq!(judge(&mut grants, &Touched::all(), ""), (0, 900));
-        grants.retain(|identity| identity == "i7");
+        (0..100).filter(|identity| *identity != 7).for_each(|it| grants.forget(&format!("i{it}")));
+        grants.forget("none");
         assert_eq!(judge(&mut grants, &Touched::all(), ""), (0, 9));
         assert_eq!(grants.by_service.len(), 9);
     }

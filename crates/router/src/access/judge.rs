@@ -3,9 +3,15 @@
 
 use std::time::SystemTime;
 
+use parking_lot::MutexGuard;
 use weft_wire::edge_ctrl::ErrorCode;
 
-use super::{decide, inner::Inner, live, token};
+use super::{
+    decide,
+    inner::Inner,
+    live::{self, LiveSessions},
+    token,
+};
 use crate::seam::{ApiSession, Grant, Refusal, RetryHint, Use};
 
 /// The only text of a refusal that C SDKs react to: they drop the service session and begin again
@@ -38,9 +44,25 @@ pub(crate) fn judge(
         // before the decision or finds the grant.
         let model = inner.model.read();
         decide::decide(&model, &session.identity, &grant.service, purpose)?;
+        // Grants are forgotten with the last session of their identity.
+        let live = held(inner, session)?;
         inner.grants.lock().insert(&session.identity, &grant.service, purpose);
+        drop(live);
     }
     Ok(grant)
+}
+
+/// The sessions, locked, with this one among them. Grants and service sessions are noted while they are locked, so
+/// that they are forgotten with the session.
+fn held<'i>(
+    inner: &'i Inner,
+    session: &ApiSession,
+) -> Result<MutexGuard<'i, LiveSessions>, Refusal> {
+    let live = inner.live.lock();
+    if live.contains(&session.id) {
+        return Ok(live);
+    }
+    Err(invalid(&"the API session has ended", session))
 }
 
 fn of_token(
@@ -73,7 +95,9 @@ fn of_token(
         return Err(Refusal::new(ErrorCode::WRONG_SESSION_TYPE, RetryHint::START_OVER, text));
     }
     // Under one lock: either the end comes before, or it is told to the bindings.
+    let live = held(inner, session)?;
     let used = inner.service_sessions.lock().use_one(&claims.jti, &session.id);
+    drop(live);
     used.map_err(|why| invalid(&why, session))?;
     Ok(Grant { service: claims.sub, service_session: claims.jti, token: text.to_owned(), purpose })
 }

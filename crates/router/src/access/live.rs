@@ -6,19 +6,24 @@ use std::{
     time::SystemTime,
 };
 
+use parking_lot::Mutex;
 use weft_wire::edge_ctrl::data_model::{Revocation, revocation_type};
 
 use super::{model::Model, sessions::Sessions, token::AccessClaims};
-use crate::seam::ApiSession;
+use crate::seam::{ApiSession, Release};
 
-/// The API sessions of open connections. The sessions that a revocation concerns are found without a
-/// look at the others.
+/// The API sessions of open connections. The sessions that an event concerns are found without a look at the others:
+/// those of a revocation, those whose token is over, those that no connection holds any more.
 #[derive(Debug, Default)]
 pub(crate) struct LiveSessions {
     by_id: HashMap<String, LiveSession>,
     of_identity: HashMap<String, HashSet<String>>,
     /// The session of each newest token that is signed and has an id.
     of_token: HashMap<String, String>,
+    /// The ends of the newest signed tokens, in milliseconds since 1970, each with its session.
+    ends: BTreeSet<(u64, String)>,
+    /// The sessions that a connection has let go of since the last sweep.
+    released: Arc<Mutex<HashSet<String>>>,
 }
 
 #[derive(Debug)]
@@ -29,19 +34,6 @@ struct LiveSession {
     holders: Vec<Weak<ApiSession>>,
 }
 
-/// The keys of a session in the indexes.
-struct LiveFacts {
-    identity: String,
-    jti: Option<String>,
-}
-
-impl LiveFacts {
-    fn of(live: &LiveSession) -> Self {
-        let jti = live.token.as_ref().map(|token| token.jti.clone());
-        Self { identity: live.identity.clone(), jti }
-    }
-}
-
 /// The claims of a signed token that are checked repeatedly.
 #[derive(Debug, Clone)]
 pub(crate) struct TokenFacts {
@@ -50,10 +42,29 @@ pub(crate) struct TokenFacts {
     pub(crate) expires: f64,
 }
 
+impl TokenFacts {
+    /// The end of the token, in milliseconds since 1970.
+    fn end(&self) -> u64 {
+        // The cast keeps times that are out of range within it.
+        (self.expires * 1000.0).ceil() as u64
+    }
+}
+
 impl From<&AccessClaims> for TokenFacts {
     fn from(claims: &AccessClaims) -> Self {
         Self { jti: claims.jti.clone(), issued: claims.iat, expires: claims.exp }
     }
+}
+
+/// Sessions that were removed.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Removed {
+    /// The sessions that have ended: their connections are to be closed.
+    pub(crate) ended: Vec<String>,
+    /// The sessions that no connection holds any more.
+    pub(crate) left: Vec<String>,
+    /// The identities that have no session any more.
+    pub(crate) identities: Vec<String>,
 }
 
 impl LiveSessions {
@@ -75,10 +86,15 @@ impl LiveSessions {
             if !token.jti.is_empty() {
                 self.of_token.insert(token.jti.clone(), session.id.clone());
             }
-            if let Some(former) = live.token.replace(token)
-                && live.token.as_ref().is_some_and(|token| token.jti != former.jti)
-            {
-                self.of_token.remove(&former.jti);
+            self.ends.insert((token.end(), session.id.clone()));
+            let end = token.end();
+            if let Some(former) = live.token.replace(token) {
+                if live.token.as_ref().is_some_and(|token| token.jti != former.jti) {
+                    self.of_token.remove(&former.jti);
+                }
+                if former.end() != end {
+                    self.ends.remove(&(former.end(), session.id.clone()));
+                }
             }
         }
         live.holders.retain(|holder| holder.strong_count() > 0);
@@ -92,7 +108,11 @@ impl LiveSessions {
         if let Some(held) = live.holders.iter().filter_map(Weak::upgrade).find(same) {
             return held;
         }
-        let session = Arc::new(session);
+        let (released, id) = (Arc::clone(&self.released), session.id.clone());
+        let release = Release::new(move || {
+            released.lock().insert(id);
+        });
+        let session = Arc::new(ApiSession { release, ..session });
         live.holders.push(Arc::downgrade(&session));
         session
     }
@@ -107,39 +127,48 @@ impl LiveSessions {
         self.by_id.values().map(|live| live.identity.as_str())
     }
 
-    /// Removes sessions that have ended and returns their ids; sessions without a connection are
-    /// forgotten.
-    pub(crate) fn sweep(
+    /// Removes sessions that no connection holds any more, and those whose token is over. Sessions that stay are not
+    /// looked at, unless one of their connections has closed since the last call.
+    pub(crate) fn sweep(&mut self, now: SystemTime) -> Removed {
+        let mut removed = Removed::default();
+        let released = std::mem::take(&mut *self.released.lock());
+        for id in released {
+            if self.by_id.get_mut(&id).is_some_and(LiveSession::is_left) {
+                self.remove(&id, &mut removed);
+                removed.left.push(id);
+            }
+        }
+        let now = (seconds(now) * 1000.0) as u64;
+        while self.ends.first().is_some_and(|(end, _)| *end <= now)
+            && let Some((_, id)) = self.ends.pop_first()
+        {
+            self.remove(&id, &mut removed);
+            removed.ended.push(id);
+        }
+        removed
+    }
+
+    /// Removes the sessions that a whole new model ends, and those that are over otherwise.
+    pub(crate) fn judge_all(
         &mut self,
         model: &Model,
         sessions: &Sessions,
         now: SystemTime,
-    ) -> Vec<String> {
-        let (mut ended, mut left) = (Vec::new(), Vec::new());
-        self.by_id.retain(|id, live| {
-            live.holders.retain(|holder| holder.strong_count() > 0);
-            if live.holders.is_empty() {
-                left.push((id.clone(), LiveFacts::of(live)));
-                return false;
-            }
-            let over = match &live.token {
-                None => !sessions.contains(id),
-                Some(token) => {
-                    seconds(now) >= token.expires || is_revoked(model, id, &live.identity, token)
-                }
-            };
-            if over {
-                left.push((id.clone(), LiveFacts::of(live)));
-                ended.push(id.clone());
-            }
-            !over
-        });
-        left.iter().for_each(|(id, live)| self.forget(id, live));
-        ended
+    ) -> Removed {
+        let mut removed = self.sweep(now);
+        let is_over = |(id, live): &(&String, &LiveSession)| match &live.token {
+            None => !sessions.contains(id),
+            Some(token) => is_revoked(model, id, &live.identity, token),
+        };
+        let over = self.by_id.iter().filter(is_over).map(|(id, _)| id.clone());
+        let over: Vec<String> = over.collect();
+        over.iter().for_each(|id| self.remove(id, &mut removed));
+        removed.ended.extend(over);
+        removed
     }
 
-    /// Removes the sessions that these revocations end, and returns their ids.
-    pub(crate) fn end_revoked(&mut self, model: &Model, revocations: &[String]) -> Vec<String> {
+    /// Removes the sessions that these revocations end.
+    pub(crate) fn end_revoked(&mut self, model: &Model, revocations: &[String]) -> Removed {
         let mut concerned = BTreeSet::new();
         for id in revocations {
             concerned.extend(self.by_id.get_key_value(id).map(|(session, _)| session.clone()));
@@ -152,27 +181,45 @@ impl LiveSessions {
         };
         let mut ended: Vec<String> = concerned.into_iter().collect();
         ended.retain(|id| self.by_id.get(id).is_some_and(|live| is_over(live, id)));
-        for id in &ended {
-            if let Some(live) = self.by_id.remove(id) {
-                self.forget(id, &LiveFacts::of(&live));
-            }
-        }
-        ended
+        self.end(ended)
     }
 
-    /// Removes a session from the indexes.
-    fn forget(&mut self, id: &str, live: &LiveFacts) {
+    /// Removes the opaque sessions among these, which their controller has ended.
+    pub(crate) fn end_opaque(&mut self, ids: &[String]) -> Removed {
+        let is_opaque = |id: &&String| self.by_id.get(*id).is_some_and(|it| it.token.is_none());
+        let ended = ids.iter().filter(is_opaque).cloned().collect();
+        self.end(ended)
+    }
+
+    fn end(&mut self, ids: Vec<String>) -> Removed {
+        let mut removed = Removed::default();
+        ids.iter().for_each(|id| self.remove(id, &mut removed));
+        Removed { ended: ids, ..removed }
+    }
+
+    /// Removes a session, and notes the identity if it has no other one.
+    fn remove(&mut self, id: &str, removed: &mut Removed) {
+        let Some(live) = self.by_id.remove(id) else { return };
         if let Some(of_identity) = self.of_identity.get_mut(&live.identity) {
             of_identity.remove(id);
             if of_identity.is_empty() {
                 self.of_identity.remove(&live.identity);
+                removed.identities.push(live.identity);
             }
         }
-        if let Some(jti) = &live.jti
-            && self.of_token.get(jti).is_some_and(|session| session == id)
-        {
-            self.of_token.remove(jti);
+        let Some(token) = live.token else { return };
+        self.ends.remove(&(token.end(), id.to_owned()));
+        if self.of_token.get(&token.jti).is_some_and(|session| session == id) {
+            self.of_token.remove(&token.jti);
         }
+    }
+}
+
+impl LiveSession {
+    /// True if no connection holds the session any more.
+    fn is_left(&mut self) -> bool {
+        self.holders.retain(|holder| holder.strong_count() > 0);
+        self.holders.is_empty()
     }
 }
 
@@ -217,6 +264,14 @@ mod tests {
             legacy: false,
             controller: None,
             fingerprints: Vec::new(),
+            release: Release::default(),
+        }
+    }
+
+    impl LiveSessions {
+        fn is_empty(&self) -> bool {
+            let indexes = self.of_identity.is_empty() && self.of_token.is_empty();
+            self.by_id.is_empty() && self.ends.is_empty() && indexes
         }
     }
 
@@ -235,7 +290,7 @@ mod tests {
         };
         let changes = vec![events::create(events::Model::Revocation(one))];
         let touched = model.apply(ChangeSet { changes, ..ChangeSet::default() });
-        live.end_revoked(&model, &touched.revocations)
+        live.end_revoked(&model, &touched.revocations).ended
     }
 
     #[test]
@@ -263,7 +318,82 @@ mod tests {
         assert_eq!((live.by_id.len(), live.of_identity.len()), (2, 2));
         drop(held);
         let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1);
-        assert!(live.sweep(&Model::default(), &Sessions::default(), now).is_empty());
-        assert!(live.by_id.is_empty() && live.of_identity.is_empty());
+        assert!(live.sweep(now).ended.is_empty());
+        assert!(live.is_empty());
+    }
+
+    #[test]
+    fn a_sweep_looks_at_what_is_over_or_left_alone() {
+        let mut live = LiveSessions::default();
+        let at = |secs: u64| SystemTime::UNIX_EPOCH + Duration::from_secs(secs);
+        let name = |number: u64| format!("s{number:03}");
+        let held = |number: u64| token(&format!("j{number}"), 100.0 + number as f64);
+        let mut holders: Vec<_> = (0..100)
+            .map(|number| {
+                live.hold(session(&name(number), &format!("i{}", number / 2)), held(number))
+            })
+            .collect();
+        assert_eq!(live.sweep(at(99)), Removed::default());
+        assert_eq!(live.sweep(at(100)).ended, [name(0)]);
+        let two = live.sweep(at(102));
+        assert_eq!(two.ended, [name(1), name(2)]);
+        assert_eq!(two.identities, ["i0"], "the other one of i1 is there");
+        // A newer token moves the end, and an older one does not.
+        let renewed = live.hold(session(&name(3), "i1"), token("j3b", 150.0));
+        live.hold(session(&name(3), "i1"), token("j3", 103.0));
+        assert_eq!(live.sweep(at(103)), Removed::default());
+        assert_eq!(live.ends.len(), live.by_id.len());
+        // Those that nobody holds any more are forgotten, and nobody is told.
+        drop(renewed);
+        let again = live.hold(session(&name(5), "i2"), None);
+        drop(holders.drain(3..10));
+        let left = live.sweep(at(103));
+        assert!(left.ended.is_empty());
+        let names: BTreeSet<String> = left.left.into_iter().collect();
+        assert_eq!(names, [3, 4, 6, 7, 8, 9].map(name).into(), "a connection holds one of them");
+        assert!(!live.contains(&name(3)) && live.contains(&name(5)));
+        assert!(live.released.lock().is_empty());
+        // Sessions that are not over are not looked at: these have no holder that would be told.
+        drop((again, holders));
+        live.released.lock().clear();
+        assert_eq!(live.sweep(at(103)), Removed::default());
+        let all = live.sweep(at(1000));
+        assert_eq!((all.ended.len(), all.left.len()), (91, 0));
+        assert!(live.is_empty());
+    }
+
+    #[test]
+    fn opaque_sessions_end_with_their_controllers_word() {
+        let mut live = LiveSessions::default();
+        let opaque = live.hold(session("opaque", "i1"), None);
+        let signed = live.hold(session("signed", "i1"), token("j", 100.0));
+        let ids = ["opaque", "signed", "unknown"].map(str::to_owned);
+        let removed = live.end_opaque(&ids);
+        assert_eq!(removed, Removed { ended: vec!["opaque".into()], ..Removed::default() });
+        assert!(!live.contains("opaque") && live.contains("signed"));
+        drop((opaque, signed));
+        assert_eq!(live.sweep(SystemTime::UNIX_EPOCH).identities, ["i1"]);
+        assert!(live.is_empty());
+    }
+
+    #[test]
+    fn a_whole_model_is_held_against_all_sessions() {
+        let mut live = LiveSessions::default();
+        let held = [
+            live.hold(session("opaque", "i1"), None),
+            live.hold(session("s1", "i1"), token("j1", 100.0)),
+            live.hold(session("s2", "i2"), token("j2", 200.0)),
+        ];
+        let mut model = Model::default();
+        let one =
+            Revocation { id: "s2".into(), r#type: API_SESSION.into(), ..Revocation::default() };
+        let changes = vec![events::create(one)];
+        model.apply(ChangeSet { changes, ..ChangeSet::default() });
+        let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1);
+        let mut removed = live.judge_all(&model, &Sessions::default(), now);
+        removed.ended.sort_unstable();
+        assert_eq!(removed.ended, ["opaque", "s2"]);
+        assert_eq!(removed.identities, ["i2"]);
+        drop(held);
     }
 }

@@ -64,18 +64,11 @@ impl ServiceSessions {
         used
     }
 
-    /// Forgets the service sessions in use of all API sessions for which `stays` is false.
-    pub(super) fn retain(&mut self, stays: impl Fn(&str) -> bool) {
-        let api_session_of = &mut self.api_session_of;
-        self.of_api_session.retain(|api_session, used| {
-            let stays = stays(api_session);
-            if !stays {
-                for id in used.iter() {
-                    api_session_of.remove(id);
-                }
-            }
-            stays
-        });
+    /// Forgets the service sessions in use of an API session.
+    pub(super) fn forget(&mut self, api_session: &str) {
+        for id in self.of_api_session.remove(api_session).into_iter().flatten() {
+            self.api_session_of.remove(&id);
+        }
     }
 }
 
@@ -157,7 +150,8 @@ mod tests {
             "in use or not"
         );
         assert!(sessions.end(["a1", "b1"], now).is_empty(), "told once");
-        sessions.retain(|api_session| api_session != "a");
+        sessions.forget("a");
+        sessions.forget("unknown");
         assert!(sessions.end(["a3"], now).is_empty(), "nobody uses it any more");
         assert!(sessions.of_api_session.is_empty() && sessions.api_session_of.is_empty());
     }

@@ -2,7 +2,7 @@
 //! the subscription going (docs/protocol/edge-control-plane.md 6.3, 8, 10).
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::HashSet,
     sync::{Arc, atomic::Ordering},
     time::{Duration, Instant},
 };
@@ -28,7 +28,7 @@ use super::{
     decide,
     inner::Inner,
     keys::Keys,
-    live,
+    live::{self, LiveSessions, Removed},
     model::{Fit, Model},
     touched::Touched,
 };
@@ -39,7 +39,7 @@ use crate::{controllers::Controller, seam::AccessEvent};
 const TICK: Duration = Duration::from_secs(1);
 /// The interval at which the subscription is checked without a cause.
 const LOOK: Duration = Duration::from_secs(30);
-/// The interval at which sessions of open connections are checked.
+/// The interval at which sessions are ended whose tokens are over, and those forgotten that nobody holds any more.
 const SWEEP: Duration = Duration::from_secs(5);
 /// Revocations that are removed while the model is locked once.
 const AT_ONCE: usize = 500;
@@ -96,7 +96,7 @@ impl Inner {
         }
         if due(&mut times.sweep, SWEEP, now) {
             self.expire_revocations(&mut times.settled, now);
-            self.sweep();
+            self.end_sessions(|live| live.sweep(time_of_day()));
         }
         if due(&mut times.save, self.options.save_interval, now) {
             self.begin_save();
@@ -274,9 +274,12 @@ impl Inner {
             }
         }
         if touched.all {
-            self.sweep();
+            let model = self.model.read();
+            let sessions = self.sessions.lock();
+            self.end_sessions(|live| live.judge_all(&model, &sessions, time_of_day()));
         } else if !touched.revocations.is_empty() {
-            self.end_revoked(&touched.revocations);
+            let model = self.model.read();
+            self.end_sessions(|live| live.end_revoked(&model, &touched.revocations));
         }
         if touched.all || touched.routers || touched.config_types || !touched.configs.is_empty() {
             self.tell_managed();
@@ -349,31 +352,19 @@ impl Inner {
         }
     }
 
-    /// Ends the sessions of open connections that these revocations concern.
-    fn end_revoked(&self, revocations: &[String]) {
+    /// Removes sessions of open connections, with the grants and service sessions that only they used, and tells the
+    /// bindings of those that have ended.
+    fn end_sessions(&self, remove: impl FnOnce(&mut LiveSessions) -> Removed) {
         let ended = {
-            let model = self.model.read();
-            self.live.lock().end_revoked(&model, revocations)
-        };
-        for session in ended {
-            self.tell(AccessEvent::SessionEnded { session });
-        }
-    }
-
-    /// Ends sessions of open connections that have expired, were revoked or removed.
-    fn sweep(&self) {
-        let now = time_of_day();
-        let ended = {
-            let model = self.model.read();
-            let sessions = self.sessions.lock();
             let mut live = self.live.lock();
-            let ended = live.sweep(&model, &sessions, now);
-            // A session is held before it is granted anything: grants of identities without a held
-            // session belong to closed connections.
-            let identities: HashSet<&str> = live.identities().collect();
-            self.grants.lock().retain(|identity| identities.contains(identity));
-            self.service_sessions.lock().retain(|api_session| live.contains(api_session));
-            ended
+            let removed = remove(&mut live);
+            // Under the lock of the sessions, under which grants are made: a session that begins now gets its own.
+            let mut grants = self.grants.lock();
+            removed.identities.iter().for_each(|identity| grants.forget(identity));
+            let mut service_sessions = self.service_sessions.lock();
+            let gone = removed.ended.iter().chain(&removed.left);
+            gone.for_each(|session| service_sessions.forget(session));
+            removed.ended
         };
         for session in ended {
             self.tell(AccessEvent::SessionEnded { session });
@@ -392,9 +383,8 @@ impl Inner {
             let gone = sessions.add_part(&from.id, state, added.api_sessions, now());
             drop(sessions);
             let complete = gone.is_some();
-            for session in gone.into_iter().flatten() {
-                self.tell(AccessEvent::SessionEnded { session });
-            }
+            let gone = gone.unwrap_or_default();
+            self.end_sessions(|live| live.end_opaque(&gone));
             if complete {
                 self.tell(AccessEvent::SessionsTold { controller: from.id.clone() });
             }
@@ -421,21 +411,14 @@ impl Inner {
 
     fn on_sessions_removed(&self, message: &Message) -> Result<(), WireError> {
         let removed = ApiSessionRemoved::from_message(message)?;
-        let mut ended: HashMap<String, ()> = HashMap::new();
+        let mut ended: HashSet<String> = HashSet::new();
         {
             let mut sessions = self.sessions.lock();
-            for token in &removed.tokens {
-                ended.extend(sessions.remove_token(token).map(|id| (id, ())));
-            }
-            for id in removed.ids {
-                if sessions.remove(&id) {
-                    ended.insert(id, ());
-                }
-            }
+            ended.extend(removed.tokens.iter().filter_map(|token| sessions.remove_token(token)));
+            ended.extend(removed.ids.into_iter().filter(|id| sessions.remove(id)));
         }
-        for session in ended.into_keys() {
-            self.tell(AccessEvent::SessionEnded { session });
-        }
+        let ended: Vec<String> = ended.into_iter().collect();
+        self.end_sessions(|live| live.end_opaque(&ended));
         Ok(())
     }
 

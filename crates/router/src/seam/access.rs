@@ -39,6 +39,33 @@ pub struct ApiSession {
     pub controller: Option<ControllerId>,
     /// SHA-1 fingerprints, lowercase hex, of the certificates the SDK presented, leaf first.
     pub fingerprints: Vec<String>,
+    /// Tells the access half when nobody holds the session any more.
+    pub release: Release,
+}
+
+/// Calls a function when it is dropped; the default calls none.
+#[derive(Default)]
+pub struct Release(Option<Box<dyn FnOnce() + Send + Sync>>);
+
+impl Release {
+    /// Calls `tell` when the value is dropped, on the thread that drops it. `tell` must not wait.
+    pub fn new(tell: impl FnOnce() + Send + Sync + 'static) -> Self {
+        Self(Some(Box::new(tell)))
+    }
+}
+
+impl Drop for Release {
+    fn drop(&mut self) {
+        if let Some(tell) = self.0.take() {
+            tell();
+        }
+    }
+}
+
+impl std::fmt::Debug for Release {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Release")
+    }
 }
 
 /// A service session, or a service that the client named itself, which [`Access`] has allowed.

@@ -18,8 +18,8 @@ use weft_xgress::Role;
 
 use super::support::{Network, TestRouter, capable, until};
 use crate::seam::{
-    ApiSession, CircuitRequest, Control, ControllerId, Grant, LinkControl, LinkReport, RetryHint,
-    TunnelCircuitRequest, Use,
+    ApiSession, CircuitRequest, Control, ControllerId, Grant, LinkControl, LinkReport, Release,
+    RetryHint, TunnelCircuitRequest, Use,
 };
 
 fn request(legacy: bool, timeout: Duration) -> CircuitRequest {
@@ -31,6 +31,7 @@ fn request(legacy: bool, timeout: Duration) -> CircuitRequest {
         legacy,
         controller: legacy.then(|| "ctrl1".into()),
         fingerprints: vec!["ab".into()],
+        release: Release::default(),
     };
     CircuitRequest {
         session: Arc::new(session),

@@ -20,7 +20,7 @@ use weft_wire::{
 
 use super::support::{LONG, Network, Peer, capable, later, soon, until};
 use crate::seam::{
-    ApiSession, Control, Grant, Host, RetryHint, TerminatorPrecedence, TerminatorRequest,
+    ApiSession, Control, Grant, Host, Release, RetryHint, TerminatorPrecedence, TerminatorRequest,
     TerminatorUpdate, Use,
 };
 
@@ -33,6 +33,7 @@ fn sdk(id: &str) -> TerminatorRequest {
         legacy: true,
         controller: Some("ctrl1".into()),
         fingerprints: vec!["cd".into()],
+        release: Release::default(),
     };
     TerminatorRequest {
         id: id.into(),

@@ -151,6 +151,7 @@ impl<T> OpenChannels<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::seam::Release;
 
     fn session(id: usize, identity: usize) -> ApiSession {
         ApiSession {
@@ -161,6 +162,7 @@ mod tests {
             legacy: false,
             controller: None,
             fingerprints: Vec::new(),
+            release: Release::default(),
         }
     }
 

@@ -1,6 +1,7 @@
 //! A controller made of a table, and an access half that believes.
 
 use super::*;
+use crate::seam::Release;
 
 /// Work that a fake does once.
 pub(super) type Hook = Arc<Mutex<Option<Box<dyn FnOnce() + Send>>>>;
@@ -205,6 +206,7 @@ impl Access for Believer {
                 legacy: true,
                 controller: Some("ctrl".into()),
                 fingerprints: Vec::new(),
+                release: Release::default(),
             }))
         }
         .boxed()
