@@ -43,6 +43,11 @@ impl EndTimes {
         over
     }
 
+    /// Whether a session is scheduled.
+    pub fn contains(&self, session: &Id) -> bool {
+        self.by_id.contains_key(session)
+    }
+
     /// All scheduled sessions.
     pub fn sessions(&self) -> impl Iterator<Item = &Id> {
         self.by_id.keys()

@@ -12,12 +12,13 @@
 //!   `ends`: ends by time; `room`: ends of sessions beyond the limits of an identity;
 //! - `tokens`: how tokens are stored; `activity`: times of use; `routers`: sessions as routers know
 //!   them; `notices`: what routers are told;
-//! - `removal`: takes sessions out of the tables;
+//! - `removal`: takes sessions out of the tables; `gone`: remembers their ids for a while;
 //! - `services`, `touched`: service sessions.
 
 mod activity;
 mod ends;
 pub(crate) mod follow;
+mod gone;
 mod notices;
 mod removal;
 mod room;
@@ -48,6 +49,7 @@ use activity::Activity;
 use notices::Notices;
 use stands::password_print;
 
+pub(crate) use gone::Gone;
 pub use notices::{SessionNotice, SessionSubscription};
 pub use room::{INCOMPLETE, PER_IDENTITY};
 pub use routers::LegacySession;
@@ -90,6 +92,8 @@ struct Tables {
     flushed: Timestamp,
     /// The times at which sessions are checked for their end.
     ending: EndTimes,
+    /// Sessions that have ended since [`Sessions::take_gone`].
+    gone: Gone,
 }
 
 /// The description that a client gave of itself at a login.
@@ -157,6 +161,7 @@ impl Sessions {
             used: HashSet::new(),
             flushed: now,
             ending: EndTimes::default(),
+            gone: Gone::default(),
         };
         let mut stored = Vec::new();
         store.live().load(&mut |entity| stored.push(entity))?;
@@ -436,6 +441,11 @@ impl Sessions {
             Vec::new()
         });
         notes.iter().map(|(identity, _)| Id::new(identity)).collect()
+    }
+
+    /// The sessions that have ended since the last call.
+    pub(crate) fn take_gone(&self) -> Gone {
+        std::mem::take(&mut self.0.tables.write().gone)
     }
 
     /// Whether an identity has a session.

@@ -22,7 +22,7 @@ pub mod wanted;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 use parking_lot::RwLock;
 use weft_contract::resource::posture_data::FailedServiceRequest;
 use weft_model::entity::ApiSession;
@@ -30,6 +30,7 @@ use weft_model::posture::{OsReport, ProcessReport};
 use weft_model::{Id, Timestamp};
 
 use super::ending::EndTimes;
+use super::sessions::Gone;
 
 /// Most processes of one identity.
 const PROCESSES: usize = 256;
@@ -101,6 +102,16 @@ struct Tables {
     endpoints: HashMap<Id, EndpointState>,
     refusals: refused::Refusals,
     ending: EndTimes,
+    /// The owners of data that was kept since the last look at them: their end may have been told before.
+    fresh: Owners,
+}
+
+/// Owners of posture data: identities, API sessions, service sessions.
+#[derive(Debug, Default)]
+struct Owners {
+    identities: HashSet<Id>,
+    sessions: HashSet<Id>,
+    services: HashSet<Id>,
 }
 
 fn size_of_process(path: &str, report: &ProcessReport) -> usize {
@@ -173,6 +184,8 @@ impl Postures {
     ) -> bool {
         let mut tables = self.0.write();
         let mut is_new = false;
+        tables.fresh.identities.insert(session.identity_id.clone());
+        tables.fresh.sessions.insert(session.base.id.clone());
         for (check, report) in reports {
             if let Report::EndpointState { woken, unlocked } = report {
                 let state = tables.endpoints.entry(session.base.id.clone()).or_default();
@@ -203,13 +216,17 @@ impl Postures {
 
     pub(super) fn refused(&self, identity: &Id, refusal: FailedServiceRequest) {
         let refused = refused::Refused::new(refusal);
-        self.0.write().refusals.put(identity, refused);
+        let mut tables = self.0.write();
+        tables.fresh.identities.insert(identity.clone());
+        tables.refusals.put(identity, refused);
     }
 
     /// Notes the time at which the grant of a service session ends unless the client reports
     /// before.
     pub(super) fn ends(&self, session: &Id, at: Timestamp) {
-        self.0.write().ending.put(session, at);
+        let mut tables = self.0.write();
+        tables.fresh.services.insert(session.clone());
+        tables.ending.put(session, at);
     }
 
     /// Takes out the service sessions whose grants have ended.
@@ -218,22 +235,65 @@ impl Postures {
     }
 
     /// Forgets posture data and refusals of identities without a session, and data of sessions that
-    /// have ended. Whether they have is asked without the lock, so that reports and dials wait only
-    /// for the lists and the removal.
+    /// have ended. All of them are asked for.
     pub(super) fn retain(
         &self,
         is_identity: impl Fn(&Id) -> bool,
         is_session: impl Fn(&Id) -> bool,
         is_service: impl Fn(&Id) -> bool,
     ) {
-        let (mut identities, mut sessions, mut services) = {
+        let all = {
             let tables = self.0.read();
             let known = tables.devices.identities().chain(tables.refusals.identities());
-            let known: Vec<Id> = known.cloned().collect();
-            let endpoints: Vec<Id> = tables.endpoints.keys().cloned().collect();
-            let ending: Vec<Id> = tables.ending.sessions().cloned().collect();
-            (known, endpoints, ending)
+            Owners {
+                identities: known.cloned().collect(),
+                sessions: tables.endpoints.keys().cloned().collect(),
+                services: tables.ending.sessions().cloned().collect(),
+            }
         };
+        self.retain_among(all, is_identity, is_session, is_service);
+    }
+
+    /// Forgets the data of sessions that have ended, and of identities whose last session has. Only those are asked for
+    /// whose end is told here, and those whose data is new since the last call.
+    pub(super) fn retain_after(
+        &self,
+        gone: Gone,
+        is_identity: impl Fn(&Id) -> bool,
+        is_session: impl Fn(&Id) -> bool,
+        is_service: impl Fn(&Id) -> bool,
+    ) {
+        let mut owners = std::mem::take(&mut self.0.write().fresh);
+        if gone.is_cut {
+            return self.retain(is_identity, is_session, is_service);
+        }
+        owners.services.extend(gone.services);
+        for (session, identity) in gone.logins {
+            owners.sessions.insert(session);
+            owners.identities.insert(identity);
+        }
+        {
+            let tables = self.0.read();
+            let has = |identity: &Id| {
+                tables.devices.of(identity).is_some() || tables.refusals.has(identity)
+            };
+            owners.identities.retain(has);
+            owners.sessions.retain(|session| tables.endpoints.contains_key(session));
+            owners.services.retain(|session| tables.ending.contains(session));
+        }
+        self.retain_among(owners, is_identity, is_session, is_service);
+    }
+
+    /// Forgets the data of these owners, unless they are there. Whether they are is asked without the lock, so that
+    /// reports and dials wait only for the lists and the removal.
+    fn retain_among(
+        &self,
+        among: Owners,
+        is_identity: impl Fn(&Id) -> bool,
+        is_session: impl Fn(&Id) -> bool,
+        is_service: impl Fn(&Id) -> bool,
+    ) {
+        let Owners { mut identities, mut sessions, mut services } = among;
         identities.retain(|identity| !is_identity(identity));
         sessions.retain(|session| !is_session(session));
         services.retain(|session| !is_service(session));
@@ -295,10 +355,56 @@ mod tests {
         let stays = |id: &Id| {
             has_begun.set(has_begun.get() + 1);
             // The identities are asked for once more, before they are removed.
-            assert!(has_begun.get() > 8 || postures.0.try_write().is_some());
+            assert!(has_begun.get() > 6 || postures.0.try_write().is_some());
             *id == "stays"
         };
         postures.retain(stays, stays, stays);
         assert_eq!(known(), ["stays"; 4]);
+    }
+
+    #[test]
+    fn owners_that_stay_are_not_asked_for_again() {
+        let postures = Postures::default();
+        let now = Timestamp(1_000);
+        let id = |number: usize| Id::new(&format!("i{number:03}"));
+        let keep = |number: usize| {
+            let id = id(number);
+            let base = Base::new(id.clone(), now);
+            let session = ApiSession { base, identity_id: id.clone(), ..ApiSession::default() };
+            let endpoint = Report::EndpointState { woken: true, unlocked: false };
+            let reports = [Report::Domain("here".into()), endpoint];
+            let reports = reports.map(|report| (String::new(), report)).into();
+            postures.record(&session, reports, now);
+            postures.refused(&id, FailedServiceRequest::default());
+            postures.ends(&id, now);
+        };
+        (0..100).for_each(keep);
+        let asked = std::cell::Cell::new(0);
+        let sweep = |gone: Gone, ended: &[Id]| {
+            asked.set(0);
+            let stays = |id: &Id| {
+                asked.set(asked.get() + 1);
+                !ended.contains(id)
+            };
+            postures.retain_after(gone, stays, stays, stays);
+            asked.get()
+        };
+        assert_eq!(sweep(Gone::default(), &[]), 300, "their data is new");
+        assert_eq!(sweep(Gone::default(), &[]), 0);
+        let logins = vec![(id(7), id(7)), (id(8), id(8)), (id(500), id(500))];
+        let gone = Gone { logins, services: vec![id(7)], ..Gone::default() };
+        // One of them has another session. The others are asked for once more before they are removed.
+        assert_eq!(sweep(gone, &[id(7)]), 2 + 2 + 1 + 1);
+        assert!(postures.device(&id(7)).domain.is_none() && postures.refusals(&id(7)).is_empty());
+        assert!(postures.endpoint(&id(7)).woken_at.is_none());
+        assert!(postures.device(&id(8)).domain.is_some());
+        // Data that comes after the end of its owner was told is forgotten, too.
+        keep(7);
+        assert_eq!(sweep(Gone::default(), &[id(7)]), 3 + 1);
+        assert!(postures.device(&id(7)).domain.is_none());
+        assert_eq!(postures.take_ended(now.plus(std::time::Duration::from_secs(1))).len(), 99);
+        // If too many have ended, all are asked for.
+        let all = sweep(Gone { is_cut: true, ..Gone::default() }, &[]);
+        assert_eq!(all, 99 + 99);
     }
 }

@@ -74,6 +74,11 @@ impl Refusals {
         self.bytes = others + own;
     }
 
+    /// Whether an identity has refusals.
+    pub(super) fn has(&self, identity: &Id) -> bool {
+        self.of.contains_key(identity)
+    }
+
     /// The identities with refusals.
     pub(super) fn identities(&self) -> impl Iterator<Item = &Id> {
         self.of.keys()

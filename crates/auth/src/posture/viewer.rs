@@ -252,7 +252,7 @@ impl Auth {
         self.end_ungranted(&snapshot, &self.sessions().services_of_identity(identity));
     }
 
-    /// Ends grants that have timed out, and forgets posture data of identities without a session.
+    /// Ends grants that have timed out, and forgets posture data of identities whose last session has ended.
     pub fn sweep_postures(&self) {
         let now = self.now();
         let ended = self.postures().take_ended(now);
@@ -268,7 +268,8 @@ impl Auth {
             self.end_ungranted(&snapshot, &sessions);
         }
         let sessions = self.sessions();
-        self.postures().retain(
+        self.postures().retain_after(
+            sessions.take_gone(),
             |identity| sessions.is_logged_in(identity),
             |session| sessions.by_id(session.as_str()).is_some(),
             |session| sessions.service(session.as_str()).is_some(),

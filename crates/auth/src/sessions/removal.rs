@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use weft_model::entity::ServiceSession;
+use weft_model::entity::{ApiSession, ServiceSession};
 use weft_model::{Id, Kind};
 
 use super::services::{LOGIN, referring};
@@ -60,8 +60,11 @@ impl Sessions {
             services.extend(self.take_services_of(&mut tables, id));
             tables.forget_activity(live, id);
             tables.ending.remove(id);
-            if tables.api.remove(id).is_some() {
+            if let Some(removed) = tables.api.remove(id) {
                 live.delete(Kind::ApiSession, id);
+                if let Some(session) = removed.get::<ApiSession>() {
+                    tables.gone.login(id.clone(), session.identity_id.clone());
+                }
                 ended.push(id.clone());
             }
         }
@@ -89,6 +92,7 @@ impl Sessions {
     fn take_service(&self, tables: &mut Tables, id: &Id) -> Option<Arc<ServiceSession>> {
         let removed = tables.service.remove(id)?;
         self.0.store.live().delete(Kind::ServiceSession, id);
+        tables.gone.service(id.clone());
         removed.get::<ServiceSession>().cloned()
     }
 }
@@ -97,7 +101,6 @@ impl Sessions {
 mod tests {
     use weft_identity::SealKey;
     use weft_kernel::Durations;
-    use weft_model::entity::ApiSession;
     use weft_model::{Base, Timestamp};
     use weft_store::Memory;
 
