@@ -1,4 +1,5 @@
-//! The network as a document, page by page.
+//! The network as a document, page by page. Sections that the caller may not read are refused. Entities of other such
+//! kinds, to which entries refer, are named by their ids.
 
 use futures::FutureExt as _;
 use serde_json::{Map, Value};
@@ -77,7 +78,7 @@ impl Wanted {
 }
 
 fn page(context: &Context, wanted: &Wanted) -> NetworkExport {
-    let writer = EntryWriter::new(context);
+    let writer = EntryWriter::for_caller(context);
     let snapshot = context.snapshot();
     let mut network = Map::new();
     let mut count = 0;

@@ -16,7 +16,7 @@
 //! - `document`: reads a document into entries, and reports every mistake with its place;
 //! - `section`: the trait by which a kind of entity takes part in documents, and the table of the
 //!   kinds that do;
-//! - `form`: an entity as an entry: names in place of ids, defaults left out;
+//! - `form`: an entity as an entry: names in place of ids, defaults left out; `reader`: an entry as a body;
 //! - `plan`: decides, with the entries of `prepared`; `net`: the changes that result; `report`: says which
 //!   members change and who gains or loses access; `export`: writes the network as a document.
 
@@ -29,6 +29,7 @@ mod net;
 mod plan;
 mod prepared;
 mod problems;
+mod reader;
 mod report;
 mod section;
 

@@ -18,10 +18,11 @@ use weft_model::entity::Identity;
 use weft_model::{Change, ChangeSet, Entity, Id, Kind, Rare, Snapshot, Timestamp};
 
 use super::document::{Document, Entry};
-use super::form::{self, Reader};
+use super::form;
 use super::net::net;
 use super::prepared::{Phase, Prepared, Source};
 use super::problems::{Refusal, section_name};
+use super::reader::Reader;
 use super::section::{self, SECTIONS};
 use crate::Controller;
 use crate::domain::change::moved::moved;

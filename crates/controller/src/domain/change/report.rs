@@ -92,7 +92,8 @@ struct Item<'c> {
 }
 
 /// The changes that the caller is told. Of entities that the caller may not read, deletions are counted; of
-/// those that the document names, the caller is told that they change, and nothing of what was.
+/// those that the document names, the caller is told that they change, and nothing of what was. Entities of such
+/// kinds to which others refer are named by their ids.
 fn changes(
     caller: &Caller,
     was: &Context,
@@ -121,21 +122,20 @@ fn changes(
         }
     }
     items.sort_by(|one, other| (one.place, &one.name).cmp(&(other.place, &other.name)));
-    let (writer_was, writer_is) = (EntryWriter::new(was), EntryWriter::new(is));
+    // The fingerprint is the same for all callers: it covers names that some of them are not told.
+    let [all_was, all_is] = [was, is].map(EntryWriter::new);
+    let [writer_was, writer_is] = [was, is].map(EntryWriter::for_caller);
     let mut told = Vec::with_capacity(items.len());
     for (at, item) in items.into_iter().enumerate() {
         let Item { place, name, change, was, is } = item;
-        let before = was.map(|entity| writer_was.write(place, entity));
-        let after = is.map(|entity| writer_is.write(place, entity));
+        let before = was.map(|entity| all_was.write(place, entity));
+        let after = is.map(|entity| all_is.write(place, entity));
         let action = match (&before, &after) {
             (None, _) => CREATE,
             (Some(_), None) => DELETE,
             (Some(_), Some(_)) => UPDATE,
         };
-        let mut fields = Vec::new();
-        if let Some(after) = &after {
-            compare("", before.as_ref().unwrap_or(&Map::new()), after, &mut fields);
-        }
+        let mut fields = differences(before.as_ref(), after.as_ref());
         let section = SECTIONS.get(place).map_or("", |it| it.kind().plural);
         // Entities that the controller makes beside the document may have random ids, which differ
         // in every plan; the fingerprint leaves those out.
@@ -160,11 +160,14 @@ fn changes(
             }
             continue;
         }
-        if at >= MAX_DETAILED {
+        // Of an entity that the caller may not read, even the list of the members that differ would tell what was: a
+        // caller could try values one by one.
+        if at >= MAX_DETAILED || (!may_read && action == UPDATE) {
             fields.clear();
-        }
-        if !may_read {
-            fields.iter_mut().for_each(|field| field.before = Value::Null);
+        } else if !writer_is.tells_all_names() {
+            let before = was.map(|entity| writer_was.write(place, entity));
+            let after = is.map(|entity| writer_is.write(place, entity));
+            fields = differences(before.as_ref(), after.as_ref());
         }
         fields.iter_mut().for_each(shorten);
         told.push(EntityChange {
@@ -178,6 +181,18 @@ fn changes(
     }
     let along = along.into_iter().map(|(kind, count)| AlongCount { count, kind: kind.to_owned() });
     (told, along.collect())
+}
+
+/// The members of an entry that change; none if the entity is deleted.
+fn differences(
+    before: Option<&Map<String, Value>>,
+    after: Option<&Map<String, Value>>,
+) -> Vec<FieldChange> {
+    let mut found = Vec::new();
+    if let Some(after) = after {
+        compare("", before.unwrap_or(&Map::new()), after, &mut found);
+    }
+    found
 }
 
 /// The members that differ. Members of objects have dotted names.

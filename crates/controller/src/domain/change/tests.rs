@@ -16,6 +16,7 @@ use crate::{Caller, Failure};
 mod exchange;
 mod form;
 mod mistakes;
+mod rights;
 mod tries;
 
 const NONE: Value = Value::Null;
@@ -37,6 +38,17 @@ async fn plan(bed: &Bed, admin: &Caller, network: Value) -> Result<ChangePlan, F
 
 async fn apply(bed: &Bed, admin: &Caller, network: Value) -> Result<ChangePlan, Failure> {
     ask(bed, admin, "applyChange", json!({"network": network})).await
+}
+
+/// An identity with these permissions.
+async fn somebody(bed: &Bed, admin: &Caller, name: &str, permissions: &[&str]) -> Caller {
+    let body = json!({"name": name, "type": "Default", "isAdmin": false,
+        "permissions": permissions});
+    let id = bed.create(admin, "createIdentity", body).await;
+    let body = json!({"identityId": id, "method": "updb", "username": name,
+        "password": "geheimnis"});
+    bed.create(admin, "createAuthenticator", body).await;
+    bed.login(name, "geheimnis").await.unwrap()
 }
 
 /// Exports the network in pages of `limit` entities, as one document.
@@ -443,181 +455,6 @@ async fn a_plan_is_decided_again_on_another_tip() {
     let tip = snapshot(&bed);
     let refused = super::plan::again(&admin, &document, &tip, &made.prepared, now);
     assert_eq!(refused.err(), Some(crate::domain::change::moved::moved()));
-}
-
-#[tokio::test]
-async fn every_entity_needs_its_own_permission() {
-    let bed = Bed::new().await;
-    let admin = bed.admin().await;
-    let clerk = somebody(&bed, &admin, "clerk", &["service"]).await;
-    let applied = apply(&bed, &clerk, json!({"services": [{"name": "web"}]})).await.unwrap();
-    assert_eq!(applied.created, 1);
-    let policy = json!({"service-policies": [{"name": "p", "type": "Dial"}]});
-    let failure = apply(&bed, &clerk, policy).await.unwrap_err();
-    assert_eq!(failure.code(), ErrorCode::Unauthorized);
-    let call = to(Api::Weft, "exportNetwork", &[]);
-    let failure = bed.controller.call(clerk.clone(), call).await.unwrap_err();
-    assert_eq!(failure.code(), ErrorCode::Unauthorized);
-    let call = to(Api::Weft, "exportNetwork", &[]).with_query("sections", "services");
-    assert!(bed.controller.call(clerk, call).await.is_ok());
-    let nobody = Caller::nobody(crate::Origin::default());
-    assert!(plan(&bed, &nobody, json!({})).await.is_err());
-}
-
-/// An identity with these permissions.
-async fn somebody(bed: &Bed, admin: &Caller, name: &str, permissions: &[&str]) -> Caller {
-    let body = json!({"name": name, "type": "Default", "isAdmin": false,
-        "permissions": permissions});
-    let id = bed.create(admin, "createIdentity", body).await;
-    let body = json!({"identityId": id, "method": "updb", "username": name,
-        "password": "geheimnis"});
-    bed.create(admin, "createAuthenticator", body).await;
-    bed.login(name, "geheimnis").await.unwrap()
-}
-
-#[tokio::test]
-async fn nothing_is_told_to_who_may_neither_read_nor_change() {
-    let bed = Bed::new().await;
-    let admin = bed.admin().await;
-    apply(&bed, &admin, small()).await.unwrap();
-    let plain = somebody(&bed, &admin, "plain", &["identity"]).await;
-    let reader = somebody(&bed, &admin, "reader", &["service.read"]).await;
-    let web = small()["services"][0].clone();
-    let mut told = Vec::new();
-    for (network, prune) in [
-        // An entry that is unchanged, one that changes, a new one, a wrong one, and a deletion that
-        // a reference forbids.
-        (json!({"services": [web]}), false),
-        (json!({"services": [{"name": "web"}]}), false),
-        (json!({"services": [{"name": "nothing"}]}), false),
-        (json!({"services": [{"name": "web", "configs": ["nope"]}]}), false),
-        (json!({"services": [{"name": "nothing", "roleAttributes": ["#"]}]}), false),
-    ] {
-        let body = json!({"network": network, "prune": prune});
-        let failure = ask(&bed, &plain, "planChange", body).await.unwrap_err();
-        assert_eq!(failure.code(), ErrorCode::Unauthorized, "{network}");
-        told.push(failure.to_string());
-    }
-    told.dedup();
-    assert_eq!(told.len(), 1, "{told:?}");
-    let prune = json!({"network": {"edge-routers": [], "services": []}, "prune": true});
-    let failure = ask(&bed, &plain, "planChange", prune).await.unwrap_err();
-    assert_eq!(failure.code(), ErrorCode::Unauthorized);
-
-    let planned = plan(&bed, &reader, json!({"services": [web]})).await.unwrap();
-    assert_eq!((planned.unchanged, planned.changes.len()), (1, 0));
-    for network in [json!({"services": [{"name": "web"}]}), json!({"services": [{"name": "new"}]})]
-    {
-        let failure = plan(&bed, &reader, network).await.unwrap_err();
-        assert_eq!(failure.code(), ErrorCode::Unauthorized);
-    }
-}
-
-#[tokio::test]
-async fn nobody_learns_from_a_plan_what_they_may_not_read() {
-    let bed = Bed::new().await;
-    let admin = bed.admin().await;
-    apply(&bed, &admin, json!({"services": [{"name": "web"}]})).await.unwrap();
-    for (name, permissions) in [("plain", json!([])), ("clerk", json!(["config"]))] {
-        let body = json!({"name": name, "type": "Default", "isAdmin": false,
-            "permissions": permissions});
-        let id = bed.create(&admin, "createIdentity", body).await;
-        let body = json!({"identityId": id, "method": "updb", "username": name,
-            "password": "geheimnis"});
-        bed.create(&admin, "createAuthenticator", body).await;
-        let caller = bed.login(name, "geheimnis").await.unwrap();
-        for services in [json!([{"name": "web"}]), json!([{"name": "web", "configs": ["none"]}])] {
-            let failure = plan(&bed, &caller, json!({"services": services})).await.unwrap_err();
-            assert_eq!(failure.code(), ErrorCode::Unauthorized);
-        }
-    }
-}
-
-#[tokio::test]
-async fn a_plan_leaves_out_what_its_caller_may_not_read() {
-    let bed = Bed::new().await;
-    let admin = bed.admin().await;
-    apply(&bed, &admin, small()).await.unwrap();
-    // The deletion of a service also changes the identity that has costs for it.
-    let prune = || json!({"network": {"services": [small()["services"][0]]}, "prune": true});
-    let all = ask(&bed, &admin, "planChange", prune()).await.unwrap();
-    assert!(all.changes.iter().any(|change| change.name == "server"), "{all:?}");
-    let clerk = somebody(&bed, &admin, "clerk", &["service"]).await;
-    let told = ask(&bed, &clerk, "planChange", prune()).await.unwrap();
-    assert!(told.changes.iter().all(|change| change.section == "services"), "{told:?}");
-    assert_eq!(told.plan, all.plan, "a fingerprint is the same for all readers");
-
-    // Who may change configs and not read them learns nothing of the data before.
-    let writer = somebody(&bed, &admin, "writer", &["config.update"]).await;
-    let data = json!({"protocol": "tcp", "address": "elsewhere", "port": 80});
-    let network = json!({"configs": [{"name": "web-host", "configType": "host.v1", "data": data}]});
-    let told = plan(&bed, &writer, network).await.unwrap();
-    let fields = &told.changes[0].fields;
-    assert_eq!(fields.len(), 1);
-    assert_eq!((&fields[0].before, &fields[0].after), (&NONE, &json!("elsewhere")));
-}
-
-#[tokio::test]
-async fn a_plan_names_no_services_to_who_may_not_read_them() {
-    let bed = Bed::new().await;
-    let admin = bed.admin().await;
-    apply(&bed, &admin, small()).await.unwrap();
-    let policy = |services: &str, identities: &str| {
-        json!({"name": "new", "type": "Dial", "semantic": "AnyOf", "serviceRoles": [services],
-            "identityRoles": [identities]})
-    };
-    let network = |services: &str| json!({"service-policies": [policy(services, "#all")]});
-    let all = plan(&bed, &admin, network("#all")).await.unwrap();
-    let writer = somebody(&bed, &admin, "writer", &["service-policy", "service.create"]).await;
-    let told = plan(&bed, &writer, network("#all")).await.unwrap();
-    assert!(told.access.services.iter().all(|it| it.service.is_empty()), "{told:?}");
-    assert_eq!(told.access.services.len(), all.access.services.len());
-    // Services that the document makes are its own.
-    let mut own = network("@mine");
-    own["services"] = json!([{"name": "mine"}]);
-    let told = plan(&bed, &writer, own).await.unwrap();
-    let names: Vec<_> = told.access.services.iter().map(|it| it.service.as_str()).collect();
-    assert_eq!(names, ["mine"]);
-
-    // Names that exist and names that do not are refused alike; ids are taken.
-    let mut said = Vec::new();
-    for name in ["web", "wen"] {
-        let failure = plan(&bed, &writer, network(&format!("@{name}"))).await.unwrap_err();
-        assert_eq!(failure.code(), ErrorCode::CouldNotValidate);
-        said.push(format!("{:?}", failure.cause()).replace(name, ""));
-    }
-    assert_eq!(said[0], said[1]);
-    let web = bed.list(&admin, "listServices", "name = \"web\"").await[0]["id"].clone();
-    let by_id = network(&format!("@{}", web.as_str().unwrap()));
-    assert_eq!(plan(&bed, &writer, by_id).await.unwrap().created, 1);
-    let identities = json!({"service-policies": [policy("#all", "@laptop")]});
-    assert!(plan(&bed, &writer, identities).await.is_err());
-}
-
-#[tokio::test]
-async fn a_document_is_applied_with_the_rights_that_its_caller_has_then() {
-    let bed = Bed::new().await;
-    let admin = bed.admin().await;
-    let clerk = somebody(&bed, &admin, "clerk", &["service"]).await;
-    let id = clerk.login().unwrap().identity.clone();
-    // The clerk's request was let in, and its document took long to arrive.
-    let permitted = async |permissions: Value| {
-        let call = to(Api::Management, "patchIdentity", &[&id]);
-        let call = call.with_json(&json!({"permissions": permissions}));
-        bed.controller.call(admin.clone(), call).await.unwrap();
-    };
-    permitted(json!(["service.read"])).await;
-    let document = || json!({"services": [{"name": "late"}]});
-    let failure = apply(&bed, &clerk, document()).await.unwrap_err();
-    assert_eq!(failure.code(), ErrorCode::Unauthorized);
-    permitted(json!(["service"])).await;
-    let disable = to(Api::Management, "disableIdentity", &[&id]);
-    let disable = disable.with_json(&json!({"durationMinutes": 0}));
-    bed.controller.call(admin.clone(), disable).await.unwrap();
-    for operation in ["planChange", "applyChange"] {
-        let body = json!({"network": document()});
-        assert!(ask(&bed, &clerk, operation, body).await.is_err());
-    }
 }
 
 #[tokio::test]

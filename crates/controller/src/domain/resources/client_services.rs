@@ -11,11 +11,12 @@ use weft_auth::posture::viewer::Viewer;
 use weft_auth::wanted_configs::WantedConfigs;
 use weft_contract::Api;
 use weft_contract::entity::DialBind;
+use weft_contract::resource::config::CONFIG_COLLECTION as CONFIGS;
 use weft_contract::resource::edge_router::{COLLECTION as ROUTERS, OwnEdgeRouterDetail};
 use weft_contract::resource::service::{COLLECTION as SERVICES, ServiceDetail, ServiceEdgeRouters};
 use weft_contract::resource::terminator::{COLLECTION as TERMINATORS, TerminatorClientDetail};
 use weft_kernel::call::{Answer, Handler};
-use weft_kernel::{Call, Reply, convert, list};
+use weft_kernel::{Call, Reply, convert, gate, list};
 use weft_model::entity::{Identity, PolicyType, Router, Service, Terminator};
 use weft_model::{Id, Kind};
 
@@ -60,13 +61,15 @@ fn list_services(controller: Controller, caller: Caller, call: Call) -> Answer {
         let identity = login_of(&caller)?.identity.clone();
         let context = controller.context(&caller);
         let found = services_of(&context, &identity);
-        seen_by(None, Some(found), context, caller, call).await
+        let wanted = wanted_configs(&context, &call.query);
+        seen_by(None, Some(found), wanted, context, caller, call).await
     }
     .boxed()
 }
 
-/// The management list: every service, or with `asIdentity` the services of an identity, with the
-/// configs that the query asks for.
+/// The management list: every service, or with `asIdentity` the services of an identity. Callers that may read
+/// configs get those that the query or their session asks for; to others the member `config` is empty, because the
+/// permission to read services does not include the data of configs (docs/protocol/management-api.md 7.2).
 fn list_as(controller: Controller, caller: Caller, call: Call) -> Answer {
     async move {
         let context = controller.context(&caller);
@@ -89,16 +92,21 @@ fn list_as(controller: Controller, caller: Caller, call: Call) -> Answer {
             ),
             None => (None, None),
         };
-        seen_by(seen_as, found, context, caller, call).await
+        let wanted = match gate::reads(&caller, CONFIGS) {
+            true => wanted_configs(&context, &call.query),
+            false => WantedConfigs::default(),
+        };
+        seen_by(seen_as, found, wanted, context, caller, call).await
     }
     .boxed()
 }
 
-/// A page of all services, or of these services, as a viewer sees them; without one, as the caller
-/// does.
+/// A page of all services, or of these services, with the wanted configs, as a viewer sees them; without a viewer,
+/// as the caller does.
 async fn seen_by(
     viewer: Option<Viewer>,
     services: Option<RoaringBitmap>,
+    wanted: WantedConfigs,
     context: Context,
     caller: Caller,
     call: Call,
@@ -110,7 +118,6 @@ async fn seen_by(
         (Some(services), Some(roles)) => Some(services & roles),
         (services, roles) => services.or(roles),
     };
-    let wanted = wanted_configs(&context, &call.query);
     let detail = move |context: &Context, service: &Service| {
         let viewer = viewer.as_ref().unwrap_or_else(|| context.viewer());
         detail_for(context, viewer, &wanted, service)

@@ -4,18 +4,20 @@
 use std::collections::BTreeMap;
 
 use futures::FutureExt as _;
+use serde_json::Value;
 use weft_auth::mfa;
 use weft_auth::posture::ReportedValue;
 use weft_contract::resource::client::SdkInfo;
+use weft_contract::resource::posture_check::COLLECTION as POSTURE_CHECKS;
 use weft_contract::resource::posture_data::{
-    ApiSessionPosture, DomainPosture, EndpointState, MacPosture, MfaPosture, OsPosture,
-    PostureDataDetail, ProcessPosture,
+    ApiSessionPosture, DomainPosture, EndpointState, FailedServiceRequest, MacPosture, MfaPosture,
+    OsPosture, PostureDataDetail, ProcessPosture,
 };
 use weft_contract::{Api, Timestamp as TimeWord};
 use weft_kernel::call::{Answer, Handler};
-use weft_kernel::{Call, Caller, Reply, convert};
+use weft_kernel::{Call, Caller, Reply, convert, gate};
 use weft_model::Timestamp;
-use weft_model::entity::{ApiSession, Mfa, OfKind as _};
+use weft_model::entity::{ApiSession, Mfa, OfKind as _, PostureCheckType};
 
 use super::identity::Identities;
 use crate::Controller;
@@ -115,10 +117,32 @@ fn failed_requests(controller: Controller, caller: Caller, call: Call) -> Answer
         let context = controller.context(&caller);
         let identity = &require::<Identities>(context.view(), call.id(0))?.base.id;
         let refusals = controller.postures().refusals(identity);
-        let refusals: Vec<_> = refusals.iter().map(|refusal| &**refusal).collect();
+        if gate::reads(&caller, POSTURE_CHECKS) {
+            let refusals: Vec<_> = refusals.iter().map(|refusal| &**refusal).collect();
+            return Reply::whole_list(&refusals);
+        }
+        let refusals: Vec<_> = refusals.iter().map(|refusal| without_checks(refusal)).collect();
         Reply::whole_list(&refusals)
     }
     .boxed()
+}
+
+/// A refusal for a caller that may not read posture checks: which check of which policy failed, and the values of
+/// the device that its reports have, but nothing of the content of the check. The values found for processes name
+/// the paths of the check.
+fn without_checks(refusal: &FailedServiceRequest) -> FailedServiceRequest {
+    let mut refusal = refusal.clone();
+    for check in refusal.policy_failures.iter_mut().flat_map(|policy| &mut policy.checks) {
+        let has_paths = matches!(
+            PostureCheckType::parse(&check.posture_check_type),
+            None | Some(PostureCheckType::Process | PostureCheckType::ProcessMulti)
+        );
+        if has_paths {
+            check.actual_value = Value::Null;
+        }
+        (check.expected_value, check.criteria, check.semantic) = (Value::Null, None, None);
+    }
+    refusal
 }
 
 /// Removes the second factor of an identity that has lost it.

@@ -1,6 +1,7 @@
 //! The use of each role attribute: the entities that bear it and the policies that name it
-//! (docs/protocol/management-api.md 6). Sort and paging come from the filter text only, not from
-//! other query parameters.
+//! (docs/protocol/management-api.md 6). Policies of kinds that the caller may not read are left out, with the
+//! attributes that only they name. Sort and paging come from the filter text only, not from other query
+//! parameters.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +10,7 @@ use roaring::RoaringBitmap;
 use weft_contract::Api;
 use weft_contract::resource::role_attribute::{RoleAttributeUsage, RoleAttributeUsers};
 use weft_kernel::call::{Answer, Handler};
-use weft_kernel::{Call, Caller, Failure, Reply, list};
+use weft_kernel::{Call, Caller, Failure, Reply, gate, list};
 use weft_model::entity::{
     EdgeRouterPolicy, Identity, OfKind as _, PostureCheck, Record, Router, Service,
     ServiceEdgeRouterPolicy, ServicePolicy,
@@ -141,7 +142,9 @@ fn page(
         .map(|(attribute, ordinals)| (attribute.to_string(), RoaringBitmap::clone(ordinals)))
         .collect();
     let mut names: BTreeSet<String> = bearing.keys().cloned().collect();
-    for side in bearer.sides {
+    let sides = bearer.sides.iter().filter(|it| gate::reads(caller, it.kind.collection()));
+    let sides: Vec<&Side> = sides.collect();
+    for side in &sides {
         (side.named)(snapshot, side.side, &mut names);
     }
     let names: Vec<String> = names.into_iter().collect();
@@ -151,7 +154,7 @@ fn page(
     list::answer(caller, &call.query, &SYMBOLS, &PageRules::ATTRIBUTES, rows, |name| {
         let own = bearing.get(name).unwrap_or(&none);
         let mut usage = BTreeMap::from([(bearer.key.to_owned(), users(bearer.kind, own))]);
-        for side in bearer.sides {
+        for side in &sides {
             let naming = (side.naming)(snapshot, side.side, name);
             usage.insert(side.key.to_owned(), users(side.kind, &naming));
         }

@@ -266,6 +266,52 @@ async fn inspections_ask_controllers_and_routers() {
 }
 
 #[tokio::test]
+async fn inspections_show_entities_to_those_who_may_read_them() {
+    let net = Net::new().await;
+    let body = json!({"name": "operator", "type": "Default", "isAdmin": false});
+    let id = net.bed.create(&net.admin, "createIdentity", body).await;
+    let body = json!({"identityId": id, "method": "updb", "username": "operator",
+        "password": "geheimnis"});
+    net.bed.create(&net.admin, "createAuthenticator", body).await;
+    let operator = net.bed.login("operator", "geheimnis").await.unwrap();
+    let token = operator.login().unwrap().session.token.clone();
+    let inspect = async |permissions: Value, value: &str| {
+        let body = json!({"permissions": permissions});
+        net.bed.manage(&net.admin, "patchIdentity", &[&id], body).await.unwrap();
+        let body = json!({"appRegex": "^none$", "requestedValues": ["links", value]});
+        let call = to(Api::Fabric, "inspect", &[]).with_json(&body);
+        let reply = net.bed.controller.call(net.bed.with_token(&token), call).await;
+        reply.map(drop).map_err(|failure| {
+            assert_eq!(failure.code(), ErrorCode::Unauthorized, "{failure}");
+            failure.cause().and_then(|cause| cause.message.clone()).unwrap_or_default()
+        })
+    };
+    let (ops, configs) = (json!(["ops.read"]), json!(["ops.read", "config.read"]));
+    let all = json!(["ops.read", "admin_readonly"]);
+    for value in ["links", "router-data-model-index", "Router-Data-Model-Index", "circuit:x"] {
+        assert_eq!(inspect(ops.clone(), value).await, Ok(()), "{value}");
+    }
+    for value in [
+        "router-data-model",
+        "Router-Data-Model",
+        "router-data-model:x",
+        "router-conf\u{130}g-registry",
+    ] {
+        for permissions in [&ops, &configs] {
+            let refused = inspect(permissions.clone(), value).await.unwrap_err();
+            assert!(refused.ends_with("the permission admin_readonly"), "{value}: {refused}");
+        }
+        assert_eq!(inspect(all.clone(), value).await, Ok(()), "{value}");
+    }
+    let value = "router-config-registry";
+    let refused = inspect(ops, value).await.unwrap_err();
+    assert!(refused.ends_with("the permission config.read"), "{refused}");
+    for permissions in [configs, all] {
+        assert_eq!(inspect(permissions, value).await, Ok(()));
+    }
+}
+
+#[tokio::test]
 async fn ended_sessions_end_in_routers_too() {
     let net = Net::new().await;
     let router = net.router("er1").await;

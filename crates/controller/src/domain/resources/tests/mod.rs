@@ -17,6 +17,7 @@ mod posture;
 mod posture_checks;
 mod races;
 mod ranks;
+mod readers;
 mod role_usage;
 mod router_certificates;
 mod token_enrollment;

@@ -134,6 +134,51 @@ async fn access_follows_what_a_client_says() {
 }
 
 #[tokio::test]
+async fn what_checks_expect_is_told_to_those_who_may_read_them() {
+    let process = json!({"osType": "Linux", "path": "/opt/secret", "hashes": ["ab"]});
+    let scene = Scene::new(vec![
+        json!({"typeId": "OS", "operatingSystems": [{"type": "Linux", "versions": [">=5.0.0"]}]}),
+        json!({"typeId": "DOMAIN", "domains": ["secret.example"]}),
+        json!({"typeId": "MAC", "macAddresses": ["00:1a:2b:3c:4d:5e"]}),
+        json!({"typeId": "MFA", "timeoutSeconds": 1234, "promptOnWake": true}),
+        json!({"typeId": "PROCESS", "process": process}),
+        json!({"typeId": "PROCESS_MULTI", "semantic": "AllOf", "processes": [process]}),
+    ])
+    .await;
+    scene.say(os("4.0.0")).await;
+    scene.dial().await.unwrap_err();
+    let seen = async |permissions: Value| {
+        let body = json!({"name": permissions.to_string(), "type": "Default", "isAdmin": false,
+            "permissions": permissions});
+        let reader = scene.bed.create(&scene.admin, "createIdentity", body).await;
+        let body = json!({"identityId": reader, "method": "updb", "username": reader,
+            "password": "geheimnis"});
+        scene.bed.create(&scene.admin, "createAuthenticator", body).await;
+        let reader = scene.bed.login(&reader, "geheimnis").await.unwrap();
+        let operation = "getIdentityFailedServiceRequests";
+        scene.bed.manage(&reader, operation, &[&scene.identity], NONE).await.unwrap()
+    };
+    let all = scene.refusals().await;
+    assert_eq!(seen(json!(["identity.read", "posture-check.read"])).await, all);
+    let some = seen(json!(["identity.read"])).await;
+    let content =
+        [">=5.0.0", "secret.example", "001a2b3c4d5e", "1234", "/opt/secret", "\"ab\"", "AllOf"];
+    for text in content {
+        assert!(all.to_string().contains(text), "{text}: {all}");
+        assert!(!some.to_string().contains(text), "{text}: {some}");
+    }
+    let checks = |of: &Value| of[0]["policyFailures"][0]["checks"].clone();
+    let (all, some) = (checks(&all), checks(&some));
+    assert_eq!(all.as_array().unwrap().len(), 6);
+    for (all, some) in all.as_array().unwrap().iter().zip(some.as_array().unwrap()) {
+        assert_eq!(some["postureCheckName"], all["postureCheckName"]);
+        if some["postureCheckType"] == "OS" {
+            assert_eq!(some["actualValue"], json!({"type": "Linux", "version": "4.0.0"}));
+        }
+    }
+}
+
+#[tokio::test]
 async fn what_is_said_again_changes_nothing() {
     let check = json!({"typeId": "OS",
         "operatingSystems": [{"type": "Linux", "versions": [">=5.0.0"]}]});

@@ -48,3 +48,33 @@ async fn attributes_say_who_bears_and_who_names_them() {
         assert_eq!(bed.manage(&admin, operation, &[], NONE).await.unwrap(), json!([]));
     }
 }
+
+#[tokio::test]
+async fn policies_are_counted_for_those_who_may_read_them() {
+    let bed = Bed::new().await;
+    let admin = bed.admin().await;
+    let body = json!({"name": "web", "encryptionRequired": true, "roleAttributes": ["web"]});
+    bed.create(&admin, "createService", body).await;
+    let policy = json!({"name": "p", "type": "Dial", "semantic": "AnyOf",
+        "identityRoles": ["#all"], "serviceRoles": ["#web", "#mail"]});
+    let policy = bed.create(&admin, "createServicePolicy", policy).await;
+    let usage = async |permissions: Value| {
+        let body = json!({"name": permissions.to_string(), "type": "Default", "isAdmin": false,
+            "permissions": permissions});
+        let reader = bed.create(&admin, "createIdentity", body).await;
+        let body = json!({"identityId": reader, "method": "updb", "username": reader,
+            "password": "geheimnis"});
+        bed.create(&admin, "createAuthenticator", body).await;
+        let reader = bed.login(&reader, "geheimnis").await.unwrap();
+        let call = to(Api::Management, "listServiceRoleAttributeUsage", &[]);
+        bed.controller.call(reader, call.with_query("withIds", "true")).await.unwrap().data()
+    };
+    let own = usage(json!(["service.read"])).await;
+    assert_eq!(own.as_array().unwrap().len(), 1, "{own}");
+    assert_eq!(own[0]["usage"].as_object().unwrap().keys().collect::<Vec<_>>(), ["services"]);
+    let more = usage(json!(["service.read", "service-policy.read"])).await;
+    assert_eq!(more[0]["roleAttribute"], "mail");
+    let named = json!({"count": 1, "ids": [policy]});
+    assert_eq!(more[1]["usage"]["servicePolicies"], named);
+    assert_eq!(more[1]["usage"].get("serviceEdgeRouterPolicies"), None);
+}
