@@ -158,6 +158,7 @@ async fn opaque_sessions_are_announced_used_and_ended() {
     let removed = ApiSessionRemoved { tokens: vec!["token-s1".into()], ids: vec![] };
     network.peer.send(removed.to_message()).await;
     assert_eq!(next(&mut events).await, AccessEvent::SessionEnded { session: "s1".into() });
+    assert!(!access.stands(&session), "for those that missed the event");
     network.router.control.shutdown().await;
 }
 
@@ -253,6 +254,8 @@ async fn a_session_ends_with_its_token() {
     later(Duration::from_secs(601)).await;
     assert_eq!(next(&mut events).await, AccessEvent::SessionEnded { session: "as1".into() });
     assert!(!access.stands(&session));
+    // A grant that is asked for now would be left behind.
+    assert_eq!(access.judge(&session, b"web", Use::Dial).unwrap_err().code, 3);
     let again = soon(access.authenticate(session.token.clone().into(), chain(&client))).await;
     assert_eq!(again.unwrap_err().code, 2);
     network.router.control.shutdown().await;
