@@ -387,7 +387,7 @@ mod tests {
         let mut model = Model::default();
         let one =
             Revocation { id: "s2".into(), r#type: API_SESSION.into(), ..Revocation::default() };
-        let changes = vec![events::create(one)];
+        let changes = vec![events::create(events::Model::Revocation(one))];
         model.apply(ChangeSet { changes, ..ChangeSet::default() });
         let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1);
         let mut removed = live.judge_all(&model, &Sessions::default(), now);

@@ -16,17 +16,19 @@ const LEAST: Duration = Duration::from_millis(10);
 const FIRST_LOOK: u32 = 32;
 
 /// A circuit is taken down after this many times the time after which it counts as quiet, and after this time at the
-/// soonest, whatever its ends still send: its data has arrived by then.
+/// soonest, whatever its ends still send: its data has arrived by then. The time begins anew whenever fewer bytes wait
+/// for neighbours than ever before, as over a slow link, for ten times as long in all.
 const LONGEST: u32 = 12;
 const LONGEST_LEAST: Duration = Duration::from_secs(60);
+const LONGEST_SHRINKING: u32 = 10;
 
 /// A circuit that is to be taken down.
 struct Leaving {
     circuit: Box<str>,
     since: Instant,
-    /// Bytes that waited for neighbours at the last look.
-    waiting: u64,
-    /// The time of the last look that found fewer of them than the look before.
+    /// The fewest bytes that waited for neighbours at a look.
+    fewest: u64,
+    /// The time of the last look that found fewer of them than all looks before.
     shrunk: Instant,
     /// The time from the last look to the next one.
     wait: Duration,
@@ -34,7 +36,7 @@ struct Leaving {
 
 /// Takes down the circuits that are `given`: each once its ends on this router are gone and nothing waits for
 /// a neighbour, or once the circuit has had no message of its other end for the time `quiet` and its queues for
-/// neighbours do not become shorter; in any case after [`LONGEST`] times that time, or a minute.
+/// neighbours do not become shorter; in any case after [`LONGEST`] times that time, or a minute, without shorter queues.
 pub(super) async fn take_down(
     forwarder: Arc<Forwarder>,
     quiet: Duration,
@@ -51,8 +53,8 @@ pub(super) async fn take_down(
                 let Some(circuit) = circuit else { return };
                 let wait = quiet / FIRST_LOOK;
                 let since = Instant::now();
-                let waiting = forwarder.waiting(&circuit);
-                all.insert(Leaving { circuit, since, waiting, shrunk: since, wait }, wait);
+                let fewest = forwarder.waiting(&circuit);
+                all.insert(Leaving { circuit, since, fewest, shrunk: since, wait }, wait);
                 continue;
             }
             Some(due) = all.next() => due.into_inner(),
@@ -60,14 +62,15 @@ pub(super) async fn take_down(
         if forwarder.unroute_if_done(&leaving.circuit) {
             continue;
         }
-        let passed = leaving.since.elapsed();
-        let over = longest.saturating_sub(passed);
+        let waiting = forwarder.waiting(&leaving.circuit);
+        let shrunk = if waiting < leaving.fewest { Instant::now() } else { leaving.shrunk };
+        let in_all = longest.saturating_mul(LONGEST_SHRINKING);
+        let over = longest.saturating_sub(shrunk.elapsed());
+        let over = over.min(in_all.saturating_sub(leaving.since.elapsed()));
         if over.is_zero() {
             forwarder.unroute(&leaving.circuit);
             continue;
         }
-        let waiting = forwarder.waiting(&leaving.circuit);
-        let shrunk = if waiting < leaving.waiting { Instant::now() } else { leaving.shrunk };
         let counts_from = if waiting > 0 { shrunk } else { leaving.since };
         let left = quiet.saturating_sub(counts_from.elapsed());
         let left = match left.is_zero() {
@@ -77,7 +80,8 @@ pub(super) async fn take_down(
         let Some(left) = left else { continue };
         // No later than the circuit may be quiet.
         let wait = leaving.wait.saturating_mul(2).min(left.max(LEAST)).min(over);
-        all.insert(Leaving { waiting, shrunk, wait, ..leaving }, wait);
+        let fewest = leaving.fewest.min(waiting);
+        all.insert(Leaving { fewest, shrunk, wait, ..leaving }, wait);
     }
 }
 
@@ -127,19 +131,32 @@ mod tests {
         is_about(taken_down_after(forwarder, |_| circuit.hear()).await, QUIET * LONGEST);
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn a_queue_that_becomes_shorter_is_waited_for() {
-        let (forwarder, mut connection) = with_waiting(100);
+    /// The time until a circuit is taken down whose connection takes one payload each `every`, and after so many no more.
+    async fn taken_down_when_slow(payloads: u64, every: Duration) -> Duration {
+        let (forwarder, mut connection) = with_waiting(200);
         let mut taken = 0;
-        // A connection takes one payload each second, and after twenty no more.
         let pull = |begun: Instant| {
-            if taken < 20 && begun.elapsed().as_secs() > taken {
+            if taken < payloads && begun.elapsed() > every * (taken as u32 + 1) {
                 connection.notice();
                 assert!(connection.pull(weft_circuit::now()).is_some());
                 taken += 1;
             }
         };
-        let took = taken_down_after(forwarder, pull).await;
-        assert!(took > Duration::from_secs(20) && took < Duration::from_secs(31), "{took:?}");
+        taken_down_after(forwarder, pull).await
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_queue_that_becomes_shorter_is_waited_for() {
+        for (payloads, end) in [(20, 20), (90, 90)] {
+            let took = taken_down_when_slow(payloads, Duration::from_secs(1)).await;
+            let [least, most] = [end, end + 11].map(Duration::from_secs);
+            assert!(took > least && took < most, "{took:?}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_queue_that_becomes_shorter_too_slowly_is_waited_for_ten_minutes() {
+        let took = taken_down_when_slow(199, Duration::from_secs(4)).await;
+        is_about(took, QUIET * LONGEST * LONGEST_SHRINKING);
     }
 }

@@ -16,8 +16,8 @@ use weft_contract::resource::posture_data::{
 use weft_contract::{Api, Timestamp as TimeWord};
 use weft_kernel::call::{Answer, Handler};
 use weft_kernel::{Call, Caller, Reply, convert, gate};
-use weft_model::Timestamp;
 use weft_model::entity::{ApiSession, Mfa, OfKind as _, PostureCheckType};
+use weft_model::{Choice as _, Timestamp};
 
 use super::identity::Identities;
 use crate::Controller;

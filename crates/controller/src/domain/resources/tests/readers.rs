@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use weft_contract::{Action, Api, Method, Operation, Permission, Subject, resource};
+use weft_contract::{Action, Api, Method, Operation, Permission, Subject, Word as _, resource};
 use weft_kernel::{Login, Origin, SessionRef, Who};
 
 use super::cas::{authority, body as ca_body};
