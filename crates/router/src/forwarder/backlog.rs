@@ -17,9 +17,11 @@ use weft_xgress::{End, ITEM_COST, Piece};
 const LIMIT: usize = 1 << 20;
 /// The SDK is read again once fewer bytes than this wait.
 const RESUME: usize = LIMIT / 2;
-/// How long a circuit may keep an SDK from being read, or keep the data of an SDK that has left it, without taking
-/// [`PROGRESS`].
+/// How long a circuit may keep an SDK from being read without taking [`PROGRESS`].
 const PATIENCE: Duration = Duration::from_secs(30);
+/// How long a circuit may keep the data of an SDK that has left it without taking [`PROGRESS`]: an application that
+/// reads nothing for some minutes loses nothing, and nobody waits for the memory but the identity of the SDK.
+const LEFT_PATIENCE: Duration = Duration::from_secs(600);
 /// Bytes that a circuit takes from its backlog to count as moving.
 const PROGRESS: usize = 64 << 10;
 
@@ -60,6 +62,8 @@ pub(super) struct Backlog {
     over: bool,
     /// True once the SDK has left the circuit: it sends no more.
     is_left: bool,
+    /// True once the whole SDK is gone, so that nothing keeps it from being read.
+    is_lost: bool,
     /// The time since which the end took less than [`PROGRESS`] although messages wait.
     still: Option<Instant>,
     /// Bytes that the end took since the time in `still`.
@@ -71,7 +75,8 @@ impl Backlog {
     pub(super) fn new(budget: &Budget) -> Self {
         let held = budget.empty();
         let items = VecDeque::new();
-        Self { items, bytes: 0, held, over: false, is_left: false, still: None, taken: 0 }
+        let [over, is_left, is_lost] = [false; 3];
+        Self { items, bytes: 0, held, over, is_left, is_lost, still: None, taken: 0 }
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -82,6 +87,7 @@ impl Backlog {
         if matches!(item, FromSdk::Close | FromSdk::Lost) {
             // The end has the whole time from now on.
             (self.is_left, self.still) = (true, None);
+            self.is_lost |= matches!(item, FromSdk::Lost);
         }
         self.bytes += item.cost();
         self.items.push_back(item);
@@ -176,11 +182,18 @@ impl Backlog {
     /// The time at which the circuit is ended unless the end takes more; `None` while the SDK is
     /// read and has not left the circuit.
     pub(super) fn deadline(&self) -> Option<Instant> {
-        self.still.filter(|_| self.over || self.is_left).map(|since| since + PATIENCE)
+        let patience = if self.over && !self.is_lost {
+            PATIENCE
+        } else if self.is_left {
+            LEFT_PATIENCE
+        } else {
+            return None;
+        };
+        self.still.map(|since| since + patience)
     }
 
-    /// True if the circuit kept the SDK from being read, or its data after the SDK has left, for [`PATIENCE`] without
-    /// taking [`PROGRESS`] bytes.
+    /// True if the circuit kept the SDK from being read for [`PATIENCE`], or its data for [`LEFT_PATIENCE`] after the
+    /// SDK has left, without taking [`PROGRESS`] bytes.
     pub(super) fn is_stuck(&self, now: Instant) -> bool {
         self.deadline().is_some_and(|deadline| deadline <= now)
     }
@@ -312,8 +325,17 @@ mod tests {
             let left = start + 100 * PATIENCE;
             backlog.push(last);
             assert_eq!(backlog.settle(left), None);
-            assert_eq!(backlog.deadline(), Some(left + PATIENCE));
-            assert!(!backlog.is_stuck(left) && backlog.is_stuck(left + PATIENCE));
+            assert_eq!(backlog.deadline(), Some(left + LEFT_PATIENCE));
+            assert!(!backlog.is_stuck(left + PATIENCE) && backlog.is_stuck(left + LEFT_PATIENCE));
+        }
+        // A circuit that keeps an SDK from being read has less time, unless the SDK is gone.
+        for (last, patience) in [(FromSdk::Close, PATIENCE), (FromSdk::Lost, LEFT_PATIENCE)] {
+            let (start, budget) = (Instant::now(), Budget::unlimited());
+            let (mut backlog, mut stalled) = (Backlog::new(&budget), end(start));
+            assert!(push(&mut backlog, &mut stalled, usize::MAX, start));
+            backlog.push(last);
+            backlog.settle(start);
+            assert_eq!(backlog.deadline(), Some(start + patience));
         }
     }
 }
