@@ -123,8 +123,9 @@ async fn the_flow_control_of_the_router_serves_over_a_link_too() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_circuit_takes_another_way_when_a_router_on_it_stops() {
     let network = network().await;
-    let (one, two) = (network.another_router("r1").await, network.another_router("r2").await);
-    let mut middles = [network.another_router("r3").await, network.another_router("r4").await];
+    let (one, two) = (reporting_often(&network, "r1").await, reporting_often(&network, "r2").await);
+    let mut middles =
+        [reporting_often(&network, "r3").await, reporting_often(&network, "r4").await];
     for router in [&one, &two, &middles[0], &middles[1]] {
         links(router, 3).await;
     }

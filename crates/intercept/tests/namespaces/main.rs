@@ -5,6 +5,7 @@
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+mod busy_firewall;
 mod crowds;
 mod lab;
 mod lifetime;
@@ -12,4 +13,3 @@ mod others;
 mod ourselves;
 mod program;
 mod traffic;
-mod waiting;
