@@ -36,7 +36,8 @@ struct Leaving {
 
 /// Takes down the circuits that are `given`: each once its ends on this router are gone and nothing waits for
 /// a neighbour, or once the circuit has had no message of its other end for the time `quiet` and its queues for
-/// neighbours do not become shorter; in any case after [`LONGEST`] times that time, or a minute, without shorter queues.
+/// neighbours do not become shorter. A circuit whose queues do not become shorter for [`LONGEST`] times that time,
+/// and for a minute at least, is taken down whatever its ends send.
 pub(super) async fn take_down(
     forwarder: Arc<Forwarder>,
     quiet: Duration,

@@ -3,21 +3,15 @@
 use weft_wire::payload::{Ack, Flags, Payload};
 use weft_xgress::{CloseReason, Delivery};
 
-use super::{done::ways, *};
-
-/// A link with one connection, which writes when it is asked to.
-fn link(forwarder: &Forwarder, id: &str) -> DataOutbox {
-    let outlet = Outlet::new(Budget::unlimited());
-    let connection = outlet.open(Carries::Payloads, UnderlayWaker::default());
-    let link = Arc::new(Link { id: id.into(), peer: "peer".into(), iteration: 1, outlet });
-    forwarder.register(id, Destination::Link(link));
-    connection
-}
+use super::{
+    done::ways,
+    idle::{link, written},
+    *,
+};
 
 /// The payloads that a connection writes now.
-fn written(connection: &mut DataOutbox) -> Vec<Payload> {
-    connection.notice();
-    let messages = std::iter::from_fn(|| connection.pull(now()));
+fn payloads(connection: &mut DataOutbox) -> Vec<Payload> {
+    let messages = written(connection).into_iter();
     messages.filter_map(|message| Payload::from_message(&message).ok()).collect()
 }
 
@@ -59,7 +53,7 @@ fn the_other_end_hears_that_an_sdk_is_gone_behind_all_that_it_has_sent() {
     }
     sdk.ended_by_sdk();
     assert_eq!(*control.0.lock(), ["circuit"]);
-    let sent = written(&mut connection);
+    let sent = payloads(&mut connection);
     assert_eq!(sent.len(), 4);
     let told = delivered(sent);
     let data = told.iter().filter(|one| matches!(one, Delivery::Data { .. })).count();
@@ -67,7 +61,7 @@ fn the_other_end_hears_that_an_sdk_is_gone_behind_all_that_it_has_sent() {
     // Nothing comes behind the end.
     say(&sdk, 4, Flags::NONE);
     sdk.ended_by_sdk();
-    assert_eq!(written(&mut connection), []);
+    assert_eq!(payloads(&mut connection), []);
     assert!(forwarder.unroute_if_done("circuit"));
 }
 
@@ -77,7 +71,7 @@ fn an_end_of_data_before_an_sdk_is_gone_is_a_regular_one() {
     say(&sdk, 0, Flags::NONE);
     say(&sdk, 1, Flags::EOF);
     sdk.ended_by_sdk();
-    let told = delivered(written(&mut connection));
+    let told = delivered(payloads(&mut connection));
     assert!(matches!(told.last(), Some(Delivery::Closed(reason)) if reason.is_orderly()));
     assert!(told.contains(&Delivery::Fin { headers: Vec::new() }));
 }
@@ -88,7 +82,7 @@ fn an_sdk_that_has_ended_its_circuit_is_not_spoken_for() {
     say(&sdk, 0, Flags::CIRCUIT_END);
     sdk.ended_by_sdk();
     assert_eq!(*control.0.lock(), ["circuit"]);
-    assert_eq!(written(&mut connection).len(), 1);
+    assert_eq!(payloads(&mut connection).len(), 1);
 }
 
 #[test]
@@ -96,11 +90,11 @@ fn an_end_that_this_router_takes_away_is_told_at_once_too() {
     let (_forwarder, _control, sdk, mut connection) = host_behind_a_link();
     sdk.unrouted();
     sdk.end_here();
-    let told = delivered(written(&mut connection));
+    let told = delivered(payloads(&mut connection));
     assert_eq!(told, [Delivery::Closed(CloseReason::PeerGaveUp)]);
     // The SDK goes on nevertheless.
     say(&sdk, 1, Flags::NONE);
-    assert_eq!(written(&mut connection), []);
+    assert_eq!(payloads(&mut connection), []);
 }
 
 #[test]
@@ -151,7 +145,7 @@ fn data_of_an_old_sdk_that_is_gone_still_arrives() {
     let (mut bytes, mut closed, begun) = (0, None, Instant::now());
     while closed.is_none() {
         assert!(begun.elapsed() < Duration::from_secs(60), "{bytes} bytes have come");
-        for payload in written(&mut connection) {
+        for payload in payloads(&mut connection) {
             dialer.on_payload(payload, now());
             while let Some(delivery) = dialer.read() {
                 match delivery {
@@ -189,7 +183,7 @@ fn what_an_sdk_sends_keeps_no_circuit() {
         let ack = Ack { flags: Flags::ORIGINATOR, sequences: vec![0], ..Ack::default() };
         sdk.forward(ack.into_message("circuit"));
         say(&sdk, 0, Flags::NONE);
-        written(&mut connection);
+        payloads(&mut connection);
         assert!(begun.elapsed() < Duration::from_secs(60), "the SDK counts as the other end");
         std::thread::yield_now();
     }

@@ -18,7 +18,7 @@ fn idle(forwarder: &Forwarder, circuit: &Circuit) {
 }
 
 /// A link with one connection, which writes when it is asked to.
-fn link(forwarder: &Forwarder, id: &str) -> DataOutbox {
+pub(super) fn link(forwarder: &Forwarder, id: &str) -> DataOutbox {
     let outlet = Outlet::new(Budget::unlimited());
     let connection = outlet.open(Carries::Payloads, UnderlayWaker::default());
     let link = Arc::new(Link { id: id.into(), peer: "peer".into(), iteration: 1, outlet });
@@ -27,7 +27,7 @@ fn link(forwarder: &Forwarder, id: &str) -> DataOutbox {
 }
 
 /// Everything that a connection writes now.
-fn written(connection: &mut DataOutbox) -> Vec<Message> {
+pub(super) fn written(connection: &mut DataOutbox) -> Vec<Message> {
     connection.notice();
     std::iter::from_fn(|| connection.pull(now())).collect()
 }
