@@ -131,6 +131,7 @@ impl Network {
                 }
             };
             self.tell_link(&link, LinkChange::New);
+            self.move_over(&link.id, Why::Back);
             if self.0.routers.get(link.destination.as_str()).is_none() {
                 self.tell_link(&link, LinkChange::DisconnectedDestination);
             }
@@ -180,7 +181,13 @@ impl Network {
     /// no such link.
     pub fn change_link(&self, id: &str, static_cost: Option<i32>, down: Option<bool>) -> bool {
         let Some(link) = self.0.links.change(id, static_cost, down) else { return false };
-        self.move_over(id, if link.down { Why::Broken } else { Why::Cost });
+        match link.down {
+            true => self.move_over(id, Why::Broken),
+            false => {
+                self.move_over(id, Why::Back);
+                self.move_over(id, Why::Cost);
+            }
+        }
         true
     }
 

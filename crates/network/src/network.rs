@@ -16,6 +16,7 @@ use weft_paths::costs::Costs;
 use weft_paths::graph::Graph;
 use weft_paths::links::Links;
 use weft_paths::pending::Pending;
+use weft_paths::queue::Why;
 use weft_paths::topology::{Topology, Ways, World};
 use weft_spans::Spans;
 use weft_wire::Message;
@@ -330,6 +331,7 @@ impl Network {
         }
         self.count_left_out(router);
         self.router_changed(&router.id);
+        self.0.links.at(&router.id).iter().for_each(|link| self.move_over(&link.id, Why::Back));
         self.0.pieces.forget_report(&router.id);
         self.0.kernel.online().put_router(&router.id, router.connection, router.facts());
         let (router, at) = (router.id.clone(), router.connected_at);

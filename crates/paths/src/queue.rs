@@ -28,6 +28,10 @@ pub enum Why {
     Faulty,
     /// A cheaper path may exist. Without one the circuit stays.
     Cost,
+    /// A link or router on its path is back. A circuit that waits for a path is tried at once, and its
+    /// time without a path begins anew: a link that breaks again and again keeps its circuits, although
+    /// each try may come after it broke again. Other circuits stay as they are.
+    Back,
 }
 
 /// The terms of a move.
@@ -44,7 +48,7 @@ pub struct Wish {
 impl From<Why> for Wish {
     fn from(why: Why) -> Self {
         Self {
-            is_urgent: matches!(why, Why::Broken | Why::Lost),
+            is_urgent: matches!(why, Why::Broken | Why::Lost | Why::Back),
             sends_again: matches!(why, Why::Lost | Why::Faulty),
             only_if_cheaper: why == Why::Cost,
         }
@@ -156,8 +160,11 @@ impl Queue {
         }
     }
 
-    /// Adds a circuit.
+    /// Adds a circuit; one that is [`Why::Back`] is not added.
     pub fn push(&mut self, id: &Arc<str>, why: Why) {
+        if why == Why::Back {
+            return self.is_back(id);
+        }
         let wish = Wish::from(why);
         let Some(entry) = self.circuits.get_mut(id) else {
             let number = self.next_number();
@@ -172,6 +179,16 @@ impl Queue {
         }
         let Some(entry) = self.take(id) else { return };
         self.put(id, Entry { wish: entry.wish.and(wish), ..entry });
+    }
+
+    /// Lets a circuit in the queue continue whose path may be whole again.
+    fn is_back(&mut self, id: &Arc<str>) {
+        let Some(mut entry) = self.take(id) else { return };
+        entry.waits.without_path = None;
+        if matches!(entry.place, Place::Stranded(..)) {
+            entry.place = Place::Ready;
+        }
+        self.put(id, entry);
     }
 
     /// Adds all circuits over a link.

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use tokio::task::JoinSet;
 use weft_model::Id;
+use weft_paths::queue::Why;
 
 use super::journey::Journey;
 use super::left::Left;
@@ -166,6 +167,11 @@ impl Network {
     async fn look_after(&self) {
         let expired = self.0.moves.queue.lock().expired(clock::now(), LOOKED_AT);
         for (at, id) in expired.iter().enumerate() {
+            // The path may be whole again, and the circuit not yet in the queue for that.
+            if self.0.circuits.get(id).is_some_and(|it| self.is_usable(&it.path)) {
+                self.0.moves.queue.lock().push(id, Why::Back);
+                continue;
+            }
             tracing::info!(circuit = %id, "a circuit is removed, because it had no path for too long");
             self.remove_circuit(id, true);
             self.0.moves.forget(id);

@@ -160,6 +160,53 @@ fn only_the_time_without_a_path_counts() {
     assert!(is_bare(&queue));
 }
 
+/// The next circuit finds no path.
+fn stranded(queue: &mut Queue, now: Instant) {
+    let (next, wish) = queue.pop(true).unwrap();
+    queue.strand(&next, wish, now, 7);
+}
+
+#[test]
+fn a_link_that_breaks_again_and_again_keeps_its_circuits_for_a_while() {
+    let (mut queue, start) = (queue(), Instant::now());
+    let link_is_back = |queue: &mut Queue| {
+        queue.push_link("l", Why::Back);
+        let source = queue.wants_more(1).unwrap();
+        queue.expand(&source, &[id(1), id(2)], None);
+    };
+    queue.push(&id(1), Why::Broken);
+    stranded(&mut queue, start);
+    let mut now = start;
+    while now < start + IN_ALL {
+        assert!(queue.expired(now, 9).is_empty(), "after {:?}", now - start);
+        // The link breaks again before the controller has looked for a path.
+        link_is_back(&mut queue);
+        queue.push(&id(1), Why::Broken);
+        assert_eq!(
+            (queue.stranded(), queue.ready()),
+            (0, 1),
+            "a circuit that does not wait is not moved"
+        );
+        stranded(&mut queue, now);
+        now += LIMIT / 2;
+    }
+    assert_eq!(queue.expired(start + IN_ALL, 9).len(), 1, "not for ever");
+}
+
+#[test]
+fn a_link_that_is_back_while_its_circuit_is_tried_counts() {
+    let (mut queue, start) = (queue(), Instant::now());
+    queue.push(&id(1), Why::Broken);
+    stranded(&mut queue, start);
+    queue.found_path(&id(1));
+    let (next, wish) = queue.pop(true).unwrap();
+    queue.push(&next, Why::Back);
+    assert!(queue.is_under_way(&next));
+    queue.strand(&next, wish, start + LIMIT / 2, 8);
+    assert!(queue.expired(start + LIMIT, 9).is_empty());
+    assert_eq!(queue.expired(start + LIMIT / 2 + LIMIT, 9).len(), 1);
+}
+
 #[test]
 fn who_waits_for_an_end_goes_on_when_that_answers() {
     let (mut queue, router, start) = (queue(), Id::new("r"), Instant::now());
