@@ -1,6 +1,9 @@
 //! Hosts and offers the services that an identity may use, as their configs say, and follows
 //! changes.
 
+mod reading;
+mod standing;
+
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
     sync::Arc,
@@ -12,14 +15,11 @@ use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 use weft_sdk::{Context, Identity, Service};
 use weft_tunnel::{
-    Carrier, Configs, HostConfig, Intercept, Interceptable, Interception, NamedPort, Party,
-    PortWanted, Ports, Terms, UdpTimes, config::ListenAt,
+    Carrier, Interceptable, Interception, NamedPort, Party, Ports, UdpTimes, config::ListenAt,
 };
 
-use crate::{
-    HostState, HostedTerminator, HostingStatus, PortStatus, Registry, SdkCarrier, ServiceStatus,
-    Status,
-};
+use self::reading::{Plan, Read};
+use crate::{HostedTerminator, Registry, SdkCarrier};
 
 /// The interval at which the tunneler opens ports again that failed, or whose interface has another address now,
 /// and reads the identity from the controller again after a failure.
@@ -84,32 +84,10 @@ struct Known {
     unavailable: BTreeMap<String, &'static str>,
 }
 
-/// A service, and its configs parsed for an identity.
-#[derive(Debug)]
-struct Read {
-    service: Service,
-    identity: Arc<Identity>,
-    known: Arc<weft_tunnel::Service>,
-    own: Arc<weft_tunnel::Identity>,
-    configs: Configs,
-    plans: Vec<Plan>,
-    ports: Vec<PortWanted>,
-}
-
 #[derive(Debug)]
 struct Host {
     plan: Plan,
     hosted: HostedTerminator,
-}
-
-/// The parameters of a host. When one of them changes, the service is hosted anew.
-#[derive(Clone, Debug, PartialEq)]
-struct Plan {
-    service: String,
-    encrypted: bool,
-    config: HostConfig,
-    instance: String,
-    terms: Terms,
 }
 
 impl Tunneler {
@@ -329,191 +307,5 @@ impl Tunneler {
                 Host { plan, hosted }
             });
         }
-    }
-
-    /// The present state.
-    #[must_use]
-    pub fn status(&self) -> Status {
-        let ports = self.ports.states();
-        let known = self.known.lock();
-        let service = |service: &Service| ServiceStatus {
-            name: service.name.clone(),
-            can_dial: service.can_dial,
-            can_bind: service.can_bind,
-            encrypted: service.encrypted,
-            unavailable: known.unavailable.get(&service.name).map(|&why| why.to_owned()),
-            ports: ports
-                .iter()
-                .filter(|port| port.service == service.name)
-                .map(|port| PortStatus {
-                    protocol: port.protocol.to_string(),
-                    address: port.listening.as_ref().ok().map(ToString::to_string),
-                    problem: port.listening.as_ref().err().cloned(),
-                })
-                .collect(),
-            intercepted: match &self.party {
-                Some(_) if service.can_dial => intercepted(service),
-                _ => Vec::new(),
-            },
-            problems: {
-                let own = known.problems.iter().filter(|(name, _)| *name == service.name);
-                own.map(|(_, why)| why.clone()).collect()
-            },
-            hosting: known
-                .hosts
-                .iter()
-                .filter(|((id, _), _)| *id == service.id)
-                .map(|(_, host)| hosting(host.hosted.state()))
-                .collect(),
-            dialed: self.dialed.of(&service.name).counters(),
-            hosted: self.hosted.of(&service.name).counters(),
-        };
-        let mut services: Vec<ServiceStatus> = known.services.iter().map(service).collect();
-        let gone = known.unavailable.iter();
-        let gone = gone.filter(|(name, _)| !known.services.iter().any(|one| one.name == **name));
-        services.extend(gone.map(|(name, why)| ServiceStatus {
-            name: name.clone(),
-            unavailable: Some((*why).to_owned()),
-            dialed: self.dialed.of(name).counters(),
-            ..ServiceStatus::default()
-        }));
-        services.sort_by(|one, other| one.name.cmp(&other.name));
-        Status {
-            identity: self.context.identity_name(),
-            routers: self.context.connected_routers(),
-            services,
-        }
-    }
-}
-
-impl Read {
-    fn new(
-        service: &Service,
-        identity: &Arc<Identity>,
-        own: &Arc<weft_tunnel::Identity>,
-        options: &Options,
-    ) -> Self {
-        let (identity, own) = (Arc::clone(identity), Arc::clone(own));
-        let known = Arc::new(weft_tunnel::Service {
-            id: service.id.clone(),
-            name: service.name.clone(),
-            encryption_required: service.encrypted,
-        });
-        let configs = configs_of(service);
-        let (mut hosted, mut ports) = (Vec::new(), Vec::new());
-        if options.host && service.can_bind {
-            hosted = plans(service, &configs, &identity, &own);
-        }
-        if service.can_dial {
-            let mut offered = configs.clone();
-            let is_named = options.named.iter().any(|named| named.service == service.name);
-            if !options.offer || is_named {
-                // Ports from the command line take the place of those of the config.
-                offered.remove("proxy.v1");
-            }
-            ports.extend(PortWanted::of(&known, &offered, &own, &options.named, &options.at));
-        }
-        Self { service: service.clone(), identity, known, own, configs, plans: hosted, ports }
-    }
-}
-
-fn hosting(state: HostState) -> HostingStatus {
-    HostingStatus {
-        terminators: state.terminators,
-        cost: state.terms.cost,
-        precedence: state.terms.precedence.name().to_owned(),
-        problem: state.problem,
-    }
-}
-
-/// The addresses at which a service's clients are intercepted, `<protocol>:<address>:<ports>`: the
-/// first 16, and the number of the others.
-fn intercepted(service: &Service) -> Vec<String> {
-    let Ok(Some(intercept)) = Intercept::read(&configs_of(service)) else { return Vec::new() };
-    first_addresses(&intercept)
-}
-
-fn first_addresses(intercept: &Intercept) -> Vec<String> {
-    const SHOWN: usize = 16;
-    let Intercept { addresses, port_ranges, protocols, .. } = intercept;
-    let all = addresses.iter().flat_map(|address| {
-        let of_range = move |range| {
-            protocols.iter().map(move |protocol| format!("{protocol}:{address}:{range}"))
-        };
-        port_ranges.iter().flat_map(of_range)
-    });
-    let mut shown: Vec<_> = all.take(SHOWN).collect();
-    let count = addresses.len().saturating_mul(port_ranges.len()).saturating_mul(protocols.len());
-    if count > shown.len() {
-        shown.push(format!("{} more", count - shown.len()));
-    }
-    shown
-}
-
-fn configs_of(service: &Service) -> Configs {
-    let text = |data: &serde_json::Map<String, serde_json::Value>| {
-        serde_json::Value::Object(data.clone()).to_string()
-    };
-    service.configs.iter().map(|(name, data)| (name.clone(), text(data))).collect()
-}
-
-/// The terminators that a service's config asks for; none if the config has a mistake.
-fn plans(
-    service: &Service,
-    configs: &Configs,
-    identity: &Identity,
-    own: &weft_tunnel::Identity,
-) -> Vec<Plan> {
-    let read = HostConfig::read(configs).unwrap_or_else(|problem| {
-        tracing::warn!(service = %service.name, %problem, "a service is not hosted");
-        Vec::new()
-    });
-    let plan = |config: HostConfig| {
-        if let Some(problem) = &config.checks_problem {
-            tracing::warn!(service = %service.name, %problem, "no health checks are made");
-        }
-        let terms = Terms {
-            cost: identity
-                .service_costs
-                .get(&service.id)
-                .copied()
-                .or(config.cost)
-                .unwrap_or(identity.hosting_cost),
-            precedence: identity
-                .service_precedences
-                .get(&service.id)
-                .copied()
-                .or(config.precedence)
-                .unwrap_or(identity.hosting_precedence),
-        };
-        let instance = config.instance(own);
-        let (name, encrypted) = (service.name.clone(), service.encrypted);
-        Plan { service: name, encrypted, config, instance, terms }
-    };
-    read.into_iter().map(plan).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_the_first_addresses_of_a_service_are_made() {
-        let config = |addresses: usize, ranges: usize| {
-            let addresses: Vec<_> = (0..addresses).map(|at| format!("a{at}.test")).collect();
-            let range = |at: usize| serde_json::json!({"low": 1 + at, "high": 1 + at});
-            let data = serde_json::json!({
-                "protocols": ["tcp", "udp"],
-                "addresses": addresses,
-                "portRanges": (0..ranges).map(range).collect::<Vec<_>>(),
-            });
-            let configs = [("intercept.v1".to_owned(), data.to_string())].into_iter().collect();
-            first_addresses(&Intercept::read(&configs).unwrap().unwrap())
-        };
-        assert_eq!(config(1, 1), ["tcp:a0.test:1", "udp:a0.test:1"]);
-        assert_eq!(config(2, 4).len(), 16);
-        let shown = config(60_000, 60_000);
-        assert_eq!((shown.len(), &*shown[1]), (17, "udp:a0.test:1"));
-        assert_eq!(shown[16], "7199999984 more");
     }
 }

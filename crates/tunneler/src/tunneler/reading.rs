@@ -1,0 +1,104 @@
+//! The configs of a service, read for an identity: the terminators and ports that they ask for.
+
+use std::sync::Arc;
+
+use weft_sdk::{Identity, Service};
+use weft_tunnel::{Configs, HostConfig, PortWanted, Terms};
+
+use super::Options;
+
+/// A service, and its configs parsed for an identity.
+#[derive(Debug)]
+pub(super) struct Read {
+    pub(super) service: Service,
+    pub(super) identity: Arc<Identity>,
+    pub(super) known: Arc<weft_tunnel::Service>,
+    pub(super) own: Arc<weft_tunnel::Identity>,
+    pub(super) configs: Configs,
+    pub(super) plans: Vec<Plan>,
+    pub(super) ports: Vec<PortWanted>,
+}
+
+impl Read {
+    pub(super) fn new(
+        service: &Service,
+        identity: &Arc<Identity>,
+        own: &Arc<weft_tunnel::Identity>,
+        options: &Options,
+    ) -> Self {
+        let (identity, own) = (Arc::clone(identity), Arc::clone(own));
+        let known = Arc::new(weft_tunnel::Service {
+            id: service.id.clone(),
+            name: service.name.clone(),
+            encryption_required: service.encrypted,
+        });
+        let configs = configs_of(service);
+        let (mut hosted, mut ports) = (Vec::new(), Vec::new());
+        if options.host && service.can_bind {
+            hosted = plans(service, &configs, &identity, &own);
+        }
+        if service.can_dial {
+            let mut offered = configs.clone();
+            let is_named = options.named.iter().any(|named| named.service == service.name);
+            if !options.offer || is_named {
+                // Ports from the command line take the place of those of the config.
+                offered.remove("proxy.v1");
+            }
+            ports.extend(PortWanted::of(&known, &offered, &own, &options.named, &options.at));
+        }
+        Self { service: service.clone(), identity, known, own, configs, plans: hosted, ports }
+    }
+}
+
+/// The parameters of a host. When one of them changes, the service is hosted anew.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Plan {
+    pub(super) service: String,
+    encrypted: bool,
+    pub(super) config: HostConfig,
+    pub(super) instance: String,
+    pub(super) terms: Terms,
+}
+
+/// The terminators that a service's config asks for; none if the config has a mistake.
+fn plans(
+    service: &Service,
+    configs: &Configs,
+    identity: &Identity,
+    own: &weft_tunnel::Identity,
+) -> Vec<Plan> {
+    let read = HostConfig::read(configs).unwrap_or_else(|problem| {
+        tracing::warn!(service = %service.name, %problem, "a service is not hosted");
+        Vec::new()
+    });
+    let plan = |config: HostConfig| {
+        if let Some(problem) = &config.checks_problem {
+            tracing::warn!(service = %service.name, %problem, "no health checks are made");
+        }
+        let terms = Terms {
+            cost: identity
+                .service_costs
+                .get(&service.id)
+                .copied()
+                .or(config.cost)
+                .unwrap_or(identity.hosting_cost),
+            precedence: identity
+                .service_precedences
+                .get(&service.id)
+                .copied()
+                .or(config.precedence)
+                .unwrap_or(identity.hosting_precedence),
+        };
+        let instance = config.instance(own);
+        let (name, encrypted) = (service.name.clone(), service.encrypted);
+        Plan { service: name, encrypted, config, instance, terms }
+    };
+    read.into_iter().map(plan).collect()
+}
+
+pub(super) fn configs_of(service: &Service) -> Configs {
+    let text = |data: &serde_json::Map<String, serde_json::Value>| {
+        serde_json::Value::Object(data.clone()).to_string()
+    };
+    service.configs.iter().map(|(name, data)| (name.clone(), text(data))).collect()
+}
