@@ -13,9 +13,10 @@
 //! - `tokens`: how tokens are stored; `activity`: times of use; `routers`: sessions as routers know
 //!   them; `notices`: what routers are told;
 //! - `removal`: takes sessions out of the tables; `gone`: remembers their ids for a while;
-//! - `services`, `touched`: service sessions.
+//! - `services`, `touched`: service sessions; `clients`: descriptions of clients.
 
 mod activity;
+mod clients;
 mod ends;
 pub(crate) mod follow;
 mod gone;
@@ -32,16 +33,13 @@ mod used;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use hashbrown::{HashMap, HashSet};
 use parking_lot::RwLock;
-use serde::{Deserialize, Serialize};
-use weft_contract::resource::client::{EnvInfo, SdkInfo};
 use weft_identity::SealKey;
 use weft_kernel::{Caller, Durations, Failure};
 use weft_model::entity::{ApiSession, SessionCertificate};
 use weft_model::{ApplyError, Entity, Id, Kind, Snapshot, Table, Timestamp};
-use weft_store::{ReadError, Space, Store};
+use weft_store::{ReadError, Store};
 
 use super::ending::EndTimes;
 use super::password::Hashed;
@@ -49,6 +47,7 @@ use activity::Activity;
 use notices::Notices;
 use stands::password_print;
 
+pub use clients::{About, ClientDescription};
 pub(crate) use gone::Gone;
 pub use notices::{SessionNotice, SessionSubscription};
 pub use room::{INCOMPLETE, PER_IDENTITY};
@@ -57,8 +56,6 @@ pub use stands::{CERTIFICATE, print_of};
 pub(crate) use stands::{VIRTUAL, stands};
 pub use tokens::lock_in;
 
-/// The space of notes with descriptions of clients, by identity.
-const TOLD: Space = Space(1);
 /// Sessions that are ended, or whose activity is stored, while the lock is held once; most sessions
 /// that one notice names.
 const SWEEP_BATCH: usize = 500;
@@ -94,33 +91,6 @@ struct Tables {
     ending: EndTimes,
     /// Sessions that have ended since [`Sessions::take_gone`].
     gone: Gone,
-}
-
-/// The description that a client gave of itself at a login.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct ClientDescription {
-    /// The SDK of the client.
-    pub sdk: SdkInfo,
-    /// The machine of the client.
-    pub env: EnvInfo,
-}
-
-impl ClientDescription {
-    /// The description as a note: space and value. The key is the identity's id.
-    pub fn note(&self) -> (Space, Vec<u8>) {
-        (TOLD, serde_json::to_vec(self).unwrap_or_default())
-    }
-}
-
-/// The part of an identity's detail about its sessions.
-#[derive(Debug, Default)]
-pub struct About {
-    /// Whether the identity has an API session.
-    pub logged_in: bool,
-    /// The SDK of its last login.
-    pub sdk_info: SdkInfo,
-    /// The machine of its last login.
-    pub env_info: EnvInfo,
 }
 
 /// Numbers of sessions.
@@ -415,34 +385,6 @@ impl Sessions {
         true
     }
 
-    /// Stores the description of a client, if it has changed.
-    pub(crate) fn put_told(&self, identity: &Id, told: ClientDescription) {
-        if told == ClientDescription::default() || told == self.told(identity) {
-            return;
-        }
-        let (space, note) = told.note();
-        self.0.store.live().put_note(space, identity.as_str(), Some(Bytes::from(note)));
-    }
-
-    /// The description of the client at an identity's last login. It is read from the store on
-    /// demand: in memory, for every identity, it would take as much room as everything else.
-    fn told(&self, identity: &Id) -> ClientDescription {
-        let note = self.0.store.live().note(TOLD, identity.as_str()).unwrap_or_else(|error| {
-            tracing::warn!(%identity, %error, "the stored description of an identity's client cannot be read and is left out");
-            None
-        });
-        note.and_then(|note| serde_json::from_slice(&note).ok()).unwrap_or_default()
-    }
-
-    /// The identities with a stored description of their client.
-    fn all_told(&self) -> Vec<Id> {
-        let notes = self.0.store.live().notes(TOLD).unwrap_or_else(|error| {
-            tracing::warn!(%error, "the stored descriptions of clients cannot be read; those of deleted identities stay");
-            Vec::new()
-        });
-        notes.iter().map(|(identity, _)| Id::new(identity)).collect()
-    }
-
     /// The sessions that have ended since the last call.
     pub(crate) fn take_gone(&self) -> Gone {
         std::mem::take(&mut self.0.tables.write().gone)
@@ -451,14 +393,6 @@ impl Sessions {
     /// Whether an identity has a session.
     pub(crate) fn is_logged_in(&self, identity: &Id) -> bool {
         self.0.tables.read().api.referring(0, identity).next().is_some()
-    }
-
-    /// The sessions and the last login of an identity.
-    pub fn about_identity(&self, identity: &str) -> About {
-        let id = Id::new(identity);
-        let logged_in = self.is_logged_in(&id);
-        let ClientDescription { sdk, env } = self.told(&id);
-        About { logged_in, sdk_info: sdk, env_info: env }
     }
 
     /// Numbers of sessions.
@@ -476,10 +410,6 @@ impl Sessions {
     pub fn all(&self) -> Vec<Arc<ApiSession>> {
         let tables = self.0.tables.read();
         tables.api.iter().filter_map(|entity| entity.get::<ApiSession>().cloned()).collect()
-    }
-
-    fn forget(&self, identity: &Id) {
-        self.0.store.live().put_note(TOLD, identity.as_str(), None);
     }
 }
 
