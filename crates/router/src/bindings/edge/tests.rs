@@ -52,6 +52,7 @@ use crate::{
 };
 
 mod attempts;
+mod binds;
 mod fakes;
 mod grouped;
 mod hosting;
@@ -477,35 +478,6 @@ async fn tcp_echo() -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_newer_bind_takes_the_terminator_over() {
-    let router = router().await;
-    let bind = |conn_id| Bind {
-        conn_id,
-        token: "echo".into(),
-        listener_id: Some("L".into()),
-        supports_bind_success: true,
-        router_conn_ids: true,
-        ..Bind::default()
-    };
-    let mut first = router.sdk("host").await;
-    first.channel.request(bind(1).to_message(), PATIENCE).await.unwrap();
-    assert_eq!(first.next().await.content_type, content_type::BIND_SUCCESS);
-    let terminator = router.table.terminators.lock().get("echo").unwrap().id.clone();
-    let mut second = router.sdk("host").await;
-    second.channel.request(bind(5).to_message(), PATIENCE).await.unwrap();
-    assert_eq!(second.next().await.content_type, content_type::BIND_SUCCESS);
-    let told = StateClosed::from_message(&first.next().await).unwrap();
-    assert_eq!(told.reason, "found a newer terminator for listener id");
-    assert_eq!(router.table.terminators.lock().get("echo").unwrap().id, terminator);
-    // The older connection goes away; the terminator stays.
-    first.channel.close("old");
-    let dialer = router.sdk("dialer").await;
-    let (answer, _) = tokio::join!(dialer.connect(1, "echo"), second.accept());
-    StateConnected::from_message(&answer).unwrap();
-    assert!(router.table.removed.lock().is_empty());
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_circuit_that_ends_before_it_is_attached_is_refused() {
     let router = router().await;
     let address = tcp_echo().await;
@@ -523,50 +495,4 @@ async fn a_circuit_that_ends_before_it_is_attached_is_refused() {
     // The connection id is free again.
     router.table.short_lived.store(false, Ordering::Relaxed);
     StateConnected::from_message(&dialer.connect(1, "tcp").await).unwrap();
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_bind_that_is_taken_back_before_it_is_made_is_not_made() {
-    let router = router().await;
-    let mut host = router.sdk("slow").await;
-    let bind = |token: &'static str| Bind {
-        conn_id: 1,
-        token: token.into(),
-        supports_bind_success: true,
-        ..Bind::default()
-    };
-    host.channel.send(bind("first").to_message()).await.unwrap();
-    let unbind = Unbind { conn_id: 1, token: "first".into(), listener_id: None }.to_message();
-    let unbound = host.channel.request(unbind, PATIENCE).await.unwrap();
-    assert_eq!(StateClosed::from_message(&unbound).unwrap().reason, "unbound");
-    // The connection id is in use again when the first bind goes on.
-    let second = host.channel.request(bind("second").to_message(), PATIENCE);
-    let judge = async { router.judge_slow.cancel() };
-    let (bound, ()) = tokio::join!(second, judge);
-    assert_eq!(StateConnected::from_message(&bound.unwrap()).unwrap().conn_id, 1);
-    assert_eq!(host.next().await.content_type, content_type::BIND_SUCCESS);
-    assert_eq!(*router.table.asked_for.lock(), ["second"]);
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_host_that_names_connections_itself_is_reached() {
-    let router = router().await;
-    let mut host = router.sdk("host").await;
-    let bind = Bind { conn_id: 1, token: "echo".into(), ..Bind::default() };
-    host.channel.request(bind.to_message(), PATIENCE).await.unwrap();
-    router.until("the terminator", || !router.table.terminators.lock().is_empty()).await;
-    let dialer = router.sdk("dialer").await;
-    let three_way = async {
-        let message = host.next().await;
-        let dial = Dial::from_message(&message).unwrap();
-        assert_eq!((dial.new_conn_id, &dial.caller_id[..]), (None, &b"caller"[..]));
-        let success = DialSuccess { conn_id: 1, new_conn_id: 77, public_key: None };
-        let answer = success.to_message().in_reply_to(&message);
-        let ready = host.channel.request(answer, PATIENCE).await.unwrap();
-        assert_eq!(StateConnected::from_message(&ready).unwrap().conn_id, 1);
-    };
-    let (answer, ()) = tokio::join!(dialer.connect(4, "echo"), three_way);
-    StateConnected::from_message(&answer).unwrap();
-    dialer.send(4, "x", 0).await;
-    assert_eq!(host.data().await.conn_id, 77);
 }
