@@ -6,11 +6,11 @@ use std::{
 };
 
 use weft_config::{ControllerConfig, Examined, RouterConfig};
-use weft_identity::{
-    Authority, AuthoritySpec, Leaf, PrivateKey, Purpose as Use, San, Subject, encode_pem,
-};
+use weft_identity::{Authority, AuthoritySpec, Leaf, PrivateKey, Purpose as Use, San, Subject};
 
 use super::{Purpose, controller, router};
+
+mod certificates;
 
 const DAY: Duration = Duration::from_secs(86_400);
 
@@ -121,114 +121,6 @@ fn what_fits_together_passes() {
 }
 
 #[test]
-fn certificates_are_valid_of_their_key_and_lead_to_the_bundle() {
-    let place = Place::new();
-    let key = place.key();
-    place.issue_until("cert", &place.authority, &key, Use::Client, SystemTime::now() - DAY);
-    let problems = place.problems("");
-    assert!(problems.starts_with("f:3:9: identity.cert: the certificate of"), "{problems}");
-    assert!(problems.contains("expired at 20"), "{problems}");
-
-    place.issue("cert", &place.authority, &key, Use::Client, DAY * 9);
-    let problems = place.problems("");
-    assert!(
-        problems.contains("identity.cert: the certificate of") && problems.contains("not yet"),
-        "{problems}"
-    );
-
-    let strange = authority("somebody else");
-    place.issue("cert", &strange, &key, Use::Client, DAY);
-    place.issue("server", &strange, &key, Use::Server, DAY);
-    let problems = place.problems("");
-    assert!(problems.contains("f:3:9: identity.cert: the certificate of"), "{problems}");
-    assert!(problems.contains("f:4:16: identity.server_cert: the certificate of"), "{problems}");
-    assert_eq!(problems.matches("does not lead to an authority of identity.ca").count(), 2);
-
-    let other = PrivateKey::generate(weft_identity::KeyAlgorithm::EcP256).unwrap();
-    place.issue("cert", &place.authority, &other, Use::Client, DAY);
-    place.issue("server", &place.authority, &other, Use::Server, DAY);
-    let problems = place.problems("");
-    assert_eq!(
-        problems.matches("the key does not belong to the certificate").count(),
-        2,
-        "{problems}"
-    );
-}
-
-#[cfg(unix)]
-#[test]
-fn a_key_that_everybody_may_read_is_warned_of() {
-    use std::os::unix::fs::PermissionsExt as _;
-    let place = Place::new();
-    let warnings = || lines(&place.examine("", Purpose::Advice).warnings);
-    assert!(!warnings().contains("every user"), "{}", warnings());
-    for (mode, warned) in [(0o640, false), (0o644, true)] {
-        fs::set_permissions(place.path("key"), fs::Permissions::from_mode(mode)).unwrap();
-        let said = warnings();
-        assert_eq!(
-            said.matches("every user of this machine may read").count(),
-            usize::from(warned)
-        );
-        assert_eq!(said.contains("identity.key: ") && said.contains("chmod 600"), warned, "{said}");
-    }
-}
-
-#[test]
-fn every_file_that_is_absent_or_no_pem_is_named() {
-    let place = Place::new();
-    fs::remove_file(place.path("key")).unwrap();
-    fs::write(place.path("ca"), "nothing").unwrap();
-    fs::write(place.path("server"), encode_pem("CERTIFICATE", b"x")).unwrap();
-    let alt = "web:\n  - name: a\n    bindPoints: [{interface: '127.0.0.1:1', address: 'localhost:1'}]\n    \
-               apis: [{binding: health-checks}]\n    identity: {cert: /no/c, server_cert: /no/s, key: /no/k, ca: /no/a}\n";
-    let problems = place.problems(alt);
-    for part in [
-        "f:4:16: identity.server_cert: no certificate found",
-        "f:5:8: identity.key: cannot read",
-        "f:6:7: identity.ca: no certificate found",
-        "web[0].identity.cert: cannot read /no/c",
-        "web[0].identity.server_cert: cannot read /no/s",
-        "web[0].identity.key: cannot read /no/k",
-        "web[0].identity.ca: cannot read /no/a",
-    ] {
-        assert!(problems.contains(part), "{part}\n{problems}");
-    }
-}
-
-#[test]
-fn a_router_that_never_enrolled_is_told_so_and_does_not_start() {
-    let place = Place::new();
-    for name in ["cert", "server", "ca", "key"] {
-        fs::remove_file(place.path(name)).unwrap();
-    }
-    let csr = "csr: {sans: {dns: [localhost]}}\n";
-    let advice = place.examine(csr, Purpose::Advice);
-    assert_eq!(said(&advice), "");
-    assert!(advice.warnings.iter().any(|one| one.message.contains("weft router enroll")));
-    let start = said(&place.examine(csr, Purpose::Start));
-    for key in ["cert", "server_cert", "key", "ca"] {
-        assert!(start.contains(&format!("identity.{key}: cannot read")), "{key}\n{start}");
-    }
-    // Without names no request for certificates could be made.
-    assert!(said(&place.examine("", Purpose::Advice)).contains("identity.cert: cannot read"));
-}
-
-#[test]
-fn what_certificates_will_lack_is_said() {
-    let place = Place::new();
-    let warned = |more: &str| {
-        let examined = place.examine(more, Purpose::Advice);
-        let about = |one: &weft_config::KeyAt| one.message.clone();
-        examined.warnings.iter().map(about).collect::<String>()
-    };
-    assert!(warned("").contains("neither enroll nor renew"));
-    let edge =
-        "listeners: [{binding: edge, address: 'tls:127.0.0.1:1', advertise: 'localhost:1'}]\n";
-    assert!(warned(&format!("{edge}edge: {{csr: {{country: DE}}}}\n")).contains("no name"));
-    assert_eq!(warned(&format!("{edge}edge: {{csr: {{sans: {{dns: [a]}}}}}}\n")), "");
-}
-
-#[test]
 fn addresses_and_interfaces_are_of_this_machine() {
     let place = Place::new();
     let more = "listeners:\n\
@@ -323,72 +215,6 @@ fn a_port_of_datagrams_of_one_family_is_looked_at_too() {
     assert!(start.contains("in use by another program"), "{start}");
     drop(taken);
     assert_eq!(said(&place.examine(&more, Purpose::Start)), "");
-}
-
-#[test]
-fn browsers_may_be_told_a_name_of_either_certificate() {
-    let place = Place::new();
-    let public = authority("a public one");
-    let until = SystemTime::now() + DAY;
-    place.issue_named("public", &public, &place.key(), Use::Server, until, "browsers.example");
-    let said = |advertise: &str, kind: &str| {
-        let [server, key, ca] =
-            ["public", "key", "ca"].map(|name| place.path(name).display().to_string());
-        place.problems(&format!(
-            "edge: {{}}\n\
-             listeners: [{{binding: edge, address: '{kind}:127.0.0.1:0', options: {{advertise: '{advertise}:443'}}}}]\n\
-             transport: {{wss: {{identity: {{server_cert: {server}, key: {key}, ca: {ca}}}}}}}\n"
-        ))
-    };
-    assert_eq!(said("browsers.example", "wss"), "");
-    assert_eq!(said("localhost", "wss"), "");
-    assert!(said("elsewhere.example", "wss").contains("invalid listeners.binding.advertise"));
-    assert!(said("browsers.example", "tls").contains("invalid listeners.binding.advertise"));
-}
-
-#[test]
-fn a_server_certificate_that_will_be_renewed_stops_nobody() {
-    let place = Place::new();
-    place.issue_until(
-        "server",
-        &place.authority,
-        &place.key(),
-        Use::Server,
-        SystemTime::now() - DAY,
-    );
-    let csr = "csr: {sans: {dns: [localhost]}}\n";
-    for purpose in [Purpose::Advice, Purpose::Start] {
-        let examined = place.examine(csr, purpose);
-        assert_eq!(said(&examined), "");
-        let warned = examined.warnings.iter().any(|one| one.message.contains("expired at 20"));
-        assert!(warned, "{:?}", examined.warnings);
-        assert!(
-            said(&place.examine("", purpose)).contains("identity.server_cert"),
-            "nobody renews it"
-        );
-    }
-}
-
-#[test]
-fn a_certificate_that_ends_soon_is_a_warning() {
-    let place = Place::new();
-    let warnings = |more: &str| {
-        let examined = place.examine(more, Purpose::Start);
-        assert_eq!(said(&examined), "");
-        lines(&examined.warnings)
-    };
-    let csr = "csr: {sans: {dns: [localhost]}}\n";
-    assert!(!warnings(csr).contains("ends in"), "{}", warnings(csr));
-    // A time of two days ends soon when eight hours are left.
-    place.issue("cert", &place.authority, &place.key(), Use::Client, DAY / 4);
-    for (more, how) in [(csr, "would have renewed it"), ("", "renew it by hand")] {
-        let warned = warnings(more);
-        assert!(
-            warned.contains("identity.cert: ") && warned.contains("ends in 5 hours"),
-            "{warned}"
-        );
-        assert!(warned.contains(how) && !warned.contains("enrolling"), "{warned}");
-    }
 }
 
 #[test]
