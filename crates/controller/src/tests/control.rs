@@ -1,6 +1,7 @@
 //! A router made by hand against a controller in memory.
 
 mod bindings;
+mod carried;
 mod circuits;
 mod connecting;
 mod dialer;
