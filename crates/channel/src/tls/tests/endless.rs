@@ -5,6 +5,7 @@ use std::net::Ipv4Addr;
 use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
 use rustls::{ClientConnection, ConnectionTrafficSecrets};
 use tokio::io::AsyncWrite;
+use tokio::net::{TcpListener, TcpStream};
 
 use super::*;
 use crate::first_words::FirstWords;
