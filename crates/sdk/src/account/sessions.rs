@@ -1,0 +1,185 @@
+//! The service sessions of an identity: made once for each service, remembered, and read again when their routers may
+//! have changed.
+
+use super::{Account, MAX_REMEMBERED};
+use crate::error::{Error, Result};
+use crate::jitter::jittered;
+use crate::proofs::{is_for_posture, wants_code};
+use futures::FutureExt as _;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::Instant;
+use weft_contract::entity::DialBind;
+use weft_contract::resource::service::ServiceDetail;
+use weft_contract::resource::service_session::SessionDetail;
+
+/// The time for which the routers of a service session are taken for known, on average.
+const ROUTERS_KNOWN: Duration = Duration::from_secs(3600);
+
+/// The longest time for which a dial waits for routers to be read again while it knows some.
+const ROUTERS_READ: Duration = Duration::from_secs(3);
+
+/// The time until routers that could not be read are read again.
+const ROUTERS_UNREAD: Duration = Duration::from_secs(60);
+
+/// A service session, and the API session that it was made in.
+#[derive(Debug, Clone)]
+pub(super) struct KeptSession {
+    pub(super) detail: Arc<SessionDetail>,
+    api_token: Option<String>,
+    /// The time from which its routers are read again before it is used.
+    pub(super) outdated: Instant,
+}
+
+/// A service session that is known.
+#[derive(Debug)]
+struct KnownSession {
+    detail: Arc<SessionDetail>,
+    /// Its routers were read long ago, or may have changed.
+    is_outdated: bool,
+}
+
+impl Account {
+    /// The service session; it is made if there is none. If its routers were read long ago, they are
+    /// read again.
+    pub(crate) async fn session(
+        &self,
+        service: &ServiceDetail,
+        wanted: DialBind,
+    ) -> Result<Arc<SessionDetail>> {
+        self.ensure_login().await?;
+        let Some(known) = self.known_session(service, wanted) else {
+            return self.make_session(service, wanted).await;
+        };
+        if !known.is_outdated {
+            return Ok(known.detail);
+        }
+        let read = tokio::time::timeout(ROUTERS_READ, self.session_now(service, wanted)).await;
+        let is_away = match &read {
+            Ok(Err(Error::Controller(problem))) => problem.is_temporary(),
+            Ok(_) => false,
+            Err(_) => true,
+        };
+        match read {
+            Ok(read) if !is_away => read,
+            // The known routers are good enough while no controller can be reached.
+            _ => {
+                self.postpone_routers(service, wanted);
+                Ok(known.detail)
+            }
+        }
+    }
+
+    /// The service session with the present routers, made or read now.
+    pub(crate) async fn session_now(
+        &self,
+        service: &ServiceDetail,
+        wanted: DialBind,
+    ) -> Result<Arc<SessionDetail>> {
+        self.ensure_login().await?;
+        let Some(known) = self.known_session(service, wanted) else {
+            return self.make_session(service, wanted).await;
+        };
+        let known = known.detail;
+        let mut detail = match self.ask(|api| api.session(&known.base.id).boxed()).await {
+            Ok(detail) => detail,
+            Err(Error::Controller(problem)) if problem.is_temporary() => {
+                return Err(Error::Controller(problem));
+            }
+            Err(_) => {
+                self.forget_session(&service.base.id, wanted);
+                return Box::pin(self.make_session(service, wanted)).await;
+            }
+        };
+        // Some controllers return the token only when the session is made.
+        if detail.token.is_empty() {
+            detail.token.clone_from(&known.token);
+        }
+        let detail = Arc::new(detail);
+        self.remember((service.base.id.clone(), wanted), Arc::clone(&detail));
+        Ok(detail)
+    }
+
+    /// Forgets a service session, because a router refused it.
+    pub(crate) fn forget_session(&self, service_id: &str, wanted: DialBind) {
+        let mut known = self.known.lock();
+        known.sessions.remove(&(service_id.to_owned(), wanted));
+        known.services.retain(|_, service| service.base.id != service_id);
+    }
+
+    /// The service session that was made or read last in the present API session.
+    fn known_session(&self, service: &ServiceDetail, wanted: DialBind) -> Option<KnownSession> {
+        let api_token = self.token();
+        let mut known = self.known.lock();
+        let session = known.sessions.get(&(service.base.id.clone(), wanted))?;
+        if session.api_token == api_token {
+            let is_outdated = Instant::now() >= session.outdated;
+            return Some(KnownSession { detail: Arc::clone(&session.detail), is_outdated });
+        }
+        known.sessions.clear();
+        None
+    }
+
+    async fn make_session(
+        &self,
+        service: &ServiceDetail,
+        wanted: DialBind,
+    ) -> Result<Arc<SessionDetail>> {
+        self.answer_checks_of(service).await;
+        let make = || self.ask(|api| api.create_session(&service.base.id, wanted).boxed());
+        let mut made = make().await;
+        if made.as_ref().is_err_and(is_for_posture) {
+            // The controller has lost the reports, or the service has a check that was not known.
+            self.posture.forget();
+            if let Some(service) = self.read_service(&service.name).await? {
+                self.answer_checks_of(&service).await;
+                made = make().await;
+                if made.as_ref().is_err_and(is_for_posture) && wants_code(&service) {
+                    self.prove().await.map_err(|error| error.for_posture(&service.name))?;
+                    made = make().await;
+                }
+            }
+        }
+        let detail = Arc::new(made.map_err(|error| self.no_session(error, service, wanted))?);
+        self.remember((service.base.id.clone(), wanted), Arc::clone(&detail));
+        Ok(detail)
+    }
+
+    pub(super) fn remember(&self, key: (String, DialBind), detail: Arc<SessionDetail>) {
+        let mut known = self.known.lock();
+        if known.sessions.len() < MAX_REMEMBERED || known.sessions.contains_key(&key) {
+            let outdated = Instant::now() + jittered(ROUTERS_KNOWN);
+            let session = KeptSession { detail, api_token: self.token(), outdated };
+            known.sessions.insert(key, session);
+        }
+    }
+
+    /// Lets the routers of a service session be read again after a while, and not with the next dial.
+    fn postpone_routers(&self, service: &ServiceDetail, wanted: DialBind) {
+        let mut known = self.known.lock();
+        if let Some(session) = known.sessions.get_mut(&(service.base.id.clone(), wanted)) {
+            session.outdated = Instant::now() + jittered(ROUTERS_UNREAD);
+        }
+    }
+
+    fn no_session(&self, error: Error, service: &ServiceDetail, wanted: DialBind) -> Error {
+        let Error::Controller(refusal) = &error else { return error };
+        let name = service.name.clone();
+        match refusal.api().map(|api| (api.status, api.code())) {
+            Some((404, _)) => {
+                self.forget_session(&service.base.id, wanted);
+                Error::ServiceUnknown { service: name }
+            }
+            Some((_, "NO_EDGE_ROUTERS_AVAILABLE")) => {
+                Error::NoEdgeRouters { service: name, reason: refusal.to_string() }
+            }
+            Some((_, "INVALID_POSTURE")) => {
+                Error::Posture { service: name, reason: refusal.to_string() }
+            }
+            _ => {
+                self.forget_session(&service.base.id, wanted);
+                error
+            }
+        }
+    }
+}
