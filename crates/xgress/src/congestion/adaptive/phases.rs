@@ -1,8 +1,8 @@
 //! The change from one phase to the next.
 
+use super::rounds::Round;
 use super::{
-    Adaptive, FLAT_ROUNDS, LOOK_PAUSE, LOOK_ROUNDS, Look, Phase, Round, SMALL_LOOK_ROUNDS,
-    SMALL_SHARE,
+    Adaptive, FLAT_ROUNDS, LOOK_PAUSE, LOOK_ROUNDS, Look, Phase, SMALL_LOOK_ROUNDS, SMALL_SHARE,
 };
 use crate::congestion::control::Acked;
 use crate::congestion::rate::{Rate, UNIT};

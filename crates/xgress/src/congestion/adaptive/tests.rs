@@ -2,6 +2,7 @@ use std::cell::Cell;
 use std::collections::VecDeque;
 use std::rc::Rc;
 
+use super::rounds::LEAST_SHARE;
 use super::*;
 
 const MS: u64 = MILLI;
