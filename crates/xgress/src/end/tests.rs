@@ -1,5 +1,7 @@
+use super::closing::MARK_WAIT;
 use super::*;
 use crate::ITEM_COST;
+use crate::fin::fin_header;
 
 fn end(role: Role, now: Instant) -> End {
     End::new(role, &Options::default(), &Budget::unlimited(), now)
