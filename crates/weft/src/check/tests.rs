@@ -297,22 +297,6 @@ fn only_who_starts_needs_the_port() {
     assert_eq!(said(&place.examine(&more, Purpose::Start)), "");
 }
 
-#[test]
-fn somebody_must_say_where_controllers_are() {
-    let place = Place::new();
-    let none = |_: &str| None;
-    let file = place.folder.path().join("router.yml");
-    let text = place.text("").replace("{endpoint: 'tls:localhost:6262'}", "{}");
-    let look = || {
-        let mut examined = RouterConfig::examine(&text, &file, &none).unwrap();
-        router(&mut examined, Purpose::Start);
-        said(&examined)
-    };
-    assert!(look().contains("ctrl: no controller is known"), "{}", look());
-    fs::write(place.folder.path().join("endpoints.yml"), "endpoints: ['tls:c:1']\n").unwrap();
-    assert_eq!(look(), "");
-}
-
 const SERVED: &str = "web:\n\
     - name: a\n  \
       bindPoints: [{interface: '127.0.0.1:1', address: 'elsewhere.example:1'}]\n  \
