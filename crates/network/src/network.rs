@@ -4,6 +4,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use tokio_util::future::FutureExt as _;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use weft_channel::{Lane, SendError};
@@ -301,10 +302,8 @@ impl Network {
 
     /// Runs a task until it ends or the network stops.
     pub fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
-        let stop = self.0.stop.clone();
-        self.0.tasks.spawn(async move {
-            let _ = stop.run_until_cancelled(task).await;
-        });
+        // A future that awaits the task would hold it twice: once as it was given, once as it is awaited.
+        self.0.tasks.spawn(task.with_cancellation_token_owned(self.0.stop.clone()));
     }
 
     /// As [`Network::spawn`], also from a thread outside of the runtime.

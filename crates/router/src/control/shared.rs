@@ -10,7 +10,7 @@ use tokio::{
     runtime,
     sync::{Semaphore, mpsc},
 };
-use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tokio_util::{future::FutureExt as _, sync::CancellationToken, task::TaskTracker};
 use weft_channel::TraceFile;
 use weft_identity::LiveIdentity;
 use weft_wire::{Message, ctrl::CtrlChanListener};
@@ -69,14 +69,8 @@ pub(crate) struct Listens {
 impl Core {
     /// Runs a task until it is done or the router stops.
     pub(super) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
-        let stop = self.stop.clone();
-        let bounded = async move {
-            tokio::select! {
-                () = stop.cancelled() => {}
-                () = work => {}
-            }
-        };
-        self.tasks.spawn_on(bounded, &self.runtime);
+        // A future that awaits the work would hold it twice: once as it was given, once as it is awaited.
+        self.tasks.spawn_on(work.with_cancellation_token_owned(self.stop.clone()), &self.runtime);
     }
 
     /// Runs the answer to a question. If too many questions are being answered, this one is dropped.

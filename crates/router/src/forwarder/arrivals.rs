@@ -21,7 +21,7 @@ use super::{
     Forwarder,
     circuit::is_from_host,
     destination::Link,
-    flow::{Cached, Circuit},
+    flow::{Circuit, KnownNext},
     head::Head,
 };
 
@@ -73,7 +73,7 @@ pub(crate) struct Arrivals {
 
 struct Known {
     circuit: Arc<Circuit>,
-    next: Cached,
+    next: KnownNext,
 }
 
 impl Arrivals {
@@ -167,7 +167,7 @@ fn find<'a>(
     known: &'a mut HashMap<Arc<str>, Known>,
     forwarder: &Forwarder,
     circuit: &str,
-) -> Option<&'a Known> {
+) -> Option<&'a mut Known> {
     let entry = match known.entry_ref(circuit) {
         EntryRef::Occupied(entry) if !entry.get().circuit.has_ended() => {
             return Some(entry.into_mut());
@@ -181,7 +181,7 @@ fn find<'a>(
         return None;
     };
     let id = Arc::clone(&circuit.id);
-    let known = Known { next: Cached::default(), circuit };
+    let known = Known { next: KnownNext::default(), circuit };
     Some(match entry {
         EntryRef::Occupied(mut ended) => {
             ended.insert(known);

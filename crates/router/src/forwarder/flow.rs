@@ -30,6 +30,8 @@ pub(crate) type App = local::App<FlowRef>;
 pub(crate) type Next = local::Next<FlowRef>;
 /// The next place for payloads of one source, looked up once for every change of the circuit's ways.
 pub(crate) type Cached = local::Cached<FlowRef>;
+/// As [`Cached`], for a source that one task alone reads.
+pub(crate) type KnownNext = local::KnownNext<FlowRef>;
 /// The clock of the ends on this router.
 pub(crate) type Timers = weft_circuit::Timers<LocalEnd>;
 

@@ -43,6 +43,8 @@ use crate::measures::{Measures, Outstanding};
 pub(crate) type Next<F> = next::Next<LocalEnd<F>, F>;
 /// The next place for payloads of one source, looked up once for every change of the circuit's ways.
 pub(crate) type Cached<F> = next::Cached<LocalEnd<F>, F>;
+/// As [`Cached`], for a source that one task alone reads.
+pub(crate) type KnownNext<F> = next::Known<LocalEnd<F>, F>;
 
 /// A flow that can be an end on this router.
 pub(crate) trait EndFlow: SdkFlow {

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Weak};
 
-use arc_swap::ArcSwapOption;
+use parking_lot::Mutex;
 use weft_circuit::{Hop, HopFlow};
 
 use super::{circuit::Circuit, sdk_queue::SdkQueue};
@@ -19,7 +19,7 @@ pub(crate) enum Next<E, F> {
 
 /// The next place for payloads of one source, looked up once for every change of the circuit's ways. The
 /// reference is weak, because two ends that lead to each other would never be dropped.
-pub(crate) struct Cached<E, F>(ArcSwapOption<(u32, Target<E, F>)>);
+pub(crate) struct Known<E, F>(Option<(u32, Target<E, F>)>);
 
 enum Target<E, F> {
     Local(Weak<E>),
@@ -27,33 +27,68 @@ enum Target<E, F> {
     Link(Weak<Hop<F>>),
 }
 
+impl<E, F> Default for Known<E, F> {
+    fn default() -> Self {
+        Self(None)
+    }
+}
+
+impl<E, F: HopFlow> Known<E, F> {
+    fn new(generation: u32, next: &Next<E, F>) -> Self {
+        let target = match next {
+            Next::Local(end) => Target::Local(Arc::downgrade(end)),
+            Next::Sdk(end) => Target::Sdk(Arc::downgrade(end)),
+            Next::Link(hop) => Target::Link(Arc::downgrade(hop)),
+        };
+        Self(Some((generation, target)))
+    }
+
+    /// The place that was found in this generation; `Some(None)` if it is gone.
+    fn of(&self, generation: u32) -> Option<Option<Next<E, F>>> {
+        let (known, target) = self.0.as_ref()?;
+        (*known == generation).then(|| target.upgrade())
+    }
+
+    /// The next place, looked up with `find` if it is unknown or the ways have changed; `None` if
+    /// the messages have no next place.
+    pub(crate) fn get(
+        &mut self,
+        circuit: &Circuit<F>,
+        find: impl FnOnce() -> Option<Next<E, F>>,
+    ) -> Option<Next<E, F>> {
+        let generation = circuit.generation();
+        if let Some(known) = self.of(generation) {
+            return known;
+        }
+        let found = find()?;
+        *self = Self::new(generation, &found);
+        Some(found)
+    }
+}
+
+/// [`Known`] for a source that several tasks can reach. One of them reads payloads at a time, so that the lock
+/// is free. Making and dropping it costs nothing, which counts with thousands of circuits a second.
+pub(crate) struct Cached<E, F>(Mutex<Known<E, F>>);
+
 impl<E, F> Default for Cached<E, F> {
     fn default() -> Self {
-        Self(ArcSwapOption::empty())
+        Self(Mutex::default())
     }
 }
 
 impl<E, F: HopFlow> Cached<E, F> {
-    /// The next place, looked up with `find` if it is unknown or the ways have changed; `None` if
-    /// the messages have no next place.
+    /// As [`Known::get`]. The lock is not held while `find` looks.
     pub(crate) fn get(
         &self,
         circuit: &Circuit<F>,
         find: impl FnOnce() -> Option<Next<E, F>>,
     ) -> Option<Next<E, F>> {
         let generation = circuit.generation();
-        if let Some((known, target)) = self.0.load().as_deref()
-            && *known == generation
-        {
-            return target.upgrade();
+        if let Some(known) = self.0.lock().of(generation) {
+            return known;
         }
         let found = find()?;
-        let target = match &found {
-            Next::Local(end) => Target::Local(Arc::downgrade(end)),
-            Next::Sdk(end) => Target::Sdk(Arc::downgrade(end)),
-            Next::Link(hop) => Target::Link(Arc::downgrade(hop)),
-        };
-        self.0.store(Some(Arc::new((generation, target))));
+        *self.0.lock() = Known::new(generation, &found);
         Some(found)
     }
 }
