@@ -266,6 +266,59 @@ async fn inspections_ask_controllers_and_routers() {
 }
 
 #[tokio::test]
+async fn inspections_hide_tokens_and_keys() {
+    let net = Net::new().await;
+    let one = net.router("er1").await;
+    let mut peer = net.connect(&one).await;
+    let body = json!({"name": "operator", "type": "Default", "isAdmin": false,
+        "permissions": ["ops.read", "admin_readonly"]});
+    let id = net.bed.create(&net.admin, "createIdentity", body).await;
+    let body = json!({"identityId": id, "method": "updb", "username": "operator",
+        "password": "geheimnis"});
+    net.bed.create(&net.admin, "createAuthenticator", body).await;
+    let operator = net.bed.login("operator", "geheimnis").await.unwrap();
+    let terminator = json!({"id": "t", "token": "secret-of-session", "listenerId": "secret-id",
+        "instance": "i", "cost": 1});
+    let config = json!({"identity": {"cert": "er.pem", "key": "pem:secret-key",
+        "alt_server_certs": [{"server_key": "pkcs11://hsm?pin=secret-pin"}]},
+        "proxy": {"password": "secret-password"}, "v": 3});
+    let told = [
+        ("sdk-terminators", json!({"entries": [terminator], "errors": []})),
+        ("config", config),
+        ("new-value", json!([{"deeper": {"Token": "secret-token"}}])),
+    ];
+    for (caller, sees_tokens) in [(&operator, false), (&net.admin, true)] {
+        let names: Vec<_> = told.iter().map(|(name, _)| name).collect();
+        let body = json!({"appRegex": "^er", "requestedValues": names});
+        let call = to(Api::Fabric, "inspect", &[]).with_json(&body);
+        let answers = async {
+            let message = peer.expect(ctrl::content_type::INSPECT_REQUEST).await;
+            let values = told.iter().map(|(name, value)| InspectValue {
+                name: (*name).into(),
+                value: value.to_string(),
+            });
+            let response =
+                InspectResponse { success: true, errors: Vec::new(), values: values.collect() };
+            peer.send(response.to_message().in_reply_to(&message)).await;
+        };
+        let (reply, ()) = tokio::join!(net.bed.controller.call(caller.clone(), call), answers);
+        let Content::Raw { body, .. } = reply.unwrap().content else { panic!("an envelope") };
+        let seen: Value = serde_json::from_slice(&body).unwrap();
+        let entry = &seen["values"][0]["value"]["entries"][0];
+        assert_eq!((&entry["id"], &entry["cost"]), (&json!("t"), &json!(1)), "{seen}");
+        let text = seen.to_string();
+        for secret in ["secret-of-session", "secret-id", "secret-token"] {
+            assert_eq!(text.contains(secret), sees_tokens, "{secret}: {seen}");
+        }
+        for secret in ["secret-key", "secret-pin", "secret-password"] {
+            assert!(!text.contains(secret), "{secret}: {seen}");
+        }
+        let config = &seen["values"][1]["value"];
+        assert_eq!((&config["v"], &config["identity"]["cert"]), (&json!(3), &json!("er.pem")));
+    }
+}
+
+#[tokio::test]
 async fn inspections_show_entities_to_those_who_may_read_them() {
     let net = Net::new().await;
     let body = json!({"name": "operator", "type": "Default", "isAdmin": false});
@@ -296,6 +349,8 @@ async fn inspections_show_entities_to_those_who_may_read_them() {
         "Router-Data-Model",
         "router-data-model:x",
         "router-conf\u{130}g-registry",
+        "sdk-context:x",
+        "SDK-Context:x",
     ] {
         for permissions in [&ops, &configs] {
             let refused = inspect(permissions.clone(), value).await.unwrap_err();
