@@ -20,6 +20,7 @@ use crate::{
     key::PrivateKey,
     location::Location,
     pem,
+    renewal_note::RenewalNote,
     trust::TrustBundle,
 };
 
@@ -107,6 +108,33 @@ impl RenewableFile {
         Beside::write(&target, &file::read(&beside)?, Access::AsBefore)?.put()?;
         // A certificate that counts does no harm beside its file.
         let _ = std::fs::remove_file(&beside);
+        Ok(())
+    }
+
+    /// The last attempt to renew the certificate, if it is noted beside the file.
+    ///
+    /// # Errors
+    /// When the note cannot be read.
+    pub fn note(&self) -> Result<Option<RenewalNote>> {
+        RenewalNote::read(&self.target(&self.section()?)?)
+    }
+
+    /// Notes an attempt to renew the certificate beside the file, in the place of the former note.
+    ///
+    /// # Errors
+    /// When the note cannot be written.
+    pub fn write_note(&self, note: &RenewalNote) -> Result<()> {
+        let target = self.target(&self.section()?)?;
+        let _writing = writing();
+        note.write(&target)
+    }
+
+    /// Removes the note about the last attempt, if there is one.
+    ///
+    /// # Errors
+    /// When the identity file cannot be read.
+    pub fn remove_note(&self) -> Result<()> {
+        RenewalNote::remove(&self.target(&self.section()?)?);
         Ok(())
     }
 

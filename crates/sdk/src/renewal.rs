@@ -6,17 +6,18 @@ use std::time::{Duration, SystemTime};
 use tokio::time::Instant;
 use weft_contract::resource::session::ApiSessionDetail;
 use weft_identity::{
-    Certificate, Identity, KeyedChain, LiveIdentity, PreparedFile, RenewableFile, renewal_due,
+    Certificate, Identity, KeyedChain, LiveIdentity, PreparedFile, RenewableFile, RenewalNote,
+    renewal_due,
 };
 
 /// Longest time before its end at which a certificate is renewed: a machine may be off for weeks.
 const BEFORE_END: Duration = Duration::from_secs(30 * 24 * 3600);
-/// The longest and the shortest time from one attempt to the next: many programs may fail together, and
-/// certificates may last for minutes only.
+/// The longest and the shortest time from one attempt to the next, also of another program with the same file: many
+/// programs may fail together, and certificates may last for minutes only.
 const PAUSES: (Duration, Duration) = (Duration::from_secs(3600), Duration::from_secs(60));
 /// The time after a renewal in which a missing certificate behind the identity's own leads to no other one: a
 /// controller that sends none sends none the next time.
-const CHAIN_PAUSE: Duration = Duration::from_secs(24 * 3600);
+const CHAIN_PAUSE: Duration = Duration::from_secs(7 * 24 * 3600);
 /// The interval of warnings about one certificate.
 const WARN: Duration = Duration::from_secs(24 * 3600);
 
@@ -38,8 +39,25 @@ impl Renewal {
         file: Option<RenewableFile>,
         is_wanted: bool,
     ) -> Self {
-        let (attempts, unsaved) = (Mutex::default(), Mutex::default());
-        Self { identity, file, is_wanted, attempts, unsaved }
+        let note = file.as_ref().and_then(|file| match file.note() {
+            Ok(note) => note,
+            Err(problem) => {
+                tracing::debug!(%problem, "the note of the last renewal is not read");
+                None
+            }
+        });
+        let current = identity.current();
+        let attempts = match (note, current.client()) {
+            (Some(note), Some(client)) => Attempts::after(&note, client.leaf(), SystemTime::now()),
+            _ => Attempts::default(),
+        };
+        Self {
+            identity,
+            file,
+            is_wanted,
+            attempts: Mutex::new(attempts),
+            unsaved: Mutex::default(),
+        }
     }
 
     /// Certificates that may count in place of the one in use: the one in the file, if another program has
@@ -105,6 +123,10 @@ pub(crate) struct Due {
     pub(crate) wants_new_key: bool,
     /// True if the certificate ends soon.
     pub(crate) ends_soon: bool,
+    /// True if an administrator has asked for a new certificate.
+    pub(crate) is_requested: bool,
+    /// True if the certificates between the identity's own and the root are missing.
+    pub(crate) lacks_chain: bool,
 }
 
 /// The attempts to renew.
@@ -115,13 +137,24 @@ pub(crate) struct Attempts {
     /// The API session in which the last renewal succeeded. Some controllers show the request of an
     /// administrator until the next login, and what the login showed.
     done_in: Option<String>,
-    /// The time of the last renewal that succeeded.
-    done: Option<Instant>,
+    /// A missing certificate behind the identity's own leads to no renewal before this time.
+    chain_after: Option<Instant>,
     /// The time of the last warning.
     warned: Option<Instant>,
 }
 
 impl Attempts {
+    /// The attempts of a program that finds this note of an earlier one beside its identity file, and this
+    /// certificate in the file.
+    fn after(note: &RenewalNote, leaf: &Certificate, now: SystemTime) -> Self {
+        let age = note.age(now);
+        let rest = |pause: Duration| Some(Instant::now() + pause.checked_sub(age?)?);
+        let left = leaf.not_after().duration_since(now).unwrap_or_default();
+        let has_made = note.made(leaf.fingerprint());
+        let chain_after = if has_made { rest(CHAIN_PAUSE) } else { None };
+        Self { next: rest(pause(left)), chain_after, ..Self::default() }
+    }
+
     /// The renewal that is due now, if one is.
     pub(crate) fn due(
         &self,
@@ -137,25 +170,26 @@ impl Attempts {
         let is_new = self.done_in.as_ref() != Some(&extension.session);
         let wants_new_key = is_new && extension.is_new_key_requested;
         let is_requested = wants_new_key || (is_new && extension.is_requested);
-        let is_fresh = self.done.is_some_and(|done| done.elapsed() < CHAIN_PAUSE);
+        let is_fresh = self.chain_after.is_some_and(|after| Instant::now() < after);
         let lacks_chain = is_new && extension.lacks_chain && !is_fresh;
         (ends_soon || is_requested || lacks_chain).then(|| Due {
             authenticator: extension.authenticator.clone(),
             wants_new_key,
             ends_soon,
+            is_requested,
+            lacks_chain,
         })
     }
 
     /// Notes an attempt, after which the certificate has this much time left. `spread` is about 1.
     pub(crate) fn tried(&mut self, left: Duration, spread: f64) {
-        let (longest, shortest) = PAUSES;
-        self.next = Some(Instant::now() + (left / 4).clamp(shortest, longest).mul_f64(spread));
+        self.next = Some(Instant::now() + pause(left).mul_f64(spread));
     }
 
     /// Notes a renewal in the API session of this answer.
     pub(crate) fn succeeded(&mut self, extension: &Extension) {
         self.done_in = Some(extension.session.clone());
-        self.done = Some(Instant::now());
+        self.chain_after = Some(Instant::now() + CHAIN_PAUSE);
         self.warned = None;
     }
 
@@ -167,6 +201,12 @@ impl Attempts {
         }
         is_due
     }
+}
+
+/// The time from one attempt to the next for a certificate with this much time left.
+fn pause(left: Duration) -> Duration {
+    let (longest, shortest) = PAUSES;
+    (left / 4).clamp(shortest, longest)
 }
 
 #[cfg(test)]
@@ -206,7 +246,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_missing_chain_leads_to_one_renewal_a_day() {
+    async fn a_missing_chain_leads_to_one_renewal_a_week() {
         let begin = SystemTime::UNIX_EPOCH + DAY * 20_000;
         let leaf = certificate(begin, 365);
         let mut short = Extension { lacks_chain: true, session: "s1".to_owned(), ..extension() };
@@ -227,6 +267,32 @@ mod tests {
         assert!(attempts.due(&short, &leaf, begin).is_some());
         let whole = Extension { lacks_chain: false, ..short };
         assert_eq!(attempts.due(&whole, &leaf, begin), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn another_program_goes_on_from_the_note_of_the_last_one() {
+        let begin = SystemTime::UNIX_EPOCH + DAY * 20_000;
+        let leaf = certificate(begin, 365);
+        let short = Extension { lacks_chain: true, ..extension() };
+        let due = |note: &RenewalNote, extension: &Extension, at: SystemTime| {
+            Attempts::after(note, &leaf, at).due(extension, &leaf, at)
+        };
+        let failed = RenewalNote::at(begin);
+        let made = failed.clone().succeeded(leaf.fingerprint());
+        let (minute, week) = (Duration::from_secs(60), DAY * 7);
+        for note in [&failed, &made] {
+            assert_eq!(due(note, &short, begin + minute * 59), None);
+        }
+        assert!(due(&failed, &short, begin + minute * 61).unwrap().lacks_chain);
+        assert_eq!(due(&made, &short, begin + week - minute), None);
+        assert!(due(&made, &short, begin + week + minute).is_some());
+        assert!(due(&failed.clone().succeeded("another"), &short, begin + DAY).is_some());
+        // Neither a request nor the end of the certificate waits for longer than after a failure.
+        let asked = Extension { is_requested: true, ..short.clone() };
+        assert!(due(&made, &asked, begin + minute * 61).unwrap().is_requested);
+        assert!(due(&RenewalNote::at(begin + DAY * 340), &short, begin + DAY * 341).is_some());
+        // A clock that was set back delays nothing.
+        assert!(due(&RenewalNote::at(begin + DAY), &short, begin).is_some());
     }
 
     #[tokio::test(start_paused = true)]

@@ -12,6 +12,9 @@
 //!   (renames it over the identity file)
 //! ```
 //!
+//! Each attempt is noted beside the identity file before the controller is asked ([`RenewalNote`]), so that programs
+//! that run for a short time do not repeat it in every run.
+//!
 //! When the answer to the confirmation is missing, or the program ends before the file is renamed, the new
 //! certificate stays beside the file. It is tried when a controller refuses the one in the file.
 
@@ -22,7 +25,7 @@ use crate::renewal::{Due, Extension};
 use std::time::SystemTime;
 use weft_identity::{
     Certificate, CertificateRequest, Identity, KeyAlgorithm, KeyedChain, NewCertificate,
-    PreparedFile, PrivateKey, RenewableFile,
+    PreparedFile, PrivateKey, RenewableFile, RenewalNote,
 };
 
 #[derive(Debug, thiserror::Error)]
@@ -40,6 +43,10 @@ enum RenewalError {
          (`pem:`); enroll the identity again"
     )]
     KeyElsewhere,
+    #[error(
+        "the attempt could not be noted beside the identity file, so that every run would repeat it: {0}"
+    )]
+    NotNoted(weft_identity::Error),
     #[error("the controller issued no certificate: {0}")]
     NotIssued(Error),
     #[error("the controller does not confirm the new certificate: {0}")]
@@ -57,6 +64,19 @@ enum RenewalError {
 
 fn ends_later(one: &KeyedChain, other: &KeyedChain) -> bool {
     one.leaf().not_after() > other.leaf().not_after()
+}
+
+/// Notes a renewal that has succeeded. If only the end of the certificate led to it, nothing would repeat it, and no
+/// note is needed.
+fn note_success(file: &RenewableFile, note: RenewalNote, due: &Due, identity: &Identity) {
+    let leaf = identity.client().map(KeyedChain::leaf);
+    let noted = match leaf.filter(|_| due.is_requested || due.lacks_chain) {
+        Some(leaf) => file.write_note(&note.succeeded(leaf.fingerprint())),
+        None => file.remove_note(),
+    };
+    if let Err(problem) = noted {
+        tracing::debug!(%problem, "the renewal is not noted");
+    }
 }
 
 impl Account {
@@ -118,6 +138,14 @@ impl Account {
         };
         let request = CertificateRequest::renew_pem(&key, client.leaf().subject_der(), &[])?;
         let used = self.used().map_err(RenewalError::NotIssued)?;
+        let note = RenewalNote::at(SystemTime::now());
+        match file.write_note(&note) {
+            Err(problem) if !due.ends_soon && !due.is_requested => {
+                return Err(RenewalError::NotNoted(problem));
+            }
+            Err(problem) => tracing::debug!(%problem, "the renewal is not noted"),
+            Ok(()) => {}
+        }
         let issued = used.api.extend(&due.authenticator, request).await;
         let issued = self.watch(used, issued).map_err(RenewalError::NotIssued)?;
         KeyedChain::new(Certificate::from_pem(issued.client_cert.as_bytes())?, key.clone())?;
@@ -129,7 +157,10 @@ impl Account {
         let prepared = file.prepare(&new)?;
         let confirmed = used.api.extend_verify(&due.authenticator, issued.client_cert).await;
         match confirmed {
-            Ok(()) => self.take(prepared),
+            Ok(()) => {
+                note_success(file, note, due, prepared.identity());
+                self.take(prepared)
+            }
             Err(problem) if problem.api().is_some() && !problem.is_temporary() => {
                 prepared.discard();
                 Err(RenewalError::NotConfirmed(problem.into()))
@@ -184,7 +215,8 @@ impl Account {
                         "the controller takes the renewed certificate of the identity"
                     );
                     let file = self.renewal.file.as_ref().filter(|_| is_left);
-                    if let Some(Err(problem)) = file.map(RenewableFile::settle) {
+                    let settled = file.map(|file| file.settle().and_then(|()| file.remove_note()));
+                    if let Some(Err(problem)) = settled {
                         tracing::warn!(%problem, "the renewed certificate could not be put in its place");
                     }
                     return true;

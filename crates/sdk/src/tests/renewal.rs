@@ -3,9 +3,9 @@
 use super::{Network, pair_of, soon, until};
 use crate::{Context, ContextBuilder, Error};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 use tempfile::TempDir;
-use weft_identity::{Identity, IdentityFile};
+use weft_identity::{Identity, IdentityFile, RenewableFile, RenewalNote};
 
 /// A network whose controller renews certificates, and a folder for identity files.
 async fn network() -> (Network, TempDir) {
@@ -117,6 +117,51 @@ async fn a_certificate_without_its_chain_is_renewed_once() {
 }
 
 #[tokio::test]
+async fn a_missing_chain_leads_to_one_renewal_of_programs_that_run_again_and_again() {
+    let (network, home) = network().await;
+    let path = home.path().join("me.json");
+    network.pki.identity("tester", network.controller.address).write(&path).unwrap();
+    let former = fingerprint(&path);
+    network.controller.state.lock().renewal.requests = vec!["improperClientCertChain"];
+    let context = soon(builder().load(&path)).await.unwrap();
+    until(|| fingerprint(&path) != former).await;
+    until(|| files(&home) == 2).await;
+    drop(context);
+    for _ in 0..3 {
+        let context = soon(builder().load(&path)).await.unwrap();
+        network.refreshed().await;
+        drop(context);
+    }
+    assert_eq!((network.issued(), network.counts()), (1, fingerprint(&path)));
+    // An administrator who asks for a new certificate gets one, an hour later.
+    let hours = Duration::from_secs(2 * 3600);
+    let note = RenewalNote::at(SystemTime::now() - hours).succeeded(&fingerprint(&path));
+    RenewableFile::new(&path).write_note(&note).unwrap();
+    drop(soon(builder().load(&path)).await.unwrap());
+    assert_eq!(network.issued(), 1);
+    network.controller.state.lock().renewal.requests.push("isCertExtendRequested");
+    let _context = soon(builder().load(&path)).await.unwrap();
+    until(|| network.issued() == 2).await;
+}
+
+#[tokio::test]
+async fn a_renewal_that_fails_is_not_repeated_by_the_next_run() {
+    let (network, home) = network().await;
+    let path = ending(&network, &home);
+    network.controller.state.lock().renewal.confirmations = vec![400, 400, 400];
+    let context = soon(builder().load(&path)).await.unwrap();
+    until(|| network.seen(|state| state.renewal.confirmations.len()) == 2).await;
+    until(|| files(&home) == 2).await;
+    drop(context);
+    for _ in 0..2 {
+        let context = soon(builder().load(&path)).await.unwrap();
+        network.refreshed().await;
+        drop(context);
+    }
+    assert_eq!((network.issued(), network.seen(|state| state.renewal.confirmations.len())), (1, 2));
+}
+
+#[tokio::test]
 async fn a_renewal_that_is_refused_or_turned_off_changes_nothing() {
     let (network, home) = network().await;
     let path = ending(&network, &home);
@@ -129,7 +174,8 @@ async fn a_renewal_that_is_refused_or_turned_off_changes_nothing() {
     let context = soon(builder().load(&path)).await.unwrap();
     until(|| network.seen(|state| state.renewal.confirmations.is_empty())).await;
     network.refreshed().await;
-    assert_eq!((std::fs::read(&path).unwrap(), files(&home)), (text, 1));
+    // The attempt is noted beside the file.
+    assert_eq!((std::fs::read(&path).unwrap(), files(&home)), (text, 2));
     network.end_sessions();
     soon(context.services()).await.unwrap();
 }
