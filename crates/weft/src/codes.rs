@@ -1,7 +1,12 @@
 //! Codes of the second factor: from the command line once, and then from a secret, or from the person at the
 //! terminal.
 
-use std::sync::Arc;
+mod secrets;
+
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use parking_lot::Mutex;
 use weft_client::TotpSecret;
@@ -9,50 +14,56 @@ use weft_sdk::{CodePurpose, CodeRequest, ContextBuilder};
 
 use crate::{ask, cli::CodeSource, failure::Failure};
 
+pub(crate) use secrets::Secrets;
+
 /// Codes for all identities of a command.
 pub(crate) struct Codes {
     /// The code of the command line, until it is given.
     given: Mutex<Option<String>>,
-    /// The secret that makes codes. With it nobody is asked.
-    secret: Option<TotpSecret>,
+    /// The secrets that make codes. For an identity with a secret nobody is asked.
+    secrets: Secrets,
     /// Held during a question. False once the terminal is for something else.
     may_ask: tokio::sync::Mutex<bool>,
 }
 
 impl Codes {
-    /// Codes from this source.
+    /// Codes from this source, for the identities of these files or tokens, or for a login without a file.
     ///
     /// # Errors
-    /// When the file of the secret cannot be read or understood.
-    pub(crate) fn new(source: &CodeSource) -> Result<Arc<Self>, Failure> {
-        let secret = source.totp_secret_file.as_deref().map(TotpSecret::read).transpose()?;
+    /// When the file of a secret cannot be read or understood, or it is not clear whose secret it has.
+    pub(crate) fn new(source: &CodeSource, identities: &[PathBuf]) -> Result<Arc<Self>, Failure> {
+        let secrets = Secrets::read(&source.totp_secret_file, identities)?;
         let given = Mutex::new(source.code.clone().filter(|code| !code.trim().is_empty()));
-        Ok(Arc::new(Self { given, secret, may_ask: tokio::sync::Mutex::new(true) }))
+        Ok(Arc::new(Self { given, secrets, may_ask: tokio::sync::Mutex::new(true) }))
     }
 
-    /// Lets the contexts of a builder ask for codes.
-    pub(crate) fn with(self: &Arc<Self>, builder: ContextBuilder) -> ContextBuilder {
-        let codes = Arc::clone(self);
+    /// Lets the contexts of a builder ask for codes of the identity of this file or token.
+    pub(crate) fn with(
+        self: &Arc<Self>,
+        builder: ContextBuilder,
+        identity: &Path,
+    ) -> ContextBuilder {
+        let (codes, secret) = (Arc::clone(self), self.secrets.of(Some(identity)));
         builder.second_factor(move |request| {
-            let codes = Arc::clone(&codes);
-            async move { codes.code(&request).await }
+            let (codes, secret) = (Arc::clone(&codes), secret.clone());
+            async move { codes.code(&request, secret.as_deref()).await }
         })
     }
 
     /// Codes for a client of the management API.
     pub(crate) fn of_client(self: &Arc<Self>) -> weft_client::Codes {
-        let codes = Arc::clone(self);
+        let (codes, secret) = (Arc::clone(self), self.secrets.of(None));
         weft_client::Codes::new(move |request| {
-            let codes = Arc::clone(&codes);
-            async move { codes.code(&request).await }
+            let (codes, secret) = (Arc::clone(&codes), secret.clone());
+            async move { codes.code(&request, secret.as_deref()).await }
         })
     }
 
-    async fn code(&self, request: &CodeRequest) -> Option<String> {
+    async fn code(&self, request: &CodeRequest, secret: Option<&TotpSecret>) -> Option<String> {
         if let Some(code) = self.given.lock().take() {
             return Some(code);
         }
-        if let Some(secret) = &self.secret {
+        if let Some(secret) = secret {
             return secret.code(request.is_repeated).await;
         }
         let may_ask = self.may_ask.lock().await;

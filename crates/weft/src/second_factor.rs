@@ -1,16 +1,17 @@
 //! `weft second-factor`: sets up the second factor of an identity, or of the one that is logged in.
 
-use weft_client::{NewFactor, TotpSecret};
+use weft_client::NewFactor;
 use weft_identity::IdentityFile;
 
-use crate::{ask, cli::SecondFactorArgs, failure::Failure, output};
+use crate::{ask, cli::SecondFactorArgs, codes::Secrets, failure::Failure, output};
 
 /// Most codes that a person is asked for.
 const ATTEMPTS: u32 = 3;
 
 /// Shows the URL for the authenticator app, and completes the factor with a code of the app.
 pub(crate) async fn second_factor(args: SecondFactorArgs) -> Result<(), Failure> {
-    let secret = args.totp_secret_file.as_deref().map(TotpSecret::read).transpose()?;
+    let (values, identity) = (args.totp_secret_file.as_slice(), args.identity.as_slice());
+    let secret = Secrets::read(values, identity)?.of(args.identity.as_deref());
     let factor = match &args.identity {
         Some(path) => NewFactor::begin(&IdentityFile::read_to_use(path)?).await?,
         None => {

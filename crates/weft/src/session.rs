@@ -89,7 +89,7 @@ impl LoginChoice {
         if login.key.is_none() || !has_ended(&client).await? {
             return Ok(client);
         }
-        let codes = Codes::new(&CodeSource::of_environment())?;
+        let codes = Codes::new(&CodeSource::of_environment(), &[])?;
         let client = client.with_codes(Some(codes.of_client()));
         let session = client.login(&Credentials::Certificate).await;
         let session = session.map_err(|error| not_renewed(&name, error))?;

@@ -12,14 +12,16 @@ pub(crate) struct CodeSource {
     #[arg(long, value_name = "CODE", env = "WEFT_CODE", hide_env_values = true)]
     pub(crate) code: Option<String>,
     /// File with the secret of the second factor, base32 or an otpauth:// URL: the command makes the codes itself
-    /// and asks nobody, as a service needs it. Whoever reads the file and the identity has both factors
+    /// and asks nobody, as a service needs it. A command with several identities takes IDENTITY=FILE for each of
+    /// them (laptop.json=laptop.totp), or a folder with NAME.totp for NAME.json. Whoever reads the file and the
+    /// identity has both factors
     #[arg(
         long,
-        value_name = "FILE",
+        value_name = "[IDENTITY=]FILE",
         env = "WEFT_TOTP_SECRET_FILE",
-        value_hint = ValueHint::FilePath
+        value_hint = ValueHint::AnyPath
     )]
-    pub(crate) totp_secret_file: Option<PathBuf>,
+    pub(crate) totp_secret_file: Vec<PathBuf>,
 }
 
 impl CodeSource {
@@ -29,7 +31,9 @@ impl CodeSource {
             code: std::env::var("WEFT_CODE").ok().filter(|code| !code.is_empty()),
             totp_secret_file: std::env::var_os("WEFT_TOTP_SECRET_FILE")
                 .filter(|path| !path.is_empty())
-                .map(Into::into),
+                .map(Into::into)
+                .into_iter()
+                .collect(),
         }
     }
 }

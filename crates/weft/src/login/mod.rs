@@ -39,7 +39,7 @@ pub(crate) async fn login(args: LoginArgs) -> Result<(), Failure> {
     let name = args.name.clone().unwrap_or_else(|| Logins::name_for(&address));
     // Checked before the user is asked for anything.
     logins.path(&name)?;
-    let codes = Codes::new(&args.codes)?;
+    let codes = Codes::new(&args.codes, &[])?;
     let bundle = bundle(&args, &address, &logins, file.as_ref()).await?;
     let mut login = SavedLogin {
         controller: address.to_string(),

@@ -27,8 +27,8 @@ pub(crate) async fn dial(args: DialArgs) -> Result<(), Failure> {
 
 async fn connect(args: DialArgs) -> Result<(), Failure> {
     let app_data = args.to.as_deref().map(app_data).transpose()?;
-    let codes = Codes::new(&args.login.codes)?;
-    let builder = identities::builder(REFRESH, &args.login, &codes);
+    let codes = Codes::new(&args.login.codes, std::slice::from_ref(&args.identity))?;
+    let builder = identities::builder(REFRESH, &args.login, &codes, &args.identity);
     let context = identities::log_in_with(&args.identity, builder).await?;
     let options = DialOptions {
         instance: args.instance.unwrap_or_default(),

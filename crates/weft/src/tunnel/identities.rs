@@ -87,18 +87,19 @@ fn is(path: &Path, extension: &str) -> bool {
     path.extension().is_some_and(|known| known.eq_ignore_ascii_case(extension))
 }
 
-/// A builder of contexts, which ask for the configs that tunnelers read.
+/// A builder of contexts of the identity of a file or token, which ask for the configs that tunnelers read.
 pub(super) fn builder(
     refresh: Duration,
     login: &IdentityLogin,
     codes: &Arc<Codes>,
+    identity: &Path,
 ) -> ContextBuilder {
     let builder = Context::builder()
         .config_types(weft_tunnel::config::TYPES)
         .refresh_interval(refresh)
         .renew_certificate(!login.no_renew)
         .application("weft", env!("CARGO_PKG_VERSION"));
-    codes.with(builder)
+    codes.with(builder, identity)
 }
 
 /// Logs in as the identity of a file or token.
@@ -107,7 +108,8 @@ pub(super) async fn log_in(
     refresh: Duration,
     login: &IdentityLogin,
 ) -> Result<Context, Failure> {
-    log_in_with(path, builder(refresh, login, &Codes::new(&login.codes)?)).await
+    let codes = Codes::new(&login.codes, &[path.to_owned()])?;
+    log_in_with(path, builder(refresh, login, &codes, path)).await
 }
 
 /// Logs in as the identity of a file or token, with this builder.

@@ -45,7 +45,7 @@ pub(super) async fn run(args: TunnelRunArgs, clients: Option<Clients>) -> Result
     };
     let stop = &stages.stop;
     let paths = identities::named(&args.identity)?;
-    let codes = codes(&args.login, &paths)?;
+    let codes = Codes::new(&args.login.codes, &paths)?;
     let base = options(clients.as_ref().map(|clients| &clients.at), &args.running);
     let offer = clients.is_some();
     let wanted = clients.map(|clients| clients.intercept).filter(|how| !how.no_intercept);
@@ -192,7 +192,7 @@ impl All {
             intercept.set_controllers(intercepting::controllers(&self.paths));
         }
         let begun = async {
-            let builder = identities::builder(self.refresh, &self.login, &self.codes);
+            let builder = identities::builder(self.refresh, &self.login, &self.codes, path);
             let context = builder.load(&file).await?;
             let tunneler = Tunneler::new(context.clone(), self.options.clone());
             tunneler.refresh().await?;
@@ -237,16 +237,6 @@ pub(super) async fn proxy(args: TunnelProxyArgs) -> Result<(), Failure> {
     let ending = Ending::drained(&stages, || tunneler.open(), seconds(args.running.drain)).await;
     ending.leave(vec![context]).await;
     ending.result()
-}
-
-/// The codes of all identities. A secret is that of one identity.
-fn codes(login: &IdentityLogin, paths: &[PathBuf]) -> Result<Arc<Codes>, Failure> {
-    if login.codes.totp_secret_file.is_some() && paths.len() > 1 {
-        return Err(Failure::usage(
-            "--totp-secret-file has the secret of one identity, and several are given: run a tunneler for each",
-        ));
-    }
-    Codes::new(&login.codes)
 }
 
 fn options(at: Option<&PortsAt>, running: &Running) -> Options {

@@ -23,8 +23,8 @@ pub(crate) async fn traceroute(args: TracerouteArgs) -> Result<(), Failure> {
 
 async fn trace(args: TracerouteArgs) -> Result<(), Failure> {
     // Routers do the flow control: OpenZiti's up to 2.0 answer only SDKs without flow control of their own.
-    let codes = Codes::new(&args.login.codes)?;
-    let builder = identities::builder(REFRESH, &args.login, &codes);
+    let codes = Codes::new(&args.login.codes, std::slice::from_ref(&args.identity))?;
+    let builder = identities::builder(REFRESH, &args.login, &codes, &args.identity);
     let builder = builder.router_flow_control();
     let context = identities::log_in_with(&args.identity, builder).await?;
     let timeout = Duration::from_secs(args.timeout.into());

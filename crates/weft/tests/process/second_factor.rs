@@ -159,8 +159,11 @@ async fn a_service_makes_its_codes_from_the_secret() {
     let folder = scene.place.folder();
     let log = folder.join("run.log");
     let socket = folder.join("run.sock");
-    let run = ["tunnel", "run-host", "-i", "laptop.json", "--totp-secret-file", "laptop.totp"];
-    let run = [&run[..], &["--socket", socket.to_str().unwrap()]].concat();
+    // Of two identities, one has a secret.
+    fs::copy(folder.join("laptop.json"), folder.join("other.json")).unwrap();
+    let both = ["tunnel", "run-host", "-i", "laptop.json", "other.json"];
+    let own = ["--totp-secret-file", "laptop=laptop.totp", "--socket", socket.to_str().unwrap()];
+    let run = [&both[..], &own].concat();
     let mut tunneler = Program::start(&log, &run);
     tunneler.says("tunneling identity=laptop", PATIENCE).await;
     #[cfg(unix)]
@@ -171,10 +174,13 @@ async fn a_service_makes_its_codes_from_the_secret() {
     );
     assert!(tunneler.stop().await.success());
 
-    fs::copy(folder.join("laptop.json"), folder.join("other.json")).unwrap();
-    let both = ["tunnel", "run-host", "-i", "laptop.json", "other.json"];
     let (status, said) = scene.weft(&secret, &both).await;
     assert_eq!(status, Some(2), "{said}");
+    assert!(said.contains("--totp-secret-file laptop.json=laptop.totp"), "{said}");
+    let apart = [("WEFT_TOTP_SECRET_FILE", "server=laptop.totp")];
+    let (status, said) = scene.weft(&apart, &both).await;
+    assert_eq!(status, Some(2), "{said}");
+    assert!(said.contains("none of the identities: laptop.json, other.json"), "{said}");
     fs::write(folder.join("laptop.totp"), "no secret!").unwrap();
     let (status, said) = scene.weft(&secret, &["dial", "web", "-i", "laptop.json"]).await;
     assert_eq!(status, Some(1), "{said}");
