@@ -251,14 +251,17 @@ impl Names<'_> {
         }
     }
 
-    /// The name of an entity of a collection; none if there is no such entity, or if its name is not told. Names that
-    /// every network has tell nothing.
+    /// The name of an entity of a collection; none if there is no such entity, if its name is not told, or if the
+    /// name is the id of another entity, which a reader would take it for. Names that every network has tell nothing.
     fn of(&self, collection: &str, id: &str) -> Option<String> {
         let place = section::place(collection)?;
         let section = SECTIONS.get(place)?;
         let entity = self.snapshot.entity(section.model(), &Id::new(id))?;
         let is_told = self.told.get(place) == Some(&true) || section::is_everywhere(entity);
-        entity.name().filter(|_| is_told).map(|name| name.to_string())
+        let name = entity.name().filter(|_| is_told)?;
+        let other = self.snapshot.entity(section.model(), &Id::new(name));
+        let is_clear = other.is_none_or(|other| other.id() == entity.id());
+        is_clear.then(|| name.to_string())
     }
 }
 

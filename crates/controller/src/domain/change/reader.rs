@@ -183,26 +183,38 @@ impl Reader<'_> {
         pairs
     }
 
-    /// The entity of a collection with this name, or else with this id. Of a kind that the caller may not
+    /// The entity of a collection with this id, or else with this name: many can choose names, the controller makes
+    /// ids, so that nobody takes over a reference by a name. Of a kind that the caller may not
     /// read, only entities are found by name that the document makes, to which the entity of the entry refers
-    /// already, or that every network has: the caller is not told which other names there are.
+    /// already, or that every network has: the caller is not told which other names there are. An id that is also
+    /// the name of another entity of the document is refused.
     fn find(&self, collection: &str, path: &str, name: &str) -> Result<Id, Wrong> {
         let place = section::place(collection);
         let is_coming = place.is_some_and(|place| self.document.find(place, name).is_some());
         let may_read = gate::reads(self.caller, collection);
+        let one =
+            place.and_then(|place| SECTIONS.get(place)).map_or(collection, |it| it.kind().name);
+        let with_id = place.and_then(|place| by_id(self.snapshot, place, name));
+        if let Some(entity) = with_id
+            && is_coming
+            && entity.name().is_none_or(|own| &**own != name)
+        {
+            let reason = format!(
+                "`{name}` is both the id of one {one} and the name of another in the document: give the other \
+                 one another name"
+            );
+            return Err(Wrong::new(path, reason));
+        }
         let found = place.and_then(|place| {
             let is_told = |entity: &&Entity| {
                 let known = may_read || is_coming || section::is_everywhere(entity);
                 known || self.is_referred_to(entity.id())
             };
-            let named = find(self.snapshot, place, name).filter(is_told);
-            named.or_else(|| by_id(self.snapshot, place, name))
+            with_id.or_else(|| by_name(self.snapshot, place, name).filter(is_told))
         });
         if let Some(entity) = found {
             return Ok(entity.id().clone());
         }
-        let one =
-            place.and_then(|place| SECTIONS.get(place)).map_or(collection, |it| it.kind().name);
         let reason = match (is_coming, may_read) {
             (true, _) => format!("the {one} `{name}` of the document could not be made"),
             (false, true) => {
@@ -227,12 +239,10 @@ impl Reader<'_> {
     }
 }
 
-/// The entity of a section with this name, or else with this id.
-fn find<'s>(snapshot: &'s Snapshot, place: usize, name: &str) -> Option<&'s Entity> {
+/// The entity of a section with this name.
+fn by_name<'s>(snapshot: &'s Snapshot, place: usize, name: &str) -> Option<&'s Entity> {
     let section = SECTIONS.get(place)?;
-    let table = snapshot.table(section.model());
-    let by_name = table.by_name(name).filter(|entity| section.holds(entity));
-    by_name.or_else(|| by_id(snapshot, place, name))
+    snapshot.table(section.model()).by_name(name).filter(|entity| section.holds(entity))
 }
 
 /// The entity of a section with this id.

@@ -15,6 +15,7 @@ mod exchange;
 mod form;
 mod mistakes;
 mod random;
+mod references;
 mod rights;
 mod tries;
 
