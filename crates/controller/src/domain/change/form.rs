@@ -1,7 +1,7 @@
 //! Writes entities as entries of documents: entries have names in place of ids, and leave out members that have
 //! their default.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::OnceLock;
 
 use serde_json::{Map, Value};
@@ -36,27 +36,20 @@ pub(super) struct EntryWriter<'c> {
 }
 
 impl<'c> EntryWriter<'c> {
-    /// A writer of entries that have the names of all entities that they refer to. Such entries are not for
-    /// callers.
-    pub(super) fn new(context: &'c Context) -> Self {
-        Self::with(context, |_| true)
-    }
-
     /// A writer of entries for the caller of a context: entities of kinds that the caller may not read are referred to
     /// by their ids, which documents may do, too.
     pub(super) fn for_caller(context: &'c Context) -> Self {
-        Self::with(context, |section| gate::reads(context.caller(), section.kind().plural))
+        static NOTHING: BTreeSet<(Kind, Id)> = BTreeSet::new();
+        Self::for_plan(context, &NOTHING)
     }
 
-    fn with(context: &'c Context, is_told: impl Fn(&dyn Section) -> bool) -> Self {
-        let told = SECTIONS.iter().map(|section| is_told(*section)).collect();
-        let names = Names { snapshot: context.snapshot(), told };
+    /// [`EntryWriter::for_caller`] for the plan of a document that asks for changes of these entities: the caller
+    /// knows their names, and new ones have other ids in every plan.
+    pub(super) fn for_plan(context: &'c Context, asked: &'c BTreeSet<(Kind, Id)>) -> Self {
+        let reads = |section: &&dyn Section| gate::reads(context.caller(), section.kind().plural);
+        let told = SECTIONS.iter().map(reads).collect();
+        let names = Names { snapshot: context.snapshot(), told, asked };
         Self { context, blanks: SECTIONS.iter().map(|_| OnceLock::new()).collect(), names }
-    }
-
-    /// Whether the entries have the names of all entities that they refer to.
-    pub(super) fn tells_all_names(&self) -> bool {
-        self.names.told.iter().all(|told| *told)
     }
 
     /// An entity as an entry of its section, with the name as the first member.
@@ -176,6 +169,8 @@ struct Names<'c> {
     snapshot: &'c Snapshot,
     /// For each section, whether the names of its entities are told.
     told: Vec<bool>,
+    /// Further entities whose names are told.
+    asked: &'c BTreeSet<(Kind, Id)>,
 }
 
 impl Names<'_> {
@@ -257,7 +252,9 @@ impl Names<'_> {
         let place = section::place(collection)?;
         let section = SECTIONS.get(place)?;
         let entity = self.snapshot.entity(section.model(), &Id::new(id))?;
-        let is_told = self.told.get(place) == Some(&true) || section::is_everywhere(entity);
+        let is_told = self.told.get(place) == Some(&true)
+            || section::is_everywhere(entity)
+            || self.asked.contains(&(section.model(), entity.id().clone()));
         let name = entity.name().filter(|_| is_told)?;
         let other = self.snapshot.entity(section.model(), &Id::new(name));
         let is_clear = other.is_none_or(|other| other.id() == entity.id());

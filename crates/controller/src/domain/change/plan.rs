@@ -120,6 +120,8 @@ pub(super) struct Work<'a> {
     busy: BTreeSet<usize>,
     /// Entries whose entities have lost a unique value on the working snapshot, and the field of that value.
     vacated: BTreeSet<(usize, &'static str)>,
+    /// Collections with entities that entries change and the caller may not read.
+    blind: BTreeSet<&'static str>,
     notes: Vec<String>,
 }
 
@@ -143,6 +145,7 @@ impl<'a> Work<'a> {
             cold: BTreeMap::new(),
             busy: BTreeSet::new(),
             vacated: BTreeSet::new(),
+            blind: BTreeSet::new(),
             notes: Vec::new(),
         }
     }
@@ -150,7 +153,8 @@ impl<'a> Work<'a> {
     async fn run(&mut self) -> Result<(), Failure> {
         let mut entries: Vec<usize> = (0..self.document.entries.len()).collect();
         // Without all names of the document it is unknown which entities it leaves out.
-        let mut doomed = if self.document.problems.is_empty() { self.doomed() } else { Vec::new() };
+        let mut doomed =
+            if self.document.problems.is_empty() { self.doomed()? } else { Vec::new() };
         loop {
             let before = (entries.len(), doomed.len());
             let mut has_moved = false;
@@ -255,7 +259,11 @@ impl<'a> Work<'a> {
         let wrong = |(field, reason): (&str, &str)| Failure::field(field, reason, "");
         let (verb, id) = match &existing {
             Some(entity) => {
-                section::adapt(entity, &mut said.body).map_err(wrong)?;
+                let is_blind = !gate::reads(self.caller, kind.plural);
+                if is_blind && self.tip.contains(section.model(), entity.id()) {
+                    self.blind.insert(kind.plural);
+                }
+                section::adapt(entity, &mut said.body, is_blind).map_err(wrong)?;
                 (Verb::Replace, Some(entity.id().clone()))
             }
             None => {
@@ -302,13 +310,19 @@ impl<'a> Work<'a> {
 
     /// The entities of the document's sections that it does not name, by place of the section, id
     /// and name. Kinds that others refer to come last.
-    fn doomed(&mut self) -> Vec<(usize, Id, String)> {
+    ///
+    /// # Errors
+    /// When the caller may not read the entities of one of these sections: the plan would list all of them.
+    fn doomed(&mut self) -> Result<Vec<(usize, Id, String)>, Failure> {
         let mut doomed = Vec::new();
         if !self.document.prune {
-            return doomed;
+            return Ok(doomed);
         }
         for place in self.document.sections.iter().rev().copied() {
             let Some(section) = SECTIONS.get(place) else { continue };
+            if let Some(row) = section.kind().detail() {
+                gate::pass(self.caller, row)?;
+            }
             let entities = self.tip.table(section.model()).iter();
             for entity in entities.filter(|it| section.holds(it) && !section::is_own(it)) {
                 let name = form::name(entity);
@@ -322,7 +336,7 @@ impl<'a> Work<'a> {
                 doomed.push((place, entity.id().clone(), name));
             }
         }
-        doomed
+        Ok(doomed)
     }
 
     fn delete(&mut self, place: usize, id: &Id) -> Result<(), Failure> {
@@ -386,7 +400,14 @@ impl<'a> Work<'a> {
         Ok(true)
     }
 
-    fn finish(self) -> (Planned, Source<'a>) {
+    fn finish(mut self) -> (Planned, Source<'a>) {
+        let blind = self.blind.iter().map(|collection| {
+            format!(
+                "{collection} that exist count as changed, whatever the document says of them: the caller may \
+                 not read {collection}"
+            )
+        });
+        self.notes.extend(blind);
         let mut changes = net(self.tip, &self.working, &self.touched);
         let is_there = |change: &Change| self.working.contains(change.kind(), change.id());
         changes.extend(self.cold.into_values().filter(is_there));

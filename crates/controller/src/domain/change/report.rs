@@ -1,5 +1,8 @@
 //! Reports what a plan changes, member by member, and which identities gain or lose access to which
 //! services.
+//!
+//! The fingerprint of a plan covers what its caller is told or may read, and the caller's own document. A fingerprint
+//! of anything else would let a caller try values that the caller may not read, one by one.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -53,7 +56,7 @@ impl Report {
         let mut hash = Sha256::new();
         hash.update(before.timeline().0.as_bytes());
         hash.update([u8::from(document.prune)]);
-        let (changes, along) = changes(caller, &was, &is, planned, &mut hash);
+        let (changes, along) = changes(caller, document, &was, &is, planned, &mut hash);
         let access = access(caller, before, &after, planned, &mut hash);
         let count = |action: &str| {
             let of_action = changes.iter().filter(|change| change.action == action);
@@ -91,16 +94,12 @@ struct Item<'c> {
     is: Option<&'c Entity>,
 }
 
-/// The changes that the caller is told. Of entities that the caller may not read, deletions are counted; of
-/// those that the document names, the caller is told that they change, and nothing of what was. Entities of such
-/// kinds to which others refer are named by their ids.
-fn changes(
-    caller: &Caller,
-    was: &Context,
-    is: &Context,
-    planned: &Planned,
-    hash: &mut Sha256,
-) -> (Vec<EntityChange>, Vec<AlongCount>) {
+/// The entities of documents that change, in their order, and the numbers of others that are deleted, by kind.
+fn items<'c>(
+    was: &'c Context,
+    is: &'c Context,
+    planned: &'c Planned,
+) -> (Vec<Item<'c>>, BTreeMap<&'static str, i64>) {
     let mut items = Vec::new();
     let mut along: BTreeMap<&'static str, i64> = BTreeMap::new();
     let whole = |change: &&Change| !matches!(change, Change::Cold { .. });
@@ -122,37 +121,33 @@ fn changes(
         }
     }
     items.sort_by(|one, other| (one.place, &one.name).cmp(&(other.place, &other.name)));
-    // The fingerprint is the same for all callers: it covers names that some of them are not told.
-    let [all_was, all_is] = [was, is].map(EntryWriter::new);
-    let [writer_was, writer_is] = [was, is].map(EntryWriter::for_caller);
+    (items, along)
+}
+
+/// The changes that the caller is told. Of entities that the caller may not read, deletions are counted; of
+/// those that the document names, the caller is told that they change, and nothing of what was. Entities of such
+/// kinds to which others refer are named by their ids.
+fn changes(
+    caller: &Caller,
+    document: &Document,
+    was: &Context,
+    is: &Context,
+    planned: &Planned,
+    hash: &mut Sha256,
+) -> (Vec<EntityChange>, Vec<AlongCount>) {
+    let (items, mut along) = items(was, is, planned);
+    let [writer_was, writer_is] =
+        [was, is].map(|context| EntryWriter::for_plan(context, &planned.asked));
     let mut told = Vec::with_capacity(items.len());
-    for (at, item) in items.into_iter().enumerate() {
+    for item in items {
         let Item { place, name, change, was, is } = item;
-        let before = was.map(|entity| all_was.write(place, entity));
-        let after = is.map(|entity| all_is.write(place, entity));
-        let action = match (&before, &after) {
+        let action = match (was, is) {
             (None, _) => CREATE,
             (Some(_), None) => DELETE,
             (Some(_), Some(_)) => UPDATE,
         };
-        let mut fields = differences(before.as_ref(), after.as_ref());
         let section = SECTIONS.get(place).map_or("", |it| it.kind().plural);
-        // Entities that the controller makes beside the document may have random ids, which differ
-        // in every plan; the fingerprint leaves those out.
         let is_asked_for = planned.asked.contains(&(change.kind(), change.id().clone()));
-        let called = match is_asked_for {
-            true => name.clone(),
-            false => name.replace(change.id().as_str(), ""),
-        };
-        for text in [section, &called, action] {
-            hash.update(text.as_bytes());
-            hash.update([0]);
-        }
-        hash.update(serde_json::to_vec(&fields).unwrap_or_default());
-        if action == UPDATE && fields.is_empty() {
-            // Documents do not show this change, such as a new time of the last change.
-            continue;
-        }
         let may_read = SECTIONS.get(place).is_none_or(|it| gate::reads(caller, it.kind().plural));
         if !may_read && !is_asked_for {
             if action == DELETE {
@@ -162,12 +157,35 @@ fn changes(
         }
         // Of an entity that the caller may not read, even the list of the members that differ would tell what was: a
         // caller could try values one by one.
-        if at >= MAX_DETAILED || (!may_read && action == UPDATE) {
+        let is_hidden = !may_read && action == UPDATE;
+        let mut fields = match is_hidden {
+            true => Vec::new(),
+            false => {
+                let before = was.map(|entity| writer_was.write(place, entity));
+                let after = is.map(|entity| writer_is.write(place, entity));
+                differences(before.as_ref(), after.as_ref())
+            }
+        };
+        // Entities that the controller makes beside the document may have random ids, which differ
+        // in every plan; the fingerprint leaves those out.
+        let called = match is_asked_for {
+            true => name.clone(),
+            false => name.replace(change.id().as_str(), ""),
+        };
+        for text in [section, &called, action] {
+            hash.update(text.as_bytes());
+            hash.update([0]);
+        }
+        match is_hidden {
+            true => hash_entry(document, place, &name, hash),
+            false => hash.update(serde_json::to_vec(&fields).unwrap_or_default()),
+        }
+        if action == UPDATE && fields.is_empty() && !is_hidden {
+            // Documents do not show this change, such as a new time of the last change.
+            continue;
+        }
+        if told.len() >= MAX_DETAILED {
             fields.clear();
-        } else if !writer_is.tells_all_names() {
-            let before = was.map(|entity| writer_was.write(place, entity));
-            let after = is.map(|entity| writer_is.write(place, entity));
-            fields = differences(before.as_ref(), after.as_ref());
         }
         fields.iter_mut().for_each(shorten);
         told.push(EntityChange {
@@ -181,6 +199,16 @@ fn changes(
     }
     let along = along.into_iter().map(|(kind, count)| AlongCount { count, kind: kind.to_owned() });
     (told, along.collect())
+}
+
+/// Covers an entry of the document by the fingerprint, whatever the order of its members.
+fn hash_entry(document: &Document, place: usize, name: &str, hash: &mut Sha256) {
+    let entry = document.find(place, name).and_then(|at| document.entries.get(at));
+    if let Some(entry) = entry {
+        let mut members = Value::Object(entry.members.clone());
+        members.sort_all_objects();
+        hash.update(serde_json::to_vec(&members).unwrap_or_default());
+    }
 }
 
 /// The members of an entry that change; none if the entity is deleted.
@@ -243,25 +271,13 @@ fn access(
     planned: &Planned,
     hash: &mut Sha256,
 ) -> AccessChange {
-    let touched = planned.changes.changes.iter().map(|change| (change.kind(), change.id()));
-    let mut changes: Vec<(String, ServiceChange)> = access_changes(before, after, touched)
-        .into_iter()
-        .filter_map(|change| {
-            let service = after.get::<Service>(&change.service);
-            let service = service.or_else(|| before.get::<Service>(&change.service))?;
-            (!service.is_fabric_only).then(|| (service.name.to_string(), change))
-        })
-        .collect();
-    changes.sort_by(|(one, first), (other, second)| {
-        (one, first.policy_type as u8).cmp(&(other, second.policy_type as u8))
-    });
     // A caller that may not read identities or services gets their number, without names; services that it
     // changes itself are named.
     let may_know = caller.may(Subject::Identity, Action::Read);
-    let knows_services = caller.may(Subject::Service, Action::Read);
+    let changes = changed_services(caller, before, after, planned);
     let mut sums = Sums { before, after, known: HashMap::new() };
     let mut told = AccessChange::default();
-    for (at, (service, change)) in changes.iter().enumerate() {
+    for (at, (service, change)) in changes.into_iter().enumerate() {
         let of = match change.policy_type {
             PolicyType::Dial => DialBind::Dial,
             PolicyType::Bind => DialBind::Bind,
@@ -271,9 +287,14 @@ fn access(
         told.gained = told.gained.saturating_add(gained);
         told.lost = told.lost.saturating_add(lost);
         hash.update(service.as_bytes());
+        hash.update([0]);
         hash.update(of.as_str().as_bytes());
-        hash.update(sums.of(after, &change.gained));
-        hash.update(sums.of(before, &change.lost));
+        hash.update(gained.to_be_bytes());
+        hash.update(lost.to_be_bytes());
+        if may_know {
+            hash.update(sums.of(after, &change.gained));
+            hash.update(sums.of(before, &change.lost));
+        }
         if at >= MAX_SERVICES {
             told.more_services += 1;
             continue;
@@ -287,16 +308,40 @@ fn access(
             gained_by: names(after, &change.gained),
             lost,
             lost_by: names(before, &change.lost),
-            service: match knows_services
-                || planned.asked.contains(&(Kind::Service, change.service.clone()))
-            {
-                true => service.clone(),
-                false => String::new(),
-            },
+            service,
             r#type: of,
         });
     }
     told
+}
+
+/// The services whose access changes, with the names that the caller is told, empty for others, and ordered by what
+/// the caller is told: the place of a service among others would tell of its name.
+fn changed_services(
+    caller: &Caller,
+    before: &Snapshot,
+    after: &Snapshot,
+    planned: &Planned,
+) -> Vec<(String, ServiceChange)> {
+    let knows_services = caller.may(Subject::Service, Action::Read);
+    let touched = planned.changes.changes.iter().map(|change| (change.kind(), change.id()));
+    let mut changes: Vec<(String, ServiceChange)> = access_changes(before, after, touched)
+        .into_iter()
+        .filter_map(|change| {
+            let service = after.get::<Service>(&change.service);
+            let service = service.or_else(|| before.get::<Service>(&change.service))?;
+            let is_told =
+                knows_services || planned.asked.contains(&(Kind::Service, change.service.clone()));
+            let name = if is_told { service.name.to_string() } else { String::new() };
+            (!service.is_fabric_only).then_some((name, change))
+        })
+        .collect();
+    let key =
+        |change: &ServiceChange| (change.policy_type as u8, change.gained.len(), change.lost.len());
+    changes.sort_by(|(one, first), (other, second)| {
+        one.cmp(other).then_with(|| key(first).cmp(&key(second)))
+    });
+    changes
 }
 
 /// The names of identities in order; only the first ones if there are many.

@@ -8,7 +8,7 @@ use futures::future::BoxFuture;
 use serde_json::{Map, Value};
 use weft_contract::{ErrorCode, Kind as ContractKind, Verb, body};
 use weft_kernel::decision::Decision;
-use weft_kernel::{Caller, Failure};
+use weft_kernel::{Caller, Failure, gate};
 use weft_model::entity::{
     AuthPolicy, ConfigType, ExtJwtSigner, Identity, IdentityType, OfKind as _,
 };
@@ -201,7 +201,9 @@ impl<R: Resource> Section for In<R> {
                 .map_err(|error| Failure::unhandled(error.to_string()))?;
             let body: R::Body = body::decode(&text, verb)?;
             let prepared = R::prepare(controller, caller, &body, verb, id).await?;
-            let step: Arc<dyn Step> = Arc::new(Put::<R> { body, prepared, verb, id: id.clone() });
+            let is_blind = !gate::reads(caller, R::KIND.plural);
+            let step: Arc<dyn Step> =
+                Arc::new(Put::<R> { body, prepared, verb, id: id.clone(), is_blind });
             Ok(step)
         }
         .boxed()
@@ -222,6 +224,9 @@ struct Put<R: Resource> {
     prepared: R::Prepared,
     verb: Verb,
     id: Id,
+    /// Whether the caller may not read the entity. Such an entry changes the entity in every case, at least the
+    /// time of its last change, because an entry that changed nothing would confirm the values in it.
+    is_blind: bool,
 }
 
 impl<R: Resource> Put<R> {
@@ -245,7 +250,7 @@ impl<R: Resource> Put<R> {
         };
         R::keep(&current, &mut fresh);
         R::merge(&mut fresh, &self.body, &self.prepared, Verb::Replace)?;
-        if fresh == *current {
+        if fresh == *current && !self.is_blind {
             return Ok(false);
         }
         if current.base().is_system && R::SYSTEM_IS_FIXED {
@@ -253,7 +258,9 @@ impl<R: Resource> Put<R> {
         }
         R::guard(decision, &current)?;
         R::validate(decision, Some(&current), &mut fresh, &self.prepared)?;
-        fresh.base_mut().updated_at = decision.now();
+        let now = decision.now();
+        fresh.base_mut().updated_at =
+            if self.is_blind { now.after(current.base().updated_at) } else { now };
         decision.put_checked(fresh)?;
         Ok(true)
     }
@@ -269,12 +276,14 @@ impl<R: Resource> Step for Put<R> {
 }
 
 /// Fills in members of an entry that cannot differ from the existing entity. Fails with the name of
-/// a member, and the reason, if the entry says otherwise.
+/// a member, and the reason, if the entry says otherwise. A caller that may not read the entity (`is_blind`) is not
+/// told that a member differs: as in the management API, the member has no effect then.
 pub(super) fn adapt(
     entity: &Entity,
     members: &mut Map<String, Value>,
+    is_blind: bool,
 ) -> Result<(), (&'static str, &'static str)> {
-    if let Some((member, reason)) = fixed(entity, members) {
+    if let Some((member, reason)) = fixed(entity, members).filter(|_| !is_blind) {
         return Err((member, reason));
     }
     let Entity::Identity(identity) = entity else { return Ok(()) };

@@ -91,7 +91,9 @@ async fn a_plan_leaves_out_what_its_caller_may_not_read() {
     let clerk = somebody(&bed, &admin, "clerk", &["service"]).await;
     let told = ask(&bed, &clerk, "planChange", prune()).await.unwrap();
     assert!(told.changes.iter().all(|change| change.section == "services"), "{told:?}");
-    assert_eq!(told.plan, all.plan, "a fingerprint is the same for all readers");
+    assert_ne!(told.plan, all.plan, "a fingerprint covers what its caller is told");
+    let other = somebody(&bed, &admin, "other", &["service"]).await;
+    assert_eq!(ask(&bed, &other, "planChange", prune()).await.unwrap().plan, told.plan);
 
     // Who may change configs and not read them learns nothing of the data before.
     let writer = somebody(&bed, &admin, "writer", &["config.update"]).await;
@@ -179,7 +181,6 @@ async fn documents_and_plans_name_entities_of_unreadable_kinds_by_their_ids() {
     let all = plan(&bed, &admin, network).await.unwrap();
     let text = serde_json::to_string(&all).unwrap();
     assert!(text.contains("web-host") && !text.contains(&config), "{text}");
-    assert_eq!(told.plan, all.plan, "a fingerprint is the same for all readers");
 }
 
 #[tokio::test]
@@ -243,4 +244,131 @@ async fn a_document_is_applied_with_the_rights_that_its_caller_has_then() {
         let body = json!({"network": document()});
         assert!(ask(&bed, &clerk, operation, body).await.is_err());
     }
+}
+
+/// The entry of the config of [`small`], with other data.
+fn config_with(data: Value) -> Value {
+    json!({"configs": [{"name": "web-host", "configType": "host.v1", "data": data}]})
+}
+
+fn data(port: u16) -> Value {
+    json!({"protocol": "tcp", "address": "localhost", "port": port})
+}
+
+#[tokio::test]
+async fn a_plan_confirms_no_guess_of_what_its_caller_may_not_read() {
+    let bed = Bed::new().await;
+    let admin = bed.admin().await;
+    apply(&bed, &admin, small()).await.unwrap();
+    let writer = somebody(&bed, &admin, "writer", &["config.update"]).await;
+    let told = async |data: Value| {
+        let told = plan(&bed, &writer, config_with(data)).await.unwrap();
+        ChangePlan { plan: String::new(), ..told }
+    };
+    let (wrong, right) = (told(data(81)).await, told(data(80)).await);
+    assert_eq!(serde_json::to_value(&right).unwrap(), serde_json::to_value(&wrong).unwrap());
+    assert_eq!((right.unchanged, right.updated, right.changes.len()), (0, 1, 1));
+    assert!(right.notes.iter().any(|note| note.contains("configs")), "{:?}", right.notes);
+    // The type of the config is no answer either.
+    let mut guess = config_with(data(80));
+    guess["configs"][0]["configType"] = "host.v2".into();
+    let guessed = plan(&bed, &writer, guess).await.unwrap();
+    assert_eq!((guessed.unchanged, guessed.updated), (0, 1));
+
+    // The revision after an apply says nothing either.
+    for data in [data(80), data(81), data(81)] {
+        let before = snapshot(&bed).revision();
+        apply(&bed, &writer, config_with(data)).await.unwrap();
+        assert_eq!(snapshot(&bed).revision(), before.next());
+    }
+    let network = config_with(data(81));
+    let read = plan(&bed, &admin, network).await.unwrap();
+    assert_eq!((read.unchanged, read.updated, read.notes.len()), (1, 0, 0));
+}
+
+#[tokio::test]
+async fn the_fingerprint_of_a_plan_does_not_cover_what_its_caller_may_not_read() {
+    let bed = Bed::new().await;
+    let admin = bed.admin().await;
+    apply(&bed, &admin, small()).await.unwrap();
+    let writer = somebody(&bed, &admin, "writer", &["config.update"]).await;
+    let fingerprint = async |caller: &Caller, port: u16| {
+        plan(&bed, caller, config_with(data(port))).await.unwrap().plan
+    };
+    let (first, all) = (fingerprint(&writer, 99).await, fingerprint(&admin, 99).await);
+    assert_ne!(fingerprint(&writer, 98).await, first, "the document is covered");
+    apply(&bed, &admin, config_with(data(81))).await.unwrap();
+    assert_eq!(fingerprint(&writer, 99).await, first);
+    assert_ne!(fingerprint(&admin, 99).await, all);
+    // The order of members is not a part of it.
+    let turned = json!({"port": 99, "address": "localhost", "protocol": "tcp"});
+    let turned = plan(&bed, &writer, config_with(turned)).await.unwrap().plan;
+    assert_eq!(turned, first);
+
+    // New entities have other ids in every plan, and the names of the document.
+    let maker = somebody(&bed, &admin, "maker", &["config.create", "service.create"]).await;
+    let mut network = config_with(data(1));
+    network["configs"][0]["name"] = "own".into();
+    network["services"] = json!([{"name": "new", "configs": ["own"]}]);
+    let one = plan(&bed, &maker, network.clone()).await.unwrap();
+    assert_eq!(one.plan, plan(&bed, &maker, network).await.unwrap().plan);
+
+    // The names of identities that gain access, and of services.
+    let clerk = somebody(&bed, &admin, "clerk", &["service-policy"]).await;
+    let network = || {
+        json!({"service-policies": [{"name": "new", "type": "Dial", "identityRoles": ["#staff"],
+            "serviceRoles": ["#intranet"], "semantic": "AnyOf"}]})
+    };
+    apply(&bed, &admin, json!({"service-policies": [{"name": "staff", "type": "Dial"}]}))
+        .await
+        .unwrap();
+    let first = plan(&bed, &clerk, network()).await.unwrap();
+    assert_eq!((first.access.gained, first.access.services.len()), (1, 1), "{first:?}");
+    for (operation, kind, name) in
+        [("patchIdentity", "listIdentities", "laptop"), ("patchService", "listServices", "web")]
+    {
+        let id = bed.list(&admin, kind, &format!("name = \"{name}\"")).await[0]["id"].clone();
+        let body = json!({"name": format!("{name}-2")});
+        bed.manage(&admin, operation, &[id.as_str().unwrap()], body).await.unwrap();
+        assert_eq!(plan(&bed, &clerk, network()).await.unwrap().plan, first.plan, "{name}");
+    }
+}
+
+#[tokio::test]
+async fn a_plan_does_not_tell_the_order_of_names_that_its_caller_may_not_read() {
+    let bed = Bed::new().await;
+    let admin = bed.admin().await;
+    apply(&bed, &admin, small()).await.unwrap();
+    let writer = somebody(&bed, &admin, "writer", &["service-policy", "service.create"]).await;
+    for own in ["aaa", "zzz"] {
+        let network = json!({"services": [{"name": own}], "service-policies": [
+            {"name": "new", "type": "Dial", "semantic": "AnyOf", "serviceRoles": ["#all"],
+                "identityRoles": ["#all"]}]});
+        let told = plan(&bed, &writer, network).await.unwrap();
+        let names: Vec<_> = told.access.services.iter().map(|it| it.service.as_str()).collect();
+        assert_eq!(names, ["", "", own], "{told:?}");
+    }
+}
+
+#[tokio::test]
+async fn what_its_caller_may_not_read_a_document_does_not_prune() {
+    let bed = Bed::new().await;
+    let admin = bed.admin().await;
+    apply(&bed, &admin, small()).await.unwrap();
+    let prune = |section: &str| json!({"network": {section: []}, "prune": true});
+    for (permissions, section) in [
+        (&["config.delete"][..], "configs"),
+        (&["identity.delete"], "identities"),
+        (&["identity.delete"], "configs"),
+    ] {
+        let name = format!("{permissions:?}{section}");
+        let remover = somebody(&bed, &admin, &name, permissions).await;
+        let failure = ask(&bed, &remover, "planChange", prune(section)).await.unwrap_err();
+        assert_eq!(failure.code(), ErrorCode::Unauthorized);
+        let text = failure.cause().unwrap().message.clone().unwrap();
+        assert!(text.contains(".read") && !text.contains("web-host"), "{text}");
+    }
+    let remover = somebody(&bed, &admin, "remover", &["config.delete", "config.read"]).await;
+    let told = ask(&bed, &remover, "planChange", prune("configs")).await;
+    assert_ne!(told.map_err(|failure| failure.code()).err(), Some(ErrorCode::Unauthorized));
 }
