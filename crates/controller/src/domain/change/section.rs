@@ -276,8 +276,8 @@ impl<R: Resource> Step for Put<R> {
 }
 
 /// Fills in members of an entry that cannot differ from the existing entity. Fails with the name of
-/// a member, and the reason, if the entry says otherwise. A caller that may not read the entity (`is_blind`) is not
-/// told that a member differs: as in the management API, the member has no effect then.
+/// a member, and the reason, if the entry says otherwise. To a caller that may not read the entity (`is_blind`) this
+/// would tell whether a value was guessed; such a member is left to the replace of the resource.
 pub(super) fn adapt(
     entity: &Entity,
     members: &mut Map<String, Value>,
