@@ -93,6 +93,8 @@ struct Waits {
     without_path: Option<Instant>,
     /// The version of the graph in which it was tried once more after a failure.
     again: Option<u64>,
+    /// True once it was tried for the last time.
+    is_last: bool,
 }
 
 #[derive(Debug)]
@@ -339,6 +341,19 @@ impl Queue {
     /// Whether a circuit is being moved.
     pub fn is_under_way(&self, id: &str) -> bool {
         self.circuits.get(id).is_some_and(|it| matches!(it.place, Place::UnderWay(_)))
+    }
+
+    /// Lets a circuit continue whose time is over and whose path works: the circuit may not be in the queue for that
+    /// yet. False if its time in all is over and it was continued since: then it cannot take its path, although the
+    /// path works.
+    pub fn try_at_last(&mut self, id: &Arc<str>, now: Instant) -> bool {
+        let Some(entry) = self.circuits.get_mut(id) else { return false };
+        let is_over = entry.waits.since.is_some_and(|since| now >= since + IN_ALL);
+        if is_over && std::mem::replace(&mut entry.waits.is_last, true) {
+            return false;
+        }
+        self.is_back(id);
+        true
     }
 
     /// The first circuits whose time is over.

@@ -6,7 +6,6 @@ use std::time::{Duration, Instant};
 
 use tokio::task::JoinSet;
 use weft_model::Id;
-use weft_paths::queue::Why;
 
 use super::journey::Journey;
 use super::left::Left;
@@ -165,14 +164,17 @@ impl Network {
 
     /// Moves circuits that have a path again, and removes those without a path for too long.
     async fn look_after(&self) {
-        let expired = self.0.moves.queue.lock().expired(clock::now(), LOOKED_AT);
+        let now = clock::now();
+        let expired = self.0.moves.queue.lock().expired(now, LOOKED_AT);
         for (at, id) in expired.iter().enumerate() {
             // The path may be whole again, and the circuit not yet in the queue for that.
-            if self.0.circuits.get(id).is_some_and(|it| self.is_usable(&it.path)) {
-                self.0.moves.queue.lock().push(id, Why::Back);
+            let circuit = self.0.circuits.get(id);
+            let has_path = circuit.is_some_and(|it| it.is_whole && self.is_usable(&it.path));
+            if has_path && self.0.moves.queue.lock().try_at_last(id, now) {
+                self.0.moves.wake.notify_one();
                 continue;
             }
-            tracing::info!(circuit = %id, "a circuit is removed, because it had no path for too long");
+            tracing::info!(circuit = %id, "a circuit is removed, because it had no path for too long, or could not take it");
             self.remove_circuit(id, true);
             self.0.moves.forget(id);
             yield_in_turn(at).await;

@@ -207,6 +207,29 @@ fn a_link_that_is_back_while_its_circuit_is_tried_counts() {
     assert_eq!(queue.expired(start + LIMIT / 2 + LIMIT, 9).len(), 1);
 }
 
+/// A router between the ends refuses the route again and again, although the links of the path work.
+#[test]
+fn who_cannot_take_a_path_that_works_is_tried_once_more_at_the_end_of_its_time() {
+    let (mut queue, start) = (queue(), Instant::now());
+    queue.push(&id(1), Why::Broken);
+    stranded(&mut queue, start);
+    // The path is back before anybody has noticed, and breaks again.
+    assert!(queue.try_at_last(&id(1), start + LIMIT));
+    stranded(&mut queue, start + LIMIT);
+    assert!(queue.try_at_last(&id(1), start + LIMIT * 2));
+    failed(&mut queue, start + LIMIT * 2, 8);
+    let over = start + IN_ALL;
+    assert_eq!(queue.expired(over, 9).len(), 1);
+    assert!(queue.try_at_last(&id(1), over));
+    assert_eq!((queue.stranded(), queue.ready()), (0, 1));
+    failed(&mut queue, over, 8);
+    assert_eq!(queue.expired(over, 9).len(), 1);
+    assert!(!queue.try_at_last(&id(1), over) && queue.stranded() == 1, "not for ever");
+    assert!(!queue.try_at_last(&id(2), over), "it is unknown");
+    queue.forget(&id(1));
+    assert!(is_bare(&queue));
+}
+
 #[test]
 fn who_waits_for_an_end_goes_on_when_that_answers() {
     let (mut queue, router, start) = (queue(), Id::new("r"), Instant::now());

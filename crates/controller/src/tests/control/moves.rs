@@ -1,6 +1,7 @@
 //! Circuits that move while routers refuse routes, do not answer, restart or connect again.
 
 mod adopted;
+mod broken;
 mod square;
 
 use std::collections::HashSet;
@@ -121,6 +122,31 @@ async fn the_other_end_of_a_router_that_stops_hears_soon_that_nothing_more_comes
     until(|| mesh.dialer.unroutes(&circuit) == 1).await;
     mesh.host.channel.close("stopped");
     until(|| mesh.dialer.unroutes(&circuit) == 2).await;
+}
+
+/// The router is back at once: payloads that it has kept may still come.
+#[tokio::test]
+async fn the_other_end_of_a_router_that_is_back_at_once_is_told_nothing() {
+    let mut mesh = Square::new(quick()).await;
+    let nodes = [mesh.dialer.id().as_str(), mesh.two.id().as_str()];
+    let one = Arc::new(circuit("c", &nodes, &["to2"]));
+    assert!(mesh.net.network.circuits().adopt(one, || {}));
+    mesh.two.fault(FaultSubject::Egress, "c").await;
+    until(|| mesh.dialer.unroutes("c") == 1).await;
+    mesh.two_starts_again().await;
+    // Longer than payloads may be on their way.
+    later(Duration::from_millis(2_500)).await;
+    // A circuit that has left a router later is unrouted there, once the mover has looked at all before it.
+    let other = mesh.circuit().await;
+    mesh.set_cost("direct", 100_000);
+    until(|| mesh.path(&other).is_some_and(|path| path != ["direct"])).await;
+    mesh.set_cost("direct", 1);
+    mesh.set_cost("to3", 200_000);
+    mesh.has_path(&other, &["direct"]).await;
+    later(Duration::from_millis(2_500)).await;
+    until(|| mesh.three.unroutes(&other) > 0).await;
+    mesh.dialer.settled().await;
+    assert_eq!(mesh.dialer.unroutes("c"), 1);
 }
 
 /// The same for more circuits than a router's channel has room for, while the router of the dialers reads nothing.

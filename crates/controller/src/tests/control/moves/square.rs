@@ -173,7 +173,12 @@ pub(super) struct Square {
 impl Square {
     pub(super) async fn new(options: NetworkOptions) -> Self {
         // Circuits without a path are kept for long, because a busy machine may need the time.
-        let (latency_interval, without_path) = (Duration::ZERO, LONG);
+        Self::keeping(LONG, options).await
+    }
+
+    /// The same, with circuits that are kept for a time without a path.
+    pub(super) async fn keeping(without_path: Duration, options: NetworkOptions) -> Self {
+        let latency_interval = Duration::ZERO;
         let options = NetworkOptions { latency_interval, without_path, ..options };
         let net = Net::with(options).await;
         let service = net.open_service(json!({"name": "web", "encryptionRequired": false})).await;
