@@ -351,10 +351,9 @@ impl seam::Data for DataHalf {
         if now {
             return self.forwarder.unroute(circuit);
         }
-        if self.forwarder.unroute_if_done(circuit) {
+        if self.forwarder.leave(circuit) {
             return;
         }
-        self.forwarder.trim(circuit);
         // The send fails only while the router shuts down, and then all circuits are taken down
         // anyway.
         let _ = self.leaving.send(circuit.into());

@@ -126,6 +126,22 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn a_router_between_waits_while_messages_come_and_no_longer() {
+        // The router before this one has a slow link, and all of the queue.
+        let (forwarder, slow) = (in_transit(), QUIET * 4);
+        let circuit = forwarder.circuit("circuit").unwrap();
+        let hear = |begun: Instant| {
+            if begun.elapsed() < slow {
+                circuit.hear();
+            }
+        };
+        let took = taken_down_after(forwarder, hear).await;
+        // Messages are noted to the second.
+        let least = slow + QUIET - Duration::from_secs(1);
+        assert!(took >= least && took < slow + QUIET + Duration::from_millis(100), "{took:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn whatever_the_ends_send_a_circuit_that_has_ended_goes() {
         let forwarder = ends_here();
         let circuit = forwarder.circuit("circuit").unwrap();

@@ -34,6 +34,8 @@ pub(crate) struct Circuit<F> {
     /// The controller that made the circuit.
     pub(crate) owner: ControllerId,
     ended: AtomicBool,
+    /// True once its controller has ended it: it stays for the messages that wait here, or are on their way.
+    leaves: AtomicBool,
     /// The time of the last message, in milliseconds since the process began.
     active: AtomicU64,
     /// The time of the last sign of the other end, or of the last change of the ways, in
@@ -71,6 +73,7 @@ impl<F: HopFlow> Circuit<F> {
             id: id.into(),
             owner,
             ended: AtomicBool::new(false),
+            leaves: AtomicBool::new(false),
             active: AtomicU64::new(coarse_now()),
             heard: AtomicU64::new(coarse_now()),
             generation: AtomicU32::new(0),
@@ -111,6 +114,17 @@ impl<F: HopFlow> Circuit<F> {
 
     pub(crate) fn has_ended(&self) -> bool {
         self.ended.load(Ordering::Acquire)
+    }
+
+    /// Notes that the controller has ended the circuit.
+    pub(super) fn leave(&self) {
+        self.leaves.store(true, Ordering::Release);
+    }
+
+    /// True once the controller has ended the circuit, which stays for a while. Its controller does not know it any
+    /// more, and would end it at once if it were reported.
+    pub(super) fn leaves(&self) -> bool {
+        self.leaves.load(Ordering::Acquire)
     }
 
     /// A number that goes up with every change of the ways.
@@ -315,7 +329,8 @@ fn since(time: &AtomicU64) -> Duration {
 /// Milliseconds since the first call.
 pub(super) fn coarse_now() -> u64 {
     static START: OnceLock<Instant> = OnceLock::new();
-    START.get_or_init(Instant::now).elapsed().as_millis() as u64
+    let now = weft_circuit::now();
+    now.saturating_duration_since(*START.get_or_init(|| now)).as_millis() as u64
 }
 
 #[cfg(test)]

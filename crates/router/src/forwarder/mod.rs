@@ -222,17 +222,13 @@ impl Forwarder {
         circuit.carried.settle(&circuit.id);
     }
 
-    /// Takes a circuit down if no sign of its other end came in the time `quiet`, or if it has no
-    /// end on this router. `None` if the circuit is down; otherwise the time until it may be. An end here
+    /// Takes a circuit down if no sign of its other end came in the time `quiet`: at a router between the ends, no
+    /// message that goes on. `None` if the circuit is down; otherwise the time until it may be. An end here
     /// that goes on sending does not keep the circuit: it is told that the circuit is over.
     pub(crate) fn unroute_if_quiet(&self, id: &str, quiet: Duration) -> Option<Duration> {
         let circuit = self.circuit(id)?;
-        let is_end = |address: &Arc<str>| {
-            self.destination(address).is_some_and(|there| there.circuit().is_some())
-        };
-        let has_end = circuit.addresses().iter().any(is_end);
         let left = quiet.saturating_sub(circuit.unheard());
-        if has_end && !left.is_zero() {
+        if !left.is_zero() {
             return Some(left);
         }
         self.unroute(id);
@@ -259,11 +255,17 @@ impl Forwarder {
         true
     }
 
-    /// Frees the memory of the circuit's queues that no message waits in.
-    pub(crate) fn trim(&self, id: &str) {
-        if let Some(circuit) = self.circuit(id) {
-            self.trim_circuit(&circuit);
+    /// Handles the end of a circuit at its controller: takes the circuit down if it is done. Otherwise it stays for
+    /// the messages that wait or are on their way, the memory that no message waits in is freed, and the controller
+    /// hears no more of the circuit. True if the circuit is down.
+    pub(crate) fn leave(&self, id: &str) -> bool {
+        let Some(circuit) = self.circuit(id) else { return true };
+        circuit.leave();
+        if self.unroute_if_done(id) {
+            return true;
         }
+        self.trim_circuit(&circuit);
+        false
     }
 
     fn trim_circuit(&self, circuit: &Circuit) {

@@ -35,7 +35,7 @@ impl Forwarder {
     /// Notes that a payload of this circuit has no next place.
     pub(crate) fn no_way_on(&self, circuit: &Arc<Circuit>) {
         self.drops.no_way();
-        if self.tombstones.lock().has(&circuit.id, Instant::now()) {
+        if circuit.leaves() || self.tombstones.lock().has(&circuit.id, Instant::now()) {
             return;
         }
         let mut faults = self.faults.lock();
@@ -97,7 +97,10 @@ impl Forwarder {
     }
 
     pub(super) fn report_faults(&self) {
-        let faults = std::mem::take(&mut *self.faults.lock());
+        let mut faults = std::mem::take(&mut *self.faults.lock());
+        // The controller may have ended a circuit since the fault, and would end it at once now.
+        let leaves = |id: &str| self.circuit(id).is_some_and(|circuit| circuit.leaves());
+        faults.retain(|id, _| !leaves(id));
         let unknown = std::mem::take(&mut *self.unknown.lock());
         let owned = faults.into_iter().map(|(circuit, owner)| (circuit, Some(owner)));
         let mut by_owner: HashMap<Option<ControllerId>, Vec<String>> = HashMap::new();
@@ -112,8 +115,8 @@ impl Forwarder {
         self.tombstones.lock().forget(Instant::now());
     }
 
-    /// Reports circuits without messages for this time, and frees the memory that their queues have kept. Ways
-    /// that circuits have left are forgotten.
+    /// Reports circuits without messages for this time, but for those that controllers have ended, and frees the
+    /// memory that their queues have kept. Ways that circuits have left are forgotten.
     pub(super) fn report_idle(&self, after: Duration) {
         let now = coarse_now();
         let mut by_owner: HashMap<ControllerId, Vec<(String, Duration)>> = HashMap::new();
@@ -132,6 +135,9 @@ impl Forwarder {
                     continue;
                 }
                 self.trim_circuit(&circuit);
+                if circuit.leaves() {
+                    continue;
+                }
                 let owned = by_owner.entry(Arc::clone(&circuit.owner)).or_default();
                 owned.push((circuit.id.to_string(), idle));
             }

@@ -30,9 +30,10 @@ pub(crate) use done::{ends_here, in_transit, with_waiting};
 /// The application's side of an end at a socket.
 const SOCKET: App = App::Socket { hop_type: payload::hop_type::TUNNEL };
 
-/// A controller that only notes which circuits ended, and which links are missing.
+/// A controller that only notes which circuits ended, which links are missing, and of which circuits it hears faults
+/// or that they are idle.
 #[derive(Default)]
-struct Listener(Mutex<Vec<String>>, Mutex<Vec<(String, u32)>>);
+struct Listener(Mutex<Vec<String>>, Mutex<Vec<(String, u32)>>, Mutex<Vec<String>>);
 
 impl Control for Listener {
     fn create_circuit(
@@ -66,8 +67,12 @@ impl Control for Listener {
     fn circuit_ended(&self, _: &ControllerId, circuit: &str, _: Role) {
         self.0.lock().push(circuit.to_owned());
     }
-    fn forward_faults(&self, _: Option<&ControllerId>, _: Vec<String>) {}
-    fn idle_circuits(&self, _: &ControllerId, _: Vec<(String, Duration)>) {}
+    fn forward_faults(&self, _: Option<&ControllerId>, circuits: Vec<String>) {
+        self.2.lock().extend(circuits);
+    }
+    fn idle_circuits(&self, _: &ControllerId, circuits: Vec<(String, Duration)>) {
+        self.2.lock().extend(circuits.into_iter().map(|(circuit, _)| circuit));
+    }
     fn link_fault(&self, link: &str, iteration: u32) {
         self.1.lock().push((link.to_owned(), iteration));
     }

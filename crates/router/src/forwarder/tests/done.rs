@@ -60,8 +60,8 @@ fn waits_for_the_next_router(class: Class) {
     assert!(forwarder.unroute_if_done("circuit"));
 }
 
-#[test]
-fn a_router_without_ends_of_a_circuit_waits_for_quiet() {
+#[tokio::test(start_paused = true)]
+async fn a_router_without_ends_of_a_circuit_waits_for_quiet() {
     let (forwarder, _) = heard();
     ["l1", "l2", "l3"].iter().for_each(|id| link(&forwarder, id));
     let set_up = attempt(&forwarder, 0).unwrap();
@@ -73,7 +73,10 @@ fn a_router_without_ends_of_a_circuit_waits_for_quiet() {
     reroute.route(&ways(("l3", ForwardKind::Link), ("l2", ForwardKind::Link))).unwrap();
     drop(reroute);
     assert!(!forwarder.unroute_if_done("circuit"));
-    assert_eq!(forwarder.unroute_if_quiet("circuit", Duration::from_secs(5)), None);
+    let quiet = Duration::from_secs(5);
+    assert!(forwarder.unroute_if_quiet("circuit", quiet).is_some_and(|left| left <= quiet));
+    tokio::time::advance(quiet).await;
+    assert_eq!(forwarder.unroute_if_quiet("circuit", quiet), None);
     assert_eq!(forwarder.counts().0, 0);
 }
 

@@ -5,7 +5,7 @@ use weft_xgress::{CloseReason, Delivery};
 
 use super::{
     done::ways,
-    idle::{link, written},
+    idle::{idle, link, written},
     *,
 };
 
@@ -63,6 +63,52 @@ fn the_other_end_hears_that_an_sdk_is_gone_behind_all_that_it_has_sent() {
     sdk.ended_by_sdk();
     assert_eq!(payloads(&mut connection), []);
     assert!(forwarder.unroute_if_done("circuit"));
+}
+
+/// The SDK has sent more than the link has taken by then. The controller, which has ended the circuit, would have this
+/// router throw the rest away if it heard of it: of acks and data of the other end that find no end here, or that the
+/// circuit is idle.
+#[test]
+fn what_waits_when_an_sdk_is_gone_stays_although_the_other_end_answers() {
+    let (forwarder, control, sdk, mut connection) = host_behind_a_link();
+    let circuit = Arc::clone(sdk.circuit());
+    for sequence in 0..3 {
+        say(&sdk, sequence, Flags::NONE);
+    }
+    sdk.ended_by_sdk();
+    drop(sdk);
+    let link = forwarder.link("link").unwrap();
+    let mut arrivals = Arrivals::new(Arc::clone(&forwarder), &link, Arc::default());
+    let mut the_other_end_answers = || {
+        let ack = Ack { sequences: vec![0], ..Ack::default() };
+        arrivals.take(ack.into_message("circuit"));
+        arrivals.take(Payload::default().into_message("circuit"));
+    };
+    let reported = || std::mem::take(&mut *control.2.lock());
+    // Before the controller has ended the circuit, and after that.
+    the_other_end_answers();
+    assert!(!forwarder.leave("circuit"));
+    forwarder.report_faults();
+    the_other_end_answers();
+    assert!(forwarder.faults.lock().is_empty());
+    idle(&forwarder, &circuit);
+    assert_eq!(reported(), [""; 0]);
+    assert_eq!(payloads(&mut connection).len(), 4);
+    assert!(forwarder.leave("circuit"));
+    assert_eq!(forwarder.counts().0, 0);
+}
+
+/// A circuit that is up is reported: its controller finds out what is wrong.
+#[test]
+fn what_finds_no_end_of_a_circuit_that_is_up_is_reported() {
+    let (forwarder, control, sdk, _connection) = host_behind_a_link();
+    sdk.discard();
+    drop(sdk);
+    let link = forwarder.link("link").unwrap();
+    let mut arrivals = Arrivals::new(Arc::clone(&forwarder), &link, Arc::default());
+    arrivals.take(Payload::default().into_message("circuit"));
+    forwarder.report_faults();
+    assert_eq!(*control.2.lock(), ["circuit"]);
 }
 
 #[test]

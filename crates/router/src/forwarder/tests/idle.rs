@@ -8,7 +8,7 @@ use super::{done::ways, *};
 const BURST: i32 = 1000;
 
 /// Waits until a circuit counts as idle, and has idle circuits reported.
-fn idle(forwarder: &Forwarder, circuit: &Circuit) {
+pub(super) fn idle(forwarder: &Forwarder, circuit: &Circuit) {
     let begun = Instant::now();
     while circuit.idle().is_zero() {
         assert!(begun.elapsed() < Duration::from_secs(60), "the clock stands");
