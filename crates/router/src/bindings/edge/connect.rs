@@ -135,7 +135,7 @@ impl SdkConnection {
             );
             Conn::Sdk(end)
         } else {
-            let (fin_hold, backlog) = (self.fin_hold(), self.backlog.clone());
+            let (fin_hold, backlog) = (self.fin_hold(), self.backlog_memory());
             let memory = self.memory();
             let app = App::Sdk { outlet, conn_id, fin_hold, owner, backlog, memory };
             let options = &self.dialed.end;

@@ -56,6 +56,15 @@ enum Early {
     Over,
 }
 
+/// The budgets of the data of one SDK.
+struct Memory {
+    /// For what the ends of circuits of the SDK's identity hold.
+    ends: Budget,
+    /// For what waits for circuits of this channel without room; a part of `ends`, because it may stay for minutes
+    /// when the SDK has gone, while its identity connects again.
+    backlog: Budget,
+}
+
 /// One SDK channel.
 pub(crate) struct SdkConnection {
     pub(super) binding: Arc<EdgeBinding>,
@@ -64,11 +73,8 @@ pub(crate) struct SdkConnection {
     pub(super) dialed: Arc<Dialed>,
     /// The number of the channel within the binding.
     pub(super) number: u64,
-    /// The budget of data that waits for circuits without room.
-    pub(super) backlog: Budget,
-    /// The budget for the data that the ends of circuits of the SDK's identity hold. Set once the
-    /// session is judged.
-    memory: OnceLock<Budget>,
+    /// The budgets of the SDK's data. Set once the session is judged.
+    memory: OnceLock<Memory>,
     pub(super) outlet: OnceLock<Arc<Outlet>>,
     pub(super) session: watch::Sender<Option<Arc<ApiSession>>>,
     pub(super) ids: Ids,
@@ -90,7 +96,6 @@ impl SdkConnection {
         number: u64,
     ) -> Arc<Self> {
         Arc::new_cyclic(|this| Self {
-            backlog: binding.budget.child(BACKLOG_BUDGET),
             binding,
             dialed,
             number,
@@ -144,7 +149,8 @@ impl SdkConnection {
         let share = || share.child(share.limit() / CLIENT_SHARE);
         let count = |live: &mut OpenChannels<Self>| {
             let (count, memory) = live.is_of(self.number, &session, share);
-            let _ = self.memory.set(memory);
+            let backlog = memory.child(BACKLOG_BUDGET);
+            let _ = self.memory.set(Memory { ends: memory, backlog });
             count
         };
         self.binding.count(count, &session);
@@ -172,7 +178,12 @@ impl SdkConnection {
     /// control of its own has the budget of its identity, because it dials and hosts only once its
     /// session is judged.
     pub(super) fn memory(&self) -> Budget {
-        self.memory.get().unwrap_or(&self.binding.budget).clone()
+        self.memory.get().map_or(&self.binding.budget, |memory| &memory.ends).clone()
+    }
+
+    /// The budget for data of the client that waits for circuits without room.
+    pub(super) fn backlog_memory(&self) -> Budget {
+        self.memory.get().map_or(&self.binding.budget, |memory| &memory.backlog).clone()
     }
 
     /// The session, once judged.

@@ -144,7 +144,7 @@ impl EdgeBinding {
             let role = Role::Terminator;
             Conn::Sdk(SdkCircuit::start(forwarder, circuit, address, role, conn_id, outlet, owner))
         } else {
-            let (fin_hold, backlog) = (connection.fin_hold(), connection.backlog.clone());
+            let (fin_hold, backlog) = (connection.fin_hold(), connection.backlog_memory());
             let memory = connection.memory();
             let app = App::Sdk { outlet, conn_id, fin_hold, owner, backlog, memory };
             let (role, options) = (Role::Terminator, &self.options.end);

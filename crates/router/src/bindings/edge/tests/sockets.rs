@@ -92,13 +92,14 @@ async fn a_client_that_reads_nothing_leaves_other_clients_their_memory() {
     let edge = router.data.edge();
     let memory = |token: &str| {
         let channels = edge.connections.lock().of_identity(&format!("identity of {token}"));
-        channels.iter().map(|it| it.memory()).collect::<Vec<_>>()
+        channels.iter().map(|it| [it.memory(), it.backlog_memory()]).collect::<Vec<_>>()
     };
-    let [greedy, same] = memory("greedy").try_into().unwrap();
-    let [calm] = memory("other").try_into().unwrap();
+    let [[greedy, waiting], [same, more]] = memory("greedy").try_into().unwrap();
+    let [[calm, _]] = memory("other").try_into().unwrap();
     let whole = greedy.whole().limit();
     let held = greedy.take_anyway(greedy.limit());
     assert_eq!(same.free(), 0, "channels of one identity have one share");
+    assert_eq!((waiting.free(), more.free()), (0, 0), "also for what waits for their circuits");
     assert!(calm.free() > whole / 8 && greedy.whole().free() > whole / 2);
     // The greedy one goes on, slowly; the other one does not notice.
     for sdk in [&mut one, &mut other] {
