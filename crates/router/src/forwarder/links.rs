@@ -23,17 +23,19 @@ pub(crate) enum NotTaken {
 }
 
 impl Forwarder {
+    /// Fails for a link that could not be registered now.
+    pub(crate) fn may_register(&self, link: &Link) -> Result<(), NotTaken> {
+        self.over.lock().waiting_for(link).ok_or(NotTaken::IdInUse)?;
+        is_free(shard(&self.destinations, &link.id).read().get(&link.id), link)
+    }
+
     /// Registers a link. Circuits that waited for the link go on over it.
     pub(crate) fn register_link(&self, link: &Arc<Link>) -> Result<(), NotTaken> {
         let waiting = {
             let mut over = self.over.lock();
             let waiting = over.waiting_for(link).ok_or(NotTaken::IdInUse)?;
             let mut shard = shard(&self.destinations, &link.id).write();
-            match shard.get(&link.id) {
-                None => {}
-                Some(Destination::Link(known)) if known.peer == link.peer => {}
-                Some(_) => return Err(NotTaken::IdInUse),
-            }
+            is_free(shard.get(&link.id), link)?;
             shard.insert(Arc::clone(&link.id), Destination::Link(Arc::clone(link)));
             waiting
         };
@@ -82,6 +84,15 @@ impl Forwarder {
         self.measures.link_faults.one();
         let dial = self.closed_links.lock().dial_of(id, Instant::now());
         self.control.link_fault(id, dial);
+    }
+}
+
+/// Whether a link may take the place of what has its id.
+fn is_free(known: Option<&Destination>, link: &Link) -> Result<(), NotTaken> {
+    match known {
+        None => Ok(()),
+        Some(Destination::Link(known)) if known.peer == link.peer => Ok(()),
+        Some(_) => Err(NotTaken::IdInUse),
     }
 }
 

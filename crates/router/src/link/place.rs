@@ -18,7 +18,7 @@ use super::{
     registry::{Candidate, Verdict},
 };
 use crate::{
-    forwarder::{Link, Outlet},
+    forwarder::{Link, NotTaken, Outlet},
     seam::LinkReport,
 };
 
@@ -75,6 +75,13 @@ impl Links {
             iteration: opened.iteration,
             outlet: Outlet::new(budget),
         });
+        // Before a message is read, which would count as one over the other link of this id.
+        if let Err(problem) = self.forwarder.may_register(&link) {
+            self.not_taken(&link, problem, &verdict);
+            self.registry.lock().closed(&opened.key, number, now());
+            self.wake.notify_one();
+            return false;
+        }
         let owner: Weak<Self> = Arc::downgrade(self);
         let measures = self.forwarder.measures();
         let live = LiveLink::new(measures, owner, number, Arc::clone(&link), &opened);
@@ -87,12 +94,9 @@ impl Links {
             channel.start(live.behaviour(part));
         }
         if let Err(problem) = self.forwarder.register_link(&link) {
-            tracing::warn!(link = %link.id, peer = %link.peer, ?problem, "a link is refused");
+            // It was free a moment ago.
             live.close("its id is in use");
-            if let Verdict::Replaces { number, .. } = verdict {
-                // The registry knows that link no more.
-                self.close(number, "a link with an id that is in use took its place");
-            }
+            self.not_taken(&link, problem, &verdict);
             return false;
         }
         if live.is_closed() {
@@ -135,6 +139,15 @@ impl Links {
         }
         self.spawn(Arc::clone(self).follow(live, told));
         true
+    }
+
+    /// Handles a link whose id is in use: the link whose place it took is closed, too.
+    fn not_taken(&self, link: &Link, problem: NotTaken, verdict: &Verdict) {
+        tracing::warn!(link = %link.id, peer = %link.peer, ?problem, "a link is refused");
+        if let Verdict::Replaces { number, .. } = verdict {
+            // The registry knows that link no more.
+            self.close(*number, "a link with an id that is in use took its place");
+        }
     }
 
     /// Closes a link after this time, because another one has its place.

@@ -52,6 +52,31 @@ fn payload(sequence: i32) -> Message {
     payload::Payload { sequence, ..payload::Payload::default() }.into_message("circuit")
 }
 
+/// A router that lies opens a link with the id of another router's, which is open, or is away while circuits wait.
+#[test]
+fn a_link_with_the_id_of_another_routers_is_noticed_before_it_is_registered() {
+    let (forwarder, _) = heard();
+    let of = |peer: &str, iteration: u32| {
+        let outlet = Outlet::new(Budget::unlimited());
+        Arc::new(Link { id: "link".into(), peer: peer.into(), iteration, outlet })
+    };
+    let (honest, lie, again) = (of("honest", 1), of("liar", 1), of("honest", 2));
+    for link in [&honest, &lie] {
+        assert!(forwarder.may_register(link).is_ok());
+    }
+    forwarder.register_link(&honest).unwrap();
+    let set_up = attempt(&forwarder, 0).unwrap();
+    set_up.route(&ways(("in", ForwardKind::Start), ("link", ForwardKind::Link))).unwrap();
+    for _ in 0..2 {
+        assert_eq!(forwarder.may_register(&lie), Err(NotTaken::IdInUse));
+        assert_eq!(forwarder.register_link(&lie), Err(NotTaken::IdInUse));
+        assert!(forwarder.may_register(&again).is_ok());
+        forwarder.unregister_link(&honest);
+    }
+    forwarder.unroute("circuit");
+    assert!(forwarder.may_register(&lie).is_ok());
+}
+
 /// A route of the same attempt comes twice, the second time over another link, and is taken back because its end
 /// has closed. The link of the first one is away meanwhile.
 #[test]
