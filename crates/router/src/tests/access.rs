@@ -25,7 +25,7 @@ use super::{
 };
 use crate::{
     access::AccessHalf,
-    seam::{Access, AccessEvent, ApiSession, Use},
+    seam::{Access, AccessEvent, ApiSession, Release, Use},
 };
 
 /// How long the router of a test waits for keys and sessions that do not arrive.
@@ -258,6 +258,39 @@ async fn a_session_ends_with_its_token() {
     assert_eq!(access.judge(&session, b"web", Use::Dial).unwrap_err().code, 3);
     let again = soon(access.authenticate(session.token.clone().into(), chain(&client))).await;
     assert_eq!(again.unwrap_err().code, 2);
+    network.router.control.shutdown().await;
+}
+
+#[tokio::test]
+async fn what_a_session_used_is_forgotten_once_no_connection_holds_it() {
+    let (network, id, access) = network().await;
+    let mut events = access.events();
+    let (session, _) = log_in(&network, &access).await;
+    let dial = network.pki.tokens().sign(&service_claims("web", "Dial")).unwrap();
+    access.judge(&session, dial.as_bytes(), Use::Dial).unwrap();
+    let same = ApiSession {
+        id: session.id.clone(),
+        token: String::new(),
+        identity: session.identity.clone(),
+        identity_name: None,
+        legacy: false,
+        controller: None,
+        fingerprints: Vec::new(),
+        release: Release::default(),
+    };
+    drop(session);
+    assert!(access.stands(&same));
+    later(Duration::from_secs(6)).await;
+    until(|| !access.stands(&same)).await;
+    // Nobody hears that the access is lost, or that the service session has ended.
+    let gone = events::members("p1", RelatedEntityType::Identity, &["alice"], false);
+    network.peer.change(&id, 10, 11, vec![gone]).await;
+    let ids = vec!["ss1".to_owned()];
+    network.peer.send(SessionRemoved { tokens: ids.clone(), ids }.to_message()).await;
+    let mut disabled = events::identity("alice");
+    disabled.disabled = true;
+    network.peer.change(&id, 11, 12, vec![events::create(events::Model::Identity(disabled))]).await;
+    assert_eq!(next(&mut events).await, AccessEvent::IdentityGone { identity: "alice".into() });
     network.router.control.shutdown().await;
 }
 

@@ -1,6 +1,11 @@
 //! Links that close while circuits are led over them.
 
-use super::{super::circuit::Way, done::ways, *};
+use super::{
+    super::circuit::Way,
+    done::ways,
+    idle::{self, written},
+    *,
+};
 
 fn link(id: &str, iteration: u32) -> Arc<Link> {
     let outlet = Outlet::new(Budget::unlimited());
@@ -75,6 +80,82 @@ fn a_link_with_the_id_of_another_routers_is_noticed_before_it_is_registered() {
     }
     forwarder.unroute("circuit");
     assert!(forwarder.may_register(&lie).is_ok());
+}
+
+/// Both links of a router between the ends change while payloads wait for the former ones.
+#[test]
+fn what_waits_for_former_links_goes_with_the_first_message_over_a_new_one() {
+    let (forwarder, _) = heard();
+    let [_a, mut b, _c, mut d] = ["a", "b", "c", "d"].map(|id| idle::link(&forwarder, id));
+    let between = |one: &str, other: &str| {
+        let set_up = match one {
+            "a" => attempt(&forwarder, 0).unwrap(),
+            _ => forwarder.set_up("circuit", &"ctrl".into(), None).unwrap(),
+        };
+        set_up.route(&ways((one, ForwardKind::Link), (other, ForwardKind::Link))).unwrap();
+    };
+    let arrives = |over: &str, sequence: i32| {
+        let link = forwarder.link(over).unwrap();
+        Arrivals::new(Arc::clone(&forwarder), &link, Arc::default()).take(payload(sequence));
+    };
+    between("a", "b");
+    arrives("a", 1);
+    between("c", "d");
+    arrives("c", 2);
+    let sequences = |connection: &mut DataOutbox| -> Vec<i32> {
+        let sent = written(connection).into_iter();
+        sent.map(|message| payload::Payload::from_message(&message).unwrap().sequence).collect()
+    };
+    assert_eq!((sequences(&mut b), sequences(&mut d)), (vec![], vec![1, 2]));
+}
+
+/// Leads the circuit over two links, both of which are there.
+fn lead_over(forwarder: &Arc<Forwarder>, attempt: Option<u32>, [one, other]: [&str; 2]) {
+    for id in [one, other] {
+        forwarder.register_link(&link(id, 1)).unwrap();
+    }
+    let set_up = forwarder.set_up("circuit", &"ctrl".into(), attempt).unwrap();
+    set_up.route(&ways((one, ForwardKind::Link), (other, ForwardKind::Link))).unwrap();
+}
+
+#[test]
+fn a_circuit_that_is_led_over_ever_other_links_remembers_few() {
+    let (forwarder, _) = heard();
+    lead_over(&forwarder, Some(0), ["one 0", "other 0"]);
+    for number in 1..50 {
+        lead_over(&forwarder, None, [&format!("one {number}"), &format!("other {number}")]);
+    }
+    let circuit = forwarder.circuit("circuit").unwrap();
+    assert!(circuit.links().len() < 20, "{}", circuit.links().len());
+    assert_eq!((forwarder.circuits_over("one 0"), forwarder.circuits_over("one 49")), (0, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_link_that_a_circuit_has_left_is_forgotten_by_a_look_at_idle_circuits() {
+    let (forwarder, _) = heard();
+    lead_over(&forwarder, Some(0), ["one", "other"]);
+    lead_over(&forwarder, None, ["third", "other"]);
+    let circuit = forwarder.circuit("circuit").unwrap();
+    let long = Duration::from_secs(3600);
+    forwarder.report_idle(long);
+    assert_eq!(circuit.next("one").as_deref(), Some("other"), "messages still come");
+    tokio::time::advance(Duration::from_secs(11)).await;
+    forwarder.report_idle(long);
+    assert_eq!((circuit.next("one"), circuit.next("third").as_deref()), (None, Some("other")));
+}
+
+#[test]
+fn what_a_connection_took_and_did_not_write_goes_first_over_the_next_one() {
+    let (forwarder, _) = heard();
+    let mut connection = idle::link(&forwarder, "link");
+    let set_up = attempt(&forwarder, 0).unwrap();
+    set_up.route(&ways(("in", ForwardKind::Start), ("link", ForwardKind::Link))).unwrap();
+    let hop = set_up.circuit().hop("link").unwrap();
+    hop.push(weft_xgress::Class::Payload, 3, payload(3));
+    let back = BackToHops { forwarder: Arc::downgrade(&forwarder), link: "link".into() };
+    weft_circuit::Unsent::unsent(&back, vec![payload(1), payload(2)]);
+    let sent: Vec<Message> = written(&mut connection);
+    assert_eq!(sent, [1, 2, 3].map(payload));
 }
 
 /// A route of the same attempt comes twice, the second time over another link, and is taken back because its end
