@@ -160,11 +160,9 @@ async fn deliver_stream(
             Delivery::Data { data, .. } if open => {
                 let written = match opening.apply(data) {
                     Ok(None) => continue,
-                    Ok(Some(data)) => tokio::select! {
-                        biased;
-                        // TLS keeps encrypted data until it is flushed.
-                        written = async { stream.write_all(&data).await?; stream.flush().await } => written,
-                        () = closed_for(end, patience) => {
+                    Ok(Some(data)) => match write(end, &mut stream, &data, patience).await {
+                        Some(written) => written,
+                        None => {
                             tracing::debug!(
                                 "an application does not read the rest of its circuit: its \
                                  connection is reset"
@@ -212,6 +210,35 @@ async fn deliver_stream(
     }
 }
 
+/// Writes data of the circuit. `None` if the application has taken nothing for the time `patience` after the circuit
+/// was closed; an application that reads slowly has that time again with every byte that it takes.
+async fn write(
+    end: &LocalEnd,
+    stream: &mut (impl AsyncWrite + Unpin),
+    data: &[u8],
+    patience: Duration,
+) -> Option<io::Result<()>> {
+    let mut left = data;
+    while !left.is_empty() {
+        let taken = tokio::select! {
+            biased;
+            taken = stream.write(left) => taken,
+            () = closed_for(end, patience) => return None,
+        };
+        left = match taken {
+            Ok(0) => return Some(Err(io::ErrorKind::WriteZero.into())),
+            Ok(taken) => left.get(taken..).unwrap_or_default(),
+            Err(problem) => return Some(Err(problem)),
+        };
+    }
+    // TLS keeps encrypted data until it is flushed.
+    tokio::select! {
+        biased;
+        flushed = stream.flush() => Some(flushed),
+        () = closed_for(end, patience) => None,
+    }
+}
+
 /// Waits until the circuit has been closed for the time `patience`; returns twice that time after
 /// the close at the latest.
 async fn closed_for(end: &LocalEnd, patience: Duration) {
@@ -228,6 +255,8 @@ async fn closed_for(end: &LocalEnd, patience: Duration) {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
     use tokio::{io::AsyncReadExt, net::TcpSocket};
     use weft_e2e::{Sealer, ending::Outgoing};
 
@@ -297,6 +326,57 @@ mod tests {
         end.unrouted();
         let late = Duration::from_secs(20);
         tokio::time::timeout(late, delivering).await.expect("given up").unwrap();
+    }
+
+    /// A stream that takes a byte each half of the patience.
+    struct Slow {
+        pause: Pin<Box<tokio::time::Sleep>>,
+        taken: Arc<AtomicUsize>,
+    }
+
+    impl AsyncWrite for Slow {
+        fn poll_write(
+            mut self: Pin<&mut Self>,
+            cx: &mut std::task::Context<'_>,
+            _: &[u8],
+        ) -> Poll<io::Result<usize>> {
+            ready!(self.pause.as_mut().poll(cx));
+            self.pause = Box::pin(tokio::time::sleep(PATIENCE / 2));
+            self.taken.fetch_add(1, Ordering::Relaxed);
+            Poll::Ready(Ok(1))
+        }
+
+        fn poll_flush(
+            self: Pin<&mut Self>,
+            _: &mut std::task::Context<'_>,
+        ) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn poll_shutdown(
+            self: Pin<&mut Self>,
+            _: &mut std::task::Context<'_>,
+        ) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    impl ResettableHalf for Slow {
+        fn reset(self) {}
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_application_that_reads_slowly_gets_all_of_a_circuit_that_is_closed() {
+        let (mut dialer, end) = before_a_socket();
+        dialer.write(vec![7; 20].into()).unwrap();
+        dialer.finish(weft_circuit::now());
+        pass(&mut dialer, &end);
+        end.unrouted();
+        let taken = Arc::new(AtomicUsize::new(0));
+        let pause = Box::pin(tokio::time::sleep(Duration::ZERO));
+        let slow = Slow { pause, taken: Arc::clone(&taken) };
+        deliver_stream(&end, slow, Opening::Plain, PATIENCE).await;
+        assert_eq!(taken.load(Ordering::Relaxed), 20);
     }
 
     #[tokio::test]
