@@ -36,10 +36,9 @@ pub(crate) struct Circuit<F> {
     ended: AtomicBool,
     /// True once its controller has ended it: it stays for the messages that wait here, or are on their way.
     leaves: AtomicBool,
-    /// The time of the last message, in milliseconds since the process began.
+    /// The time of the last message, as [`coarse_now`] counts.
     active: AtomicU64,
-    /// The time of the last sign of the other end, or of the last change of the ways, in
-    /// milliseconds since the process began.
+    /// The time of the last sign of the other end, or of the last change of the ways, as [`coarse_now`] counts.
     heard: AtomicU64,
     /// A number that goes up with every change of the ways.
     generation: AtomicU32,
@@ -326,11 +325,16 @@ fn since(time: &AtomicU64) -> Duration {
     Duration::from_millis(coarse_now().saturating_sub(time.load(Ordering::Relaxed)))
 }
 
-/// Milliseconds since the first call.
+/// How long before the first call the count of [`coarse_now`] begins: the first call may come from a test that has
+/// moved its clock ahead of those of other tests.
+const EARLIER: Duration = Duration::from_secs(24 * 3600);
+
+/// Milliseconds since a moment before the first call.
 pub(super) fn coarse_now() -> u64 {
     static START: OnceLock<Instant> = OnceLock::new();
     let now = weft_circuit::now();
-    now.saturating_duration_since(*START.get_or_init(|| now)).as_millis() as u64
+    let start = START.get_or_init(|| now.checked_sub(EARLIER).unwrap_or(now));
+    now.saturating_duration_since(*start).as_millis() as u64
 }
 
 #[cfg(test)]
