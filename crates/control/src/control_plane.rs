@@ -140,6 +140,10 @@ impl Plane {
     fn recheck(&self, router: &Router) {
         let id = &router.base.id;
         self.network.router_changed(id);
+        if router.disabled {
+            // The others close their links with the router, also if it is not connected.
+            self.peers.changed(id);
+        }
         let Some(live) = self.network.routers().get(id.as_str()) else { return };
         let snapshot = self.auth.snapshot();
         let may_stay = !router.disabled

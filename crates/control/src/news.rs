@@ -93,7 +93,8 @@ impl Plane {
         }
     }
 
-    /// The present state of a router.
+    /// The present state of a router. A disabled router counts as removed, so that the others close
+    /// their links with it.
     fn state_of(&self, id: &Id) -> PeerStateChange {
         let change = |state: PeerState| PeerStateChange {
             id: id.to_string(),
@@ -106,7 +107,7 @@ impl Plane {
                 listeners: live.listeners(),
                 ..change(PeerState::Healthy)
             },
-            None if self.auth.snapshot().get::<Router>(id).is_some() => {
+            None if self.auth.snapshot().get::<Router>(id).is_some_and(|one| !one.disabled) => {
                 change(PeerState::Unhealthy)
             }
             None => change(PeerState::Removed),

@@ -106,11 +106,14 @@ impl Network {
         }
         let (now, snapshot) = (self.0.kernel.now(), self.0.kernel.snapshot());
         let initial = self.0.options.initial_link_latency;
-        let mut nobody = BTreeSet::new();
+        let mut removed = BTreeSet::new();
         for reported in &report.links {
-            if snapshot.get::<Router>(&Id::new(&reported.dest_router_id)).is_none() {
+            let destination = snapshot.get::<Router>(&Id::new(&reported.dest_router_id));
+            if destination.is_none_or(|one| one.disabled) {
+                removed.insert(reported.dest_router_id.as_str());
+            }
+            if destination.is_none() {
                 self.refuse(router, Misreport::LinkToNobody, &reported.dest_router_id);
-                nobody.insert(reported.dest_router_id.as_str());
                 continue;
             }
             let link = match self.0.links.report(&router.id, reported, initial, now) {
@@ -136,11 +139,11 @@ impl Network {
                 self.tell_link(&link, LinkChange::DisconnectedDestination);
             }
         }
-        self.tell_removed(router, &nobody);
+        self.tell_removed(router, &removed);
     }
 
-    /// Tells a router which routers were removed. The router reports links to them, because it could not be
-    /// told when they were removed.
+    /// Tells a router which routers were removed or disabled. The router reports links to them, because it could
+    /// not be told at that time.
     fn tell_removed(&self, router: &LiveRouter, removed: &BTreeSet<&str>) {
         if removed.is_empty() {
             return;

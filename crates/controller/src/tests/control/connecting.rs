@@ -21,9 +21,9 @@ use weft_wire::edge_ctrl::{
 use weft_wire::hello::{HelloResult, underlay};
 use weft_wire::{Outcome, ProtoBody, controller_capability};
 
-use super::support::{Net, TestRouter, authority, quick, soon, until};
+use super::support::{Net, Peer, TestRouter, authority, quick, soon, until};
 
-fn refused(result: Result<super::support::Peer, DialError>) -> String {
+fn refused(result: Result<Peer, DialError>) -> String {
     match result.err().expect("was let in") {
         DialError::Refused { text, .. } => text,
         DialError::Hello { .. } => "closed".to_owned(),
@@ -46,7 +46,7 @@ async fn a_router_is_welcomed() {
     let apis = headers.get_str(2002).unwrap();
     assert!(apis.contains(r#""edge-client":[{"url":"https://c/edge/client/v1","version":"v1"}]"#));
 
-    let mut peer = super::support::Peer::start(established);
+    let mut peer = Peer::start(established);
     let greeting = peer.expect(content_type::SERVER_HELLO).await;
     assert!(edge_ctrl::supports_data_model(&greeting));
     peer.leave();
@@ -139,7 +139,7 @@ async fn a_router_without_version_is_dropped() {
     let mut options = net.options(&router);
     options.hello.headers.remove(weft_wire::hello::header::HELLO_VERSION);
     let established = soon(weft_channel::dial(options)).await.unwrap();
-    let peer = super::support::Peer::start(established);
+    let peer = Peer::start(established);
     soon(peer.channel.closed()).await;
     assert!(net.network.routers().all().is_empty());
 }
@@ -178,6 +178,42 @@ async fn disabled_and_deleted_routers_are_cut_off() {
     let online = net.bed.controller.online();
     until(|| online.routers().is_empty()).await;
     assert_eq!(online.sync_status(one.id.as_str()), sync_status::DISCONNECTED);
+}
+
+/// Waits for news of a router to another one that it has this state now.
+async fn becomes(told: &mut Peer, about: &TestRouter, state: PeerState) {
+    loop {
+        let message = told.expect(ctrl::content_type::PEER_STATE_CHANGE).await;
+        let news = PeerStateChanges::from_message(&message).unwrap();
+        let last = news.changes.iter().rfind(|change| change.id == about.id.as_str());
+        if last.is_some_and(|last| last.state() == state) {
+            return;
+        }
+    }
+}
+
+/// A router that is not trusted any more could otherwise still send over its links.
+#[tokio::test]
+async fn others_close_their_links_with_a_router_that_is_disabled() {
+    let net = Net::new().await;
+    let (one, two) = (net.router("er1").await, net.router("er2").await);
+    let (mut first, second) = (net.connect(&one).await, net.connect(&two).await);
+    becomes(&mut first, &two, PeerState::Healthy).await;
+    let disabled = async |is: bool| {
+        net.manage("patchEdgeRouter", &[two.id.as_str()], json!({ "disabled": is })).await;
+    };
+    disabled(true).await;
+    soon(second.channel.closed()).await;
+    becomes(&mut first, &two, PeerState::Removed).await;
+    // Enabled again, the router is linked with again.
+    disabled(false).await;
+    let second = net.connect(&two).await;
+    becomes(&mut first, &two, PeerState::Healthy).await;
+    // A router that is not connected is disabled.
+    second.channel.close("test");
+    becomes(&mut first, &two, PeerState::Unhealthy).await;
+    disabled(true).await;
+    becomes(&mut first, &two, PeerState::Removed).await;
 }
 
 #[tokio::test]
