@@ -63,10 +63,10 @@ pub(crate) struct TopologyArgs {
                   weft why-path paris web          what a router's own tunneler would dial\n\n\
                   A line of the answer:\n  \
                   cost 40 = 34 path + 4 terminator + 2 experience (1 circuit); precedence default\n\
-                  Experience is the cost of a terminator's circuits and failed dials. The terminator \
-                  with the best precedence\n(required, default, failed) is dialed, among several \
-                  with that precedence the cheapest.\n`weft update terminator ID --cost 20` or \
-                  `--precedence required` changes the choice,\n`weft update link ID --static-cost 20` \
+                  Experience is the cost of a terminator's circuits and failed dials. The\nterminator \
+                  with the best precedence (required, default, failed) is dialed, among\nseveral \
+                  with that precedence the cheapest. `weft update terminator ID --cost 20`\nor \
+                  `--precedence required` changes the choice, `weft update link ID\n--static-cost 20` \
                   the path.")]
 pub(crate) struct WhyPathArgs {
     /// Name or id of the identity that dials, or of a router

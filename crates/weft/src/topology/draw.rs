@@ -108,7 +108,9 @@ impl Canvas {
                 .collect();
             line.trim_end().to_owned()
         });
-        rows.collect::<Vec<_>>().join("\n")
+        let text = rows.collect::<Vec<_>>().join("\n");
+        // Few routers do not reach as far down as the ring.
+        text.trim_end().to_owned()
     }
 }
 
@@ -279,6 +281,12 @@ mod tests {
             assert!(text.contains(&cost.to_string()), "{cost}\n{text}");
         }
         assert!(text.lines().all(|line| line.width() <= 80), "{text}");
+    }
+
+    #[test]
+    fn no_empty_lines_follow_the_drawing() {
+        let text = drawn(&sample(&["a", "b", "c"], &[("a", "b", 5, false)]), 60);
+        assert!(!text.lines().last().unwrap().trim().is_empty(), "{text}");
     }
 
     #[test]

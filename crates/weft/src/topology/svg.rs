@@ -4,6 +4,8 @@
 use std::f64::consts::{FRAC_PI_2, TAU};
 use std::fmt::Write as _;
 
+use unicode_width::UnicodeWidthStr as _;
+
 use super::mesh::{Known, Mesh, Node, Pair};
 use super::tables::summary;
 use crate::output::{printable, units};
@@ -12,15 +14,25 @@ use crate::output::{printable, units};
 const APART: f64 = 110.0;
 /// Smallest radius of the ring.
 const LEAST_RADIUS: f64 = 220.0;
-/// Room around the ring for names.
+/// Room beside the ring for names.
 const ROOM: f64 = 130.0;
+/// Room above and below the routers for names.
+const HIGH: f64 = 60.0;
+/// Positions of a cost along its line, as shares of the line's length, in the order in which they are tried: not the
+/// middle at first, where lines between opposite routers cross.
+const SHARES: [f64; 9] = [0.4, 0.6, 0.32, 0.68, 0.25, 0.75, 0.5, 0.46, 0.54];
+/// Most lines whose costs are kept apart.
+const KEPT_APART: usize = 500;
+/// Width of a character of a cost, and height of a cost.
+const LETTER: (f64, f64) = (6.8, 18.0);
 /// The longest name, in characters.
 const NAME: usize = 28;
 
 const STYLE: &str = "\
     svg { background: #ffffff; font: 13px system-ui, sans-serif; }\n\
     text { fill: #1c2430; text-anchor: middle; }\n\
-    .cost { paint-order: stroke; stroke: #ffffff; stroke-width: 4px; font-size: 12px; }\n\
+    .cost { font-size: 12px; }\n\
+    .behind { fill: #ffffff; }\n\
     .link { stroke: #5a7fb8; stroke-width: 2; }\n\
     .down { stroke: #b8625a; stroke-dasharray: 4 5; }\n\
     .router { fill: #2f6fd0; stroke: #ffffff; stroke-width: 2; }\n\
@@ -29,7 +41,7 @@ const STYLE: &str = "\
     @media (prefers-color-scheme: dark) {\n\
     svg { background: #12161d; }\n\
     text { fill: #e4e9f0; }\n\
-    .cost { stroke: #12161d; }\n\
+    .behind { fill: #12161d; }\n\
     .router { stroke: #12161d; }\n\
     .closed { fill: #12161d; stroke: #6aa0ee; }\n\
     .away { fill: #4a5361; }\n\
@@ -39,17 +51,19 @@ const STYLE: &str = "\
 pub(super) fn picture(mesh: &Mesh) -> String {
     let count = mesh.routers.len();
     let radius = (APART * count as f64 / TAU).max(LEAST_RADIUS);
-    let side = 2.0 * (radius + ROOM);
-    let middle = side / 2.0;
+    let width = 2.0 * (radius + ROOM);
+    let middle = HIGH + radius;
     let places: Vec<(f64, f64)> = (0..count)
         .map(|at| {
             let turn = TAU * at as f64 / count as f64 - FRAC_PI_2;
-            (middle + radius * turn.cos(), middle + radius * turn.sin())
+            (width / 2.0 + radius * turn.cos(), middle + radius * turn.sin())
         })
         .collect();
+    // Few routers do not reach as far down as the ring.
+    let height = places.iter().fold(HIGH, |lowest, (_, y)| lowest.max(*y)) + HIGH;
     let mut text = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {side:.0} {side:.0}\" \
-         width=\"{side:.0}\" height=\"{side:.0}\" role=\"img\">\n<title>{}</title>\n\
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width:.0} {height:.0}\" \
+         width=\"{width:.0}\" height=\"{height:.0}\" role=\"img\">\n<title>{}</title>\n\
          <style>\n{STYLE}</style>\n",
         escaped(&summary(mesh))
     );
@@ -60,8 +74,8 @@ pub(super) fn picture(mesh: &Mesh) -> String {
     for (node, place) in mesh.routers.iter().zip(&places) {
         router(&mut text, node, *place, middle);
     }
-    for pair in &pairs {
-        cost(&mut text, pair, &places);
+    for label in labels(&pairs, &places) {
+        label.write(&mut text);
     }
     text.push_str("</svg>\n");
     text
@@ -102,12 +116,52 @@ fn line(text: &mut String, mesh: &Mesh, pair: &Pair, places: &[(f64, f64)]) {
     );
 }
 
-fn cost(text: &mut String, pair: &Pair, places: &[(f64, f64)]) {
-    // Off the middle, where lines between opposite routers cross.
-    let (from, to, share) = (places[pair.one], places[pair.other], 0.4);
-    let (x, y) = (from.0 + (to.0 - from.0) * share, from.1 + (to.1 - from.1) * share);
-    let shown = pair.cost_and_rate();
-    let _ = writeln!(text, "<text class=\"cost\" x=\"{x:.1}\" y=\"{:.1}\">{shown}</text>", y + 4.0);
+/// The cost of a line, before a part of the line that is covered.
+struct Label {
+    shown: String,
+    /// The middle.
+    x: f64,
+    y: f64,
+    width: f64,
+}
+
+impl Label {
+    fn touches(&self, other: &Self) -> bool {
+        (self.x - other.x).abs() < (self.width + other.width) / 2.0
+            && (self.y - other.y).abs() < LETTER.1
+    }
+
+    fn write(&self, text: &mut String) {
+        let Self { shown, x, y, width } = self;
+        let _ = writeln!(
+            text,
+            "<rect class=\"behind\" x=\"{:.1}\" y=\"{:.1}\" width=\"{width:.1}\" height=\"{:.1}\"></rect>\n\
+             <text class=\"cost\" x=\"{x:.1}\" y=\"{:.1}\">{shown}</text>",
+            x - width / 2.0,
+            y - LETTER.1 / 2.0,
+            LETTER.1,
+            y + 4.0
+        );
+    }
+}
+
+/// The costs of the lines, each where it touches no other one if there is such a place.
+fn labels(pairs: &[Pair], places: &[(f64, f64)]) -> Vec<Label> {
+    let mut labels: Vec<Label> = Vec::with_capacity(pairs.len());
+    for pair in pairs {
+        let (from, to) = (places[pair.one], places[pair.other]);
+        let shown = pair.cost_and_rate();
+        let width = (shown.width() + 1) as f64 * LETTER.0;
+        let at = |share: f64| {
+            let (x, y) = (from.0 + (to.0 - from.0) * share, from.1 + (to.1 - from.1) * share);
+            Label { shown: shown.clone(), x, y, width }
+        };
+        let is_free = |label: &Label| labels.iter().all(|other| !label.touches(other));
+        let tried = if pairs.len() <= KEPT_APART { &SHARES[..] } else { &[] };
+        let free = tried.iter().map(|share| at(*share)).find(is_free);
+        labels.push(free.unwrap_or_else(|| at(SHARES[0])));
+    }
+    labels
 }
 
 fn router(text: &mut String, node: &Node, (x, y): (f64, f64), middle: f64) {
@@ -188,6 +242,41 @@ mod tests {
         }
         let addresses = text.replace("http://www.w3.org/2000/svg", "");
         assert!(!addresses.contains("http") && !addresses.contains("url("), "{text}");
+    }
+
+    #[test]
+    fn the_picture_ends_below_the_lowest_router() {
+        let height = |count: usize| {
+            let names: Vec<String> = (0..count).map(|at| format!("r{at}")).collect();
+            let names: Vec<&str> = names.iter().map(String::as_str).collect();
+            let text = picture(&sample(&names, &[]));
+            let shown = text.split("height=\"").nth(1).and_then(|rest| rest.split('"').next());
+            shown.and_then(|height| height.parse::<f64>().ok()).unwrap()
+        };
+        assert_eq!(height(1), 2.0 * HIGH);
+        assert_eq!(height(3), 2.0 * HIGH + 1.5 * LEAST_RADIUS);
+        assert_eq!(height(4), 2.0 * (HIGH + LEAST_RADIUS));
+    }
+
+    #[test]
+    fn no_cost_covers_another() {
+        let names = ["a", "b", "c", "d", "e", "f"];
+        let mut links = Vec::new();
+        for (at, one) in names.iter().enumerate() {
+            links.extend(names[at + 1..].iter().map(|other| (*one, *other, 100, false)));
+        }
+        let mesh = sample(&names, &links);
+        let places: Vec<(f64, f64)> = (0..6)
+            .map(|at| TAU * f64::from(at) / 6.0 - FRAC_PI_2)
+            .map(|turn| (LEAST_RADIUS * turn.cos(), LEAST_RADIUS * turn.sin()))
+            .collect();
+        let labels = labels(&mesh.pairs(), &places);
+        assert_eq!(labels.len(), 15);
+        for (at, label) in labels.iter().enumerate() {
+            for other in &labels[at + 1..] {
+                assert!(!label.touches(other), "{} {} {} {}", label.x, label.y, other.x, other.y);
+            }
+        }
     }
 
     #[test]
