@@ -17,8 +17,8 @@ const MAX_SOON: Duration = Duration::from_millis(900);
 const SOON: Duration = Duration::from_secs(120);
 /// A connection that ends sooner counts as a failure: the controller may close each one at once.
 const LASTING: Duration = Duration::from_secs(5);
-/// Longest wait.
-const MAX: Duration = Duration::from_secs(60);
+/// Longest wait: dials fail until the router is back at a controller that was away.
+const MAX: Duration = Duration::from_secs(15);
 
 /// The waits of one controller.
 #[derive(Debug, Clone, Default)]

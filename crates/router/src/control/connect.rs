@@ -58,7 +58,7 @@ pub(crate) async fn keep_connected(core: Arc<Core>, target: Arc<Target>) {
 }
 
 async fn keep(core: &Arc<Core>, target: &Arc<Target>) {
-    let mut backoff = Backoff::default();
+    let (mut backoff, mut complaints) = (Backoff::default(), Complaints::default());
     let mut turn = 0;
     loop {
         needed(core, target).await;
@@ -73,6 +73,9 @@ async fn keep(core: &Arc<Core>, target: &Arc<Target>) {
                 let since = Instant::now();
                 run(core.clone(), established, controller, registered).await;
                 backoff.ended_after(since.elapsed());
+                if backoff.failures() == 0 {
+                    complaints.forget();
+                }
             }
             Err(ConnectError::Duplicate(id)) => {
                 if let Some(other) = core.cluster.target_of(&id, target) {
@@ -86,7 +89,7 @@ async fn keep(core: &Arc<Core>, target: &Arc<Target>) {
                 if let ConnectError::Dial(DialError::Refused { .. }) = &problem {
                     core.renewal.refused(&core.identity);
                 }
-                complain(&problem, backoff.failures());
+                complaints.complain(&problem, backoff.failures());
             }
         }
         tokio::time::sleep(backoff.after_failure(rand::random())).await;
@@ -116,12 +119,37 @@ fn is_here(core: &Core, target: &Target) -> bool {
     }
 }
 
-/// Logs the first failure in a row and every 60th one as warnings, the others at the level debug.
-fn complain(problem: &ConnectError, failures: u32) {
-    if failures == 0 || failures.is_multiple_of(60) {
-        tracing::warn!(%problem, failures, "cannot connect to a controller");
-    } else {
-        tracing::debug!(%problem, failures, "cannot connect to a controller");
+/// What the log says of attempts that failed.
+#[derive(Debug, Default)]
+struct Complaints {
+    /// The problems that were logged as warnings since the last connection that lasted.
+    told: Vec<String>,
+}
+
+impl Complaints {
+    /// Most problems that are told apart.
+    const MOST: usize = 8;
+
+    /// Whether a warning is due: for a problem that the log does not have yet, and for every 60th failure.
+    fn is_due(&mut self, problem: &str, failures: u32) -> bool {
+        let is_new = self.told.len() < Self::MOST && !self.told.iter().any(|one| one == problem);
+        if is_new {
+            self.told.push(problem.to_owned());
+        }
+        is_new || (failures > 0 && failures.is_multiple_of(60))
+    }
+
+    /// Logs a failure as a warning if one is due, otherwise at the level debug.
+    fn complain(&mut self, problem: &ConnectError, failures: u32) {
+        if self.is_due(&problem.to_string(), failures) {
+            tracing::warn!(%problem, failures, "cannot connect to a controller");
+        } else {
+            tracing::debug!(%problem, failures, "cannot connect to a controller");
+        }
+    }
+
+    fn forget(&mut self) {
+        self.told.clear();
     }
 }
 
@@ -276,5 +304,28 @@ impl Drop for Registered {
         self.controller.channel.close("the router is not connected to this controller any more");
         self.core.controllers.remove(&self.controller);
         self.core.access.disconnected(&self.controller.id);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The first failure after a connection that lasted was not logged, because the end of the connection counts as
+    /// a failure, too.
+    #[test]
+    fn the_log_has_every_cause_once_and_then_every_60th_failure() {
+        let mut complaints = Complaints::default();
+        assert!(complaints.is_due("Connection refused", 1));
+        assert!(!complaints.is_due("Connection refused", 2));
+        assert!(complaints.is_due("router is disabled", 3));
+        assert!(!complaints.is_due("Connection refused", 4));
+        assert!(!complaints.is_due("router is disabled", 59));
+        assert!(complaints.is_due("router is disabled", 60));
+        complaints.forget();
+        assert!(complaints.is_due("Connection refused", 1));
+        // Causes that are all different do not fill the log, nor memory.
+        let due = (1..=50).filter(|at| complaints.is_due(&format!("cause {at}"), *at)).count();
+        assert_eq!(due, Complaints::MOST - 1);
     }
 }
