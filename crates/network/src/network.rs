@@ -81,7 +81,7 @@ pub struct NetworkOptions {
     /// How long a router has after it connected to report its circuits; then it is asked for them.
     pub carried_grace: Duration,
     /// How long routers may take to connect after a start of the controller. A router that was
-    /// without a controller for long dials it once a minute.
+    /// without a controller for long may come late.
     pub return_time: Duration,
     /// The recorder for the spans of new circuits.
     pub spans: Spans,

@@ -102,6 +102,7 @@ pub const KIND: Kind = Kind {
         Column { title: "VERIFIED", pointer: "/isVerified" },
         Column { title: "TUNNELER", pointer: "/isTunnelerEnabled" },
         Column { title: "COST", pointer: "/cost" },
+        Column { title: "DISABLED", pointer: "/disabled" },
         Column { title: "ATTRIBUTES", pointer: "/roleAttributes" },
     ],
 };

@@ -7,7 +7,8 @@ use weft_contract::kind::{self, Kind};
 
 use super::{
     fit::{self, Long, Need},
-    printable, units,
+    printable,
+    units::{self, UNKNOWN},
 };
 
 /// Narrowest terminal that tables are fitted to, in columns. Some terminals report 0.
@@ -45,7 +46,12 @@ impl Column {
     /// The entity's value in this column, in one line.
     fn cell(&self, entity: &Value) -> String {
         let value = entity.pointer(&self.pointer).unwrap_or(&Value::Null);
-        let text = member(&self.pointer, value);
+        let is_unknown = self.pointer == SERVICE_NAME
+            && entity.pointer("/service/id").and_then(Value::as_str) == Some("");
+        let text = match is_unknown {
+            true => UNKNOWN.to_owned(),
+            false => member(&self.pointer, value),
+        };
         printable::line(&text.replace("\r\n", "\n").replace(['\n', '\t'], " "))
     }
 }
@@ -229,6 +235,9 @@ fn drawn() -> Table {
     table
 }
 
+/// The name of a circuit's service. A service that is not known has no id.
+const SERVICE_NAME: &str = "/service/name";
+
 /// Members of links and circuits that are rates.
 const RATES: [&str; 4] = ["sourceRate", "destRate", "rateFromDialer", "rateToDialer"];
 
@@ -245,7 +254,11 @@ fn member(pointer: &str, value: &Value) -> String {
         // The path of a circuit.
         Value::Object(path) if name == "path" && path.contains_key("nodes") => {
             let nodes = path.get("nodes").and_then(Value::as_array).into_iter().flatten();
-            nodes.map(text).collect::<Vec<_>>().join(" → ")
+            let known = nodes.map(text).collect::<Vec<_>>().join(" → ");
+            match path.get("isWhole") {
+                Some(Value::Bool(false)) => format!("{known} (known in part)"),
+                _ => known,
+            }
         }
         _ => text(value),
     }
@@ -413,6 +426,11 @@ mod tests {
         let path = json!({"links": [{"id": "l1", "name": "l1"}],
             "nodes": [{"id": "a", "name": "paris"}, {"id": "b", "name": "rome"}]});
         assert_eq!(member("/path", &path), "paris → rome");
+        let part = json!({"isWhole": false, "links": [], "nodes": [{"id": "a", "name": "paris"}]});
+        assert_eq!(member("/path", &part), "paris (known in part)");
+        let column = Column { title: "SERVICE".to_owned(), pointer: SERVICE_NAME.to_owned() };
+        let service = |id: &str| json!({"service": {"id": id, "name": "<deleted>"}});
+        assert_eq!([column.cell(&service("")), column.cell(&service("s1"))], ["?", "<deleted>"]);
         assert_eq!(member("sourceLatency", &json!(2_100_000)), "2.10 ms");
         assert_eq!(member("destLatency", &json!(65_000_000_000_u64)), "not measured");
         assert_eq!(member("/cost", &json!(2_100_000)), "2100000");

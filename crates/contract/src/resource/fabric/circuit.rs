@@ -69,7 +69,8 @@ detail! {
         pub dialer: Option<EntityRef>,
         /// The path of the circuit.
         pub path: CircuitPath,
-        /// The service that was dialed. The name of a service that no longer exists is `<deleted>`.
+        /// The service that was dialed. The name of a service that no longer exists is `<deleted>`. The id of a
+        /// service that is not known is empty (see `path.isWhole`).
         pub service: EntityRef,
         /// The terminator that the circuit leads to; its name is its id.
         pub terminator: EntityRef,
@@ -98,8 +99,13 @@ detail! {
 }
 
 detail! {
-    /// The path of a circuit: at least one router, and one link less than routers.
+    /// The path of a circuit: at least one router, and one link less than routers if the whole path is known.
     pub struct CircuitPath {
+        /// False if only a part of the path is known, because the controller was restarted and a router on the
+        /// path does not report its circuits: then the nodes are the known ones, and there are no links. Absent
+        /// if the whole path is known. weft's own.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub is_whole: Option<bool>,
         /// The links of the path, from the dialer to the host.
         pub links: Vec<EntityRef>,
         /// The routers of the path, from the dialer to the host.

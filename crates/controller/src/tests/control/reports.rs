@@ -4,11 +4,12 @@
 use serde_json::json;
 use weft_model::Id;
 use weft_wire::ProtoBody;
+use weft_wire::ctrl::CircuitConfirmation;
 use weft_wire::metrics::usage_counter::Bucket;
 use weft_wire::metrics::{Meter, MetricsMessage, UsageCounter};
 
 use super::circuits::{hosted, made};
-use super::support::{Net, Peer, TestRouter};
+use super::support::{Net, Peer, TestRouter, until};
 
 /// A report of the bytes of a circuit of a service.
 fn usage(circuit: &str, service: &Id, bytes: u64) -> MetricsMessage {
@@ -77,6 +78,24 @@ async fn bytes_count_for_the_service_of_a_circuit_that_went_over_the_router() {
     tell(&peer, &usage(id, &service, u64::MAX)).await;
     assert_eq!(counted(&service), 10);
     assert_eq!(refused(&net, &router, "usageOfForeignCircuit").await, 1);
+}
+
+/// A router of another make does not report that it is on the path of a circuit of an earlier run.
+#[tokio::test]
+async fn bytes_of_a_circuit_known_in_part_may_come_from_any_router() {
+    let (net, router, mut peer, service) = hosted().await;
+    let (circuit, _) = made(&mut peer).await;
+    let id = circuit.circuit_id.as_str();
+    let quiet = net.router("quiet").await;
+    let net = net.restarted().await;
+    let (peer, quiet_peer) = (net.connect(&router).await, net.connect(&quiet).await);
+    let circuit_ids = vec![id.to_owned()];
+    let confirm = CircuitConfirmation { circuit_ids, ..CircuitConfirmation::default() };
+    peer.send(confirm.to_message()).await;
+    until(|| net.network.in_part() == 1).await;
+    tell(&quiet_peer, &usage(id, &service, 7)).await;
+    assert_eq!(refused(&net, &quiet, "usageOfUnknownCircuit").await, 1);
+    assert_eq!(refused(&net, &quiet, "usageOfForeignCircuit").await, 0);
 }
 
 #[tokio::test]

@@ -91,6 +91,7 @@ impl InMemoryKind for Circuits {
             client_id: record.client.clone(),
             dialer: record.dialer().and_then(|id| dialer(view, id)),
             path: CircuitPath {
+                is_whole: (!record.is_whole).then_some(false),
                 links: record.path.links.iter().map(|id| EntityRef::new(LINKS, id, id)).collect(),
                 nodes: record.path.nodes.iter().map(|id| router_ref(view, id)).collect(),
             },
