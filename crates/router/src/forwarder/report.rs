@@ -8,11 +8,17 @@ use std::{collections::HashMap, sync::Arc, time::Duration};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use weft_xgress::Role;
+
 use super::{Forwarder, circuit::coarse_now, flow::Circuit};
 use crate::seam::{ControllerId, Dropped};
 
 /// Most circuits without a next place that are remembered for one report, and as many unknown circuits.
 const MAX_FAULTS: usize = 10_000;
+
+/// The time without messages after which a circuit counts as abandoned if the end that it should have on this
+/// router is not there. An end comes at most some seconds after its route, when the circuit was made.
+const ABANDONED: Duration = Duration::from_secs(60);
 
 /// Most circuits in one message to a controller.
 const FAULTS_AT_ONCE: usize = 1_000;
@@ -134,6 +140,9 @@ impl Forwarder {
                 if idle <= after {
                     continue;
                 }
+                if idle > ABANDONED && self.end_if_abandoned(&circuit) {
+                    continue;
+                }
                 self.trim_circuit(&circuit);
                 if circuit.leaves() {
                     continue;
@@ -145,6 +154,20 @@ impl Forwarder {
         for (owner, circuits) in by_owner {
             self.control.idle_circuits(&owner, circuits);
         }
+    }
+
+    /// Ends a circuit of which no end is on this router although its ways lead to one, and tells its controller:
+    /// the circuit was not made, for example because the controller was killed meanwhile, and nobody else ends it.
+    /// False if the circuit goes on.
+    pub(super) fn end_if_abandoned(&self, circuit: &Arc<Circuit>) -> bool {
+        let ends = circuit.ends();
+        if ends.is_empty() || ends.iter().any(|address| self.destination(address).is_some()) {
+            return false;
+        }
+        tracing::debug!(circuit = %circuit.id, "a circuit without an end is ended");
+        self.control.circuit_ended(&circuit.owner, &circuit.id, Role::Initiator);
+        self.unroute(&circuit.id);
+        true
     }
 }
 
