@@ -7,7 +7,6 @@ use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-
 use weft_xgress::Role;
 
 use super::{Forwarder, circuit::coarse_now, flow::Circuit};
