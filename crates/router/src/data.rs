@@ -343,6 +343,10 @@ impl seam::Data for DataHalf {
         self.begin(command)?.route(&command.forwards)
     }
 
+    fn has_open_end(&self, address: &str) -> bool {
+        self.forwarder.has_open_end(address)
+    }
+
     fn has_destination(&self, address: &str) -> bool {
         self.forwarder.destination(address).is_some()
     }

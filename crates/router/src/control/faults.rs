@@ -30,8 +30,8 @@ use weft_wire::Message;
 
 use crate::{controllers::Controller, seam::ControllerId};
 
-/// Most reports kept for one controller. The controller learns of further ended circuits from the next
-/// report of carried circuits, or when the circuits are found idle.
+/// Most reports kept for one controller. The controller learns of further ended circuits when they are found
+/// idle: their ends are reported once more then.
 const MAX_FAULTS: usize = 65_536;
 /// The time for which ends of circuits are gathered after a batch of reports.
 const GATHER: Duration = Duration::from_millis(10);

@@ -351,9 +351,10 @@ impl Control for ControlHalf {
         let nanos = |time: Duration| i64::try_from(time.as_nanos()).unwrap_or(i64::MAX);
         let confirmation = CircuitConfirmation {
             circuit_ids: circuits.iter().map(|(id, _)| id.clone()).collect(),
-            idle_times: circuits.into_iter().map(|(id, time)| (id, nanos(time))).collect(),
+            idle_times: circuits.iter().map(|(id, time)| (id.clone(), nanos(*time))).collect(),
         };
         tell(&[owner], &confirmation.to_message());
+        circuits.iter().for_each(|(id, _)| routes::on_idle(&self.0, controller, id));
     }
 
     fn link_fault(&self, link: &str, iteration: u32) {

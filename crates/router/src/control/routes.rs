@@ -301,6 +301,18 @@ pub(crate) fn on_ended(core: &Core, owner: &ControllerId, circuit: &str, end: Ro
     core.routes.push_end(owner, Fault::circuit(end == Role::Initiator, circuit).to_message());
 }
 
+/// Reports once more that a circuit has ended, if an end of it on this router is gone. The circuit is idle, so its
+/// owner did not have it unrouted: an owner may stop between the report of the end and its unroutes, and adopts the
+/// circuit when it is back.
+pub(crate) fn on_idle(core: &Core, owner: &ControllerId, circuit: &str) {
+    let Some(data) = core.data.get() else { return };
+    let ends = core.routes.ends_of(circuit);
+    let gone = ends.into_iter().find(|(address, _)| !data.has_open_end(address));
+    if let Some((_, end)) = gone {
+        on_ended(core, owner, circuit, end);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

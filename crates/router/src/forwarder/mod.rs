@@ -170,6 +170,16 @@ impl Forwarder {
         shard(&self.destinations, address).read().get(address).cloned()
     }
 
+    /// True if an end of a circuit has this address, and is not closed.
+    pub(crate) fn has_open_end(&self, address: &str) -> bool {
+        match self.destination(address) {
+            Some(Destination::Local(end)) => !end.is_closed(),
+            // An end at an SDK is removed once the SDK has closed it.
+            Some(Destination::Sdk(_)) => true,
+            Some(Destination::Link(_)) | None => false,
+        }
+    }
+
     /// The link of this id.
     pub(crate) fn link(&self, id: &str) -> Option<Arc<Link>> {
         match shard(&self.destinations, id).read().get(id) {

@@ -98,6 +98,9 @@ pub trait Data: Send + Sync + 'static {
     /// True if an end or a link has this address.
     fn has_destination(&self, address: &str) -> bool;
 
+    /// True if an end of a circuit has this address, and is not closed.
+    fn has_open_end(&self, address: &str) -> bool;
+
     /// Takes a route down: at once (`now`), or when the circuit has been quiet.
     fn unroute(&self, circuit: &str, now: bool);
 

@@ -186,6 +186,25 @@ async fn routes_are_carried_out_and_answered() {
     network.router.control.shutdown().await;
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn an_end_that_is_gone_is_reported_again_while_its_circuit_is_idle() {
+    let mut network = Network::new().await;
+    network.peer.send(route_to("c1", 1)).await;
+    network.peer.expect(ctrl::content_type::ROUTE_RESULT).await;
+    let owner: ControllerId = "ctrl1".into();
+    let idle = || vec![("c1".to_owned(), Duration::from_secs(60))];
+    network.router.control.idle_circuits(&owner, idle());
+    let _: CircuitConfirmation = network.peer.get().await;
+    assert!(!network.peer.has(ctrl::content_type::FAULT), "the end is there");
+    // The controller heard of the end, and stopped before it told this router.
+    network.router.data.gone.lock().insert("E".to_owned());
+    network.router.control.idle_circuits(&owner, idle());
+    let _: CircuitConfirmation = network.peer.get().await;
+    let fault: Fault = network.peer.get().await;
+    assert_eq!((fault.subject(), fault.id.as_str()), (FaultSubject::Egress, "c1"));
+    network.router.control.shutdown().await;
+}
+
 /// Moves a circuit to a link.
 fn move_to(circuit: &str, link: &str) -> Message {
     let mut route = Route {

@@ -19,6 +19,8 @@ pub(crate) struct FakeData {
     pub(crate) unrouted: Mutex<Vec<(String, bool)>>,
     pub(crate) alive: Mutex<HashSet<String>>,
     pub(crate) tokens: Mutex<Vec<String>>,
+    /// Addresses of ends that are gone.
+    pub(crate) gone: Mutex<HashSet<String>>,
     circuits: Mutex<HashMap<String, ControllerId>>,
 }
 
@@ -62,6 +64,10 @@ impl Data for FakeData {
 
     fn has_destination(&self, address: &str) -> bool {
         address == "there"
+    }
+
+    fn has_open_end(&self, address: &str) -> bool {
+        !self.gone.lock().contains(address)
     }
 
     fn unroute(&self, circuit: &str, now: bool) {

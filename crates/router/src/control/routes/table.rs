@@ -10,8 +10,9 @@ use tokio_util::sync::CancellationToken;
 use weft_metrics::Histogram;
 use weft_wire::{
     Message,
-    ctrl::{self, Route},
+    ctrl::{self, DestType, Route},
 };
+use weft_xgress::Role;
 
 use super::places::Places;
 use crate::{
@@ -187,6 +188,21 @@ impl Routes {
         let carried = self.carried.lock();
         let of_owner = carried.values().filter(|one| *one.owner == *owner);
         of_owner.map(|one| one.route.clone()).collect()
+    }
+
+    /// The addresses on this router at which a circuit begins or ends.
+    pub(super) fn ends_of(&self, circuit: &str) -> Vec<(String, Role)> {
+        let carried = self.carried.lock();
+        let ways = carried.get(circuit).into_iter().flat_map(|one| &one.route.forwards);
+        let end = |way: &ctrl::route::Forward| {
+            let role = match way.dst_type() {
+                DestType::Start => Role::Initiator,
+                DestType::End => Role::Terminator,
+                DestType::Link => return None,
+            };
+            Some((way.dst_address.clone(), role))
+        };
+        ways.filter_map(end).collect()
     }
 
     /// The owner and the route of one circuit, for inspection.

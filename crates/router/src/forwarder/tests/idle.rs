@@ -164,3 +164,40 @@ fn ends_on_the_router_give_back_what_a_burst_has_left() {
     burst(&host, &dialer);
     assert!(!host.is_closed() && !dialer.is_closed());
 }
+
+#[test]
+fn an_end_is_open_until_its_circuit_is_over() {
+    let (forwarder, told) = heard();
+    let _other = link(&forwarder, "l1");
+    assert!(!forwarder.has_open_end("l1") && !forwarder.has_open_end("out"));
+    let set_up = attempt(&forwarder, 0).unwrap();
+    let end = dialed(&forwarder, &set_up, "out");
+    set_up.route(&hops("in", "out")).unwrap();
+    drop(set_up);
+    assert!(forwarder.has_open_end("out"));
+    end.abort();
+    assert_eq!(std::mem::take(&mut *told.0.lock()), ["circuit"]);
+    assert!(
+        !forwarder.has_open_end("out"),
+        "the end stays until its circuit is unrouted, but is closed"
+    );
+}
+
+#[test]
+fn an_end_at_an_sdk_is_open_until_the_sdk_closes_it() {
+    let (forwarder, told) = heard();
+    let _other = link(&forwarder, "l1");
+    let outlet = Outlet::new(Budget::unlimited());
+    let set_up = attempt(&forwarder, 0).unwrap();
+    set_up.route(&ways(("in", ForwardKind::Start), ("l1", ForwardKind::Link))).unwrap();
+    assert!(!forwarder.has_open_end("in"), "the SDK has not begun");
+    let circuit = Arc::clone(set_up.circuit());
+    let owner: std::sync::Weak<dyn ConnOwner> = std::sync::Weak::<NoOwner>::new();
+    let sdk = SdkCircuit::start(&forwarder, circuit, "in", Role::Initiator, 1, outlet, owner);
+    sdk.begin();
+    drop(set_up);
+    assert!(forwarder.has_open_end("in"));
+    sdk.ended_by_sdk();
+    assert_eq!(std::mem::take(&mut *told.0.lock()), ["circuit"]);
+    assert!(!forwarder.has_open_end("in"));
+}
