@@ -100,15 +100,8 @@ impl Network {
         let is_possible = values.values().all(|bytes| used::is_possible(*bytes, seconds));
         let used = self.0.circuits.used_over(circuit, router.id.as_str());
         let Some([service, terminator]) = used.filter(|_| is_possible) else {
-            // Routers that are not known to be on the path of a circuit known in part may be on it.
-            let is_known = match self.0.circuits.get(circuit) {
-                Some(known) => known.is_whole,
-                None => self.0.circuits.is_known(circuit),
-            };
-            let is_foreign = !is_possible
-                || self.is_of_this_run(circuit)
-                || is_known
-                || self.0.circuits.has_ended(circuit);
+            // A circuit of an earlier run may have gone over the router then, or may be known in part.
+            let is_foreign = !is_possible || self.is_of_this_run(circuit);
             let kind = if is_foreign { Misreport::Usage } else { Misreport::UnknownUsage };
             return self.refuse(router, kind, circuit);
         };

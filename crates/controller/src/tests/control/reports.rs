@@ -4,7 +4,7 @@
 use serde_json::json;
 use weft_model::Id;
 use weft_wire::ProtoBody;
-use weft_wire::ctrl::CircuitConfirmation;
+use weft_wire::ctrl::{CarriedCircuits, CircuitConfirmation, Route};
 use weft_wire::metrics::usage_counter::Bucket;
 use weft_wire::metrics::{Meter, MetricsMessage, UsageCounter};
 
@@ -96,6 +96,27 @@ async fn bytes_of_a_circuit_known_in_part_may_come_from_any_router() {
     tell(&quiet_peer, &usage(id, &service, 7)).await;
     assert_eq!(refused(&net, &quiet, "usageOfUnknownCircuit").await, 1);
     assert_eq!(refused(&net, &quiet, "usageOfForeignCircuit").await, 0);
+}
+
+#[tokio::test]
+async fn bytes_of_a_circuit_of_an_earlier_run_are_no_fault_of_a_router_that_it_had_left() {
+    let (net, router, mut peer, service) = hosted().await;
+    let (circuit, route) = made(&mut peer).await;
+    let left = net.router("left").await;
+    let net = net.restarted().await;
+    let (peer, left_peer) = (net.connect(&router).await, net.connect(&left).await);
+    let routes = vec![Route { context: None, ..route }];
+    peer.send(CarriedCircuits { routes, last: true }.to_message()).await;
+    peer.settled().await;
+    let id = circuit.circuit_id.as_str();
+    assert!(net.network.circuits().get(id).is_some());
+    // The circuit went over this router before the restart.
+    tell(&left_peer, &usage(id, &service, 7)).await;
+    assert!(net.network.circuits().remove(id).is_some());
+    tell(&left_peer, &usage(id, &service, 7)).await;
+    assert_eq!(refused(&net, &left, "usageOfUnknownCircuit").await, 2);
+    assert_eq!(refused(&net, &left, "usageOfForeignCircuit").await, 0);
+    assert_eq!(net.network.used_by(&service).iter().sum::<u64>(), 0);
 }
 
 #[tokio::test]
