@@ -139,11 +139,8 @@ impl Forwarder {
                 if idle <= after {
                     continue;
                 }
-                if idle > ABANDONED && self.end_if_abandoned(&circuit) {
-                    continue;
-                }
                 self.trim_circuit(&circuit);
-                if circuit.leaves() {
+                if circuit.leaves() || (idle > ABANDONED && self.end_if_abandoned(&circuit)) {
                     continue;
                 }
                 let owned = by_owner.entry(Arc::clone(&circuit.owner)).or_default();
@@ -160,7 +157,11 @@ impl Forwarder {
     /// False if the circuit goes on.
     pub(super) fn end_if_abandoned(&self, circuit: &Arc<Circuit>) -> bool {
         let ends = circuit.ends();
-        if ends.is_empty() || ends.iter().any(|address| self.destination(address).is_some()) {
+        // What waits in a circuit that has ended has a limit of its own (`data::leaving`).
+        if circuit.leaves()
+            || ends.is_empty()
+            || ends.iter().any(|address| self.destination(address).is_some())
+        {
             return false;
         }
         tracing::debug!(circuit = %circuit.id, "a circuit without an end is ended");
