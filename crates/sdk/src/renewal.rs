@@ -150,9 +150,11 @@ impl Attempts {
         let age = note.age(now);
         let rest = |pause: Duration| Some(Instant::now() + pause.checked_sub(age?)?);
         let left = leaf.not_after().duration_since(now).unwrap_or_default();
-        let has_made = note.made(leaf.fingerprint());
-        let chain_after = if has_made { rest(CHAIN_PAUSE) } else { None };
-        Self { next: rest(pause(left)), chain_after, ..Self::default() }
+        match note.made(leaf.fingerprint()) {
+            // An administrator may ask again at any time.
+            true => Self { chain_after: rest(CHAIN_PAUSE), ..Self::default() },
+            false => Self { next: rest(pause(left)), ..Self::default() },
+        }
     }
 
     /// The renewal that is due now, if one is.
@@ -287,9 +289,11 @@ mod tests {
         assert_eq!(due(&made, &short, begin + week - minute), None);
         assert!(due(&made, &short, begin + week + minute).is_some());
         assert!(due(&failed.clone().succeeded("another"), &short, begin + DAY).is_some());
-        // Neither a request nor the end of the certificate waits for longer than after a failure.
+        // A request waits after a failure only, and the end of the certificate no longer than after one.
         let asked = Extension { is_requested: true, ..short.clone() };
-        assert!(due(&made, &asked, begin + minute * 61).unwrap().is_requested);
+        assert!(due(&made, &asked, begin + minute).unwrap().is_requested);
+        assert_eq!(due(&failed, &asked, begin + minute), None);
+        assert!(due(&failed, &asked, begin + minute * 61).unwrap().is_requested);
         assert!(due(&RenewalNote::at(begin + DAY * 340), &short, begin + DAY * 341).is_some());
         // A clock that was set back delays nothing.
         assert!(due(&RenewalNote::at(begin + DAY), &short, begin).is_some());

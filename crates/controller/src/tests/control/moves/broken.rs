@@ -38,6 +38,26 @@ async fn a_circuit_waits_anew_each_time_its_link_is_back() {
     until(|| mesh.path(&circuit).is_none()).await;
 }
 
+/// An operator lets the only link be used again and again, for a moment each time.
+#[tokio::test]
+async fn a_circuit_waits_anew_each_time_its_link_may_be_used_again() {
+    let kept = Duration::from_secs(20);
+    let mesh = Square::keeping(kept, quick()).await;
+    let circuit = mesh.circuit().await;
+    let network = &mesh.net.network;
+    for gone in ["to2", "to3"] {
+        network.links().fault(gone, 0);
+    }
+    for _ in 0..4 {
+        assert!(network.change_link("direct", None, Some(true)));
+        until(|| network.without_path() == 1 && network.waiting_moves() == 0).await;
+        later(kept * 3 / 5).await;
+        assert!(network.change_link("direct", None, Some(false)));
+    }
+    until(|| network.without_path() == 0).await;
+    assert_eq!(mesh.path(&circuit).unwrap(), ["direct"]);
+}
+
 /// The links of the only path work, and the router of the dialer does not know one of them, however often it is told
 /// the route.
 #[tokio::test]
