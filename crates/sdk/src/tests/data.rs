@@ -19,8 +19,8 @@ async fn exchange(mut dialer: Connection, mut host: Connection, length: usize) {
         dialer.shutdown().await.unwrap();
         assert!(dialer.write_all(b"more").await.is_err());
         let mut read = Vec::new();
-        dialer.read_to_end(&mut read).await.unwrap();
-        read
+        let end = dialer.read_to_end(&mut read).await;
+        (read, end)
     };
     let hosting = async move {
         let mut read = Vec::new();
@@ -30,8 +30,9 @@ async fn exchange(mut dialer: Connection, mut host: Connection, length: usize) {
         host.shutdown().await.unwrap();
         read
     };
-    let (at_dialer, at_host) = soon(async { tokio::join!(dialing, hosting) }).await;
-    assert!(at_host == one && at_dialer == other);
+    let ((at_dialer, end), at_host) = soon(async { tokio::join!(dialing, hosting) }).await;
+    let what = format!("{length} bytes: {} came back, then {end:?}", at_dialer.len());
+    assert!(at_host == one && at_dialer == other && end.is_ok(), "{what}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

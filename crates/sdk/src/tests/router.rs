@@ -361,8 +361,9 @@ impl Core {
             xgress: grant("dialer"),
             ..StateConnected::default()
         };
-        let _ = dialer.queue.send(connected.to_message().in_reply_to(&message));
+        // Nothing comes between: the dialer may have its answer, and the circuit be over, before the next line runs.
         let mut state = self.state.lock();
+        let _ = dialer.queue.send(connected.to_message().in_reply_to(&message));
         if let Some([side, _]) = state.circuits.get_mut(&circuit) {
             for held in side.held.take().into_iter().flatten() {
                 let _ = side.port.queue.send(held);
