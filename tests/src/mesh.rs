@@ -11,7 +11,7 @@ use weft_contract::resource;
 use weft_sdk::{Connection, Context, IdentityFile};
 
 use crate::{
-    network::{Network, Peer, free_port, soon, until_some},
+    network::{LONG, Network, Peer, free_port, soon, until_some},
     sdk::{dial, echo, round_trip},
     wires::Wires,
 };
@@ -73,7 +73,12 @@ async fn wired(network: &Network) -> (Peer, Peer, Wires) {
 
 /// Waits until a router has this number of links.
 pub(crate) async fn links(router: &Peer, count: usize) {
-    until_some(async || (router.router().data().link_count() == count).then_some(())).await;
+    let counted = || router.router().data().link_count();
+    let begun = Instant::now();
+    while counted() != count {
+        assert!(begun.elapsed() < LONG, "{} has {} links, not {count}", router.id, counted());
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
 }
 
 /// The links of each circuit.
