@@ -29,6 +29,7 @@ pub(crate) fn linking_config(
          link:\n  listeners:\n\
          \x20 - {{binding: transport, bind: 'tls:127.0.0.1:{link}', advertise: 'tls:127.0.0.1:{advertised}'}}\n\
          \x20 dialers:\n  - {{binding: transport, startupDelay: 100ms, healthyDialBackoff: \
+         {{minRetryInterval: 100ms, maxRetryInterval: 1s}}, unhealthyDialBackoff: \
          {{minRetryInterval: 100ms, maxRetryInterval: 1s}}}}\n",
     );
     read(&format!("{}{more}", common(home, controller)), home)
