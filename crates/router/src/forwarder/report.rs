@@ -7,17 +7,12 @@ use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use weft_xgress::Role;
 
 use super::{Forwarder, circuit::coarse_now, flow::Circuit};
 use crate::seam::{ControllerId, Dropped};
 
 /// Most circuits without a next place that are remembered for one report, and as many unknown circuits.
 const MAX_FAULTS: usize = 10_000;
-
-/// The time without messages after which a circuit counts as abandoned if the end that it should have on this
-/// router is not there. An end comes at most some seconds after its route, when the circuit was made.
-const ABANDONED: Duration = Duration::from_secs(60);
 
 /// Most circuits in one message to a controller.
 const FAULTS_AT_ONCE: usize = 1_000;
@@ -140,7 +135,7 @@ impl Forwarder {
                     continue;
                 }
                 self.trim_circuit(&circuit);
-                if circuit.leaves() || (idle > ABANDONED && self.end_if_abandoned(&circuit)) {
+                if circuit.leaves() {
                     continue;
                 }
                 let owned = by_owner.entry(Arc::clone(&circuit.owner)).or_default();
@@ -150,24 +145,6 @@ impl Forwarder {
         for (owner, circuits) in by_owner {
             self.control.idle_circuits(&owner, circuits);
         }
-    }
-
-    /// Ends a circuit of which no end is on this router although its ways lead to one, and tells its controller:
-    /// the circuit was not made, for example because the controller was killed meanwhile, and nobody else ends it.
-    /// False if the circuit goes on.
-    pub(super) fn end_if_abandoned(&self, circuit: &Arc<Circuit>) -> bool {
-        let ends = circuit.ends();
-        // What waits in a circuit that has ended has a limit of its own (`data::leaving`).
-        if circuit.leaves()
-            || ends.is_empty()
-            || ends.iter().any(|address| self.destination(address).is_some())
-        {
-            return false;
-        }
-        tracing::debug!(circuit = %circuit.id, "a circuit without an end is ended");
-        self.control.circuit_ended(&circuit.owner, &circuit.id, Role::Initiator);
-        self.unroute(&circuit.id);
-        true
     }
 }
 

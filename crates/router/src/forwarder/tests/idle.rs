@@ -74,37 +74,6 @@ fn the_queue_for_the_next_router_gives_back_what_a_burst_has_left() {
     }
 }
 
-/// The controller was killed before it had answered the dialer: the route stays, and the dialer is gone.
-#[test]
-fn a_circuit_whose_end_has_never_come_is_ended() {
-    let (forwarder, control) = heard();
-    let _links = ["l1", "l2"].map(|id| link(&forwarder, id));
-    let abandoned = |ways: &[Forward], end: Option<&str>, leaves: bool| {
-        let set_up = attempt(&forwarder, 0).unwrap();
-        let circuit = Arc::clone(set_up.circuit());
-        if leaves {
-            circuit.leave();
-        }
-        let _end = end.map(|address| {
-            let (of, options) = (Arc::clone(&circuit), Options::default());
-            forwarder.start_end(of, address, Role::Initiator, &options, SOCKET)
-        });
-        set_up.route(ways).unwrap();
-        drop(set_up);
-        let is_abandoned = forwarder.end_if_abandoned(&circuit);
-        assert_eq!(forwarder.circuit("circuit").is_none(), is_abandoned);
-        forwarder.unroute("circuit");
-        is_abandoned
-    };
-    let first = ways(("in", ForwardKind::Start), ("l1", ForwardKind::Link));
-    assert!(!abandoned(&first, Some("in"), false));
-    assert!(!abandoned(&ways(("l1", ForwardKind::Link), ("l2", ForwardKind::Link)), None, false));
-    assert!(!abandoned(&first, None, true), "its data may wait for a slow link");
-    assert!(control.0.lock().is_empty());
-    assert!(abandoned(&first, None, false));
-    assert_eq!(*control.0.lock(), ["circuit"]);
-}
-
 #[test]
 fn the_queue_for_an_sdk_gives_back_what_a_burst_has_left() {
     let (forwarder, _) = heard();
