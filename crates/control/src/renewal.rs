@@ -2,14 +2,16 @@
 //! 17.3).
 //!
 //! Both certificates are accepted until the router shows the new one, with or without a
-//! confirmation ([`router_certificates`]): a router that is cut off at any step is never locked
-//! out.
+//! confirmation: a router that is cut off at any step is never locked out. A certificate for another
+//! key replaces the old one at the confirmation, or at once if the router confirms nothing
+//! ([`router_certificates`]).
 
 use std::sync::Arc;
 use std::time::SystemTime;
 
 use weft_auth::enroll::issue::issue;
-use weft_auth::{Auth, router_certificate, router_certificates};
+use weft_auth::router_certificates::{self, Exchange};
+use weft_auth::{Auth, router_certificate};
 use weft_channel::Lane;
 use weft_identity::{Certificate, CertificateRequest, Leaf, Purpose};
 use weft_kernel::clock::system_time;
@@ -47,7 +49,7 @@ pub fn spawn(session: &Arc<RouterSession>, message: &Message) {
     let (session, message) = (Arc::clone(session), message.clone());
     session.plane.network.clone().spawn(async move {
         if message.content_type == edge_ctrl::content_type::EXTEND_VERIFY {
-            on_verify(&session, &message);
+            on_verify(&session, &message).await;
         } else {
             match renew(&session, &message).await {
                 Ok(()) => {}
@@ -75,11 +77,14 @@ async fn renew(session: &RouterSession, message: &Message) -> Result<(), NotRene
     let server = leaf(auth, own, &request.server_cert_csr, Purpose::Server, now)?;
     let _in_work = auth.renewals().begin(id).await.map_err(|_| NotRenewed::TooOften)?;
     let router = Caller::router(id, "renew certificates");
-    let given = router_certificates::exchange(auth, &router, id, shown, client).await?;
-    let given = given.ok_or(NotRenewed::Replaced)?;
-    // The connection stays, even when only the new certificate counts.
-    session.router.renewed(given.leaf.fingerprint());
+    // First, because the exchange may be the end of the old certificate.
     let (_, server) = issue(auth, &router, server).await?;
+    let is_confirmed = request.require_verification;
+    let exchange = Exchange { id, shown, wanted: client, is_confirmed };
+    // The connection stays, even when only the new certificate counts.
+    let rely = |new: &str| session.router.renewed(new);
+    let given = router_certificates::exchange(auth, &router, exchange, rely).await?;
+    let given = given.ok_or(NotRenewed::Replaced)?;
     let certificates = EnrollmentCertsResponse {
         client_cert_pem: given.pem,
         server_cert_pem: server,
@@ -110,10 +115,10 @@ fn not_verified(code: &str, text: String) -> ExtendVerifyResult {
     ExtendVerifyResult { code: code.to_owned(), message: text, cause: String::new() }
 }
 
-fn on_verify(session: &RouterSession, message: &Message) {
+async fn on_verify(session: &RouterSession, message: &Message) {
     let request = EnrollmentExtendRouterVerifyRequest::from_message(message);
     let result = match &request {
-        Ok(request) => verify(session, request),
+        Ok(request) => verify(session, request).await,
         Err(problem) => not_verified("COULD_NOT_UNMARSHAL", problem.to_string()),
     };
     session.answer(Lane::Default, message, result.to_message());
@@ -123,8 +128,8 @@ fn on_verify(session: &RouterSession, message: &Message) {
 }
 
 /// Handles a router's confirmation of its new certificate. It becomes the current one when it is
-/// shown.
-fn verify(
+/// shown; if it is for another key, at once.
+async fn verify(
     session: &RouterSession,
     request: &EnrollmentExtendRouterVerifyRequest,
 ) -> ExtendVerifyResult {
@@ -132,7 +137,7 @@ fn verify(
     if request.client_cert_pem.trim().is_empty() {
         return no("MISSING_CLIENT_PEM", "the certificate is missing".to_owned());
     }
-    let Some(router) = session.entity() else {
+    let Some(mut router) = session.entity() else {
         return no("ROUTER_NOT_FOUND", "the router does not exist".to_owned());
     };
     let shown = match Certificate::from_pem(request.client_cert_pem.as_bytes()) {
@@ -140,6 +145,15 @@ fn verify(
         Err(problem) => return no("INVALID_CLIENT_PEM", problem.to_string()),
     };
     let shown = shown.as_ref().map(Certificate::fingerprint);
+    if let Some(new) = shown.filter(|_| router_certificates::waits_for_another_key(&router))
+        && router.unverified_fingerprint.as_deref() == Some(new)
+    {
+        let (auth, why) = (&session.plane.auth, "confirmation of a certificate for another key");
+        if let Err(problem) = use_new(auth, &session.router.id, new, why).await {
+            return no("VERIFY_ERROR", problem.to_string());
+        }
+        router = session.entity().unwrap_or(router);
+    }
     match router.unverified_fingerprint.as_deref() {
         Some(new) if shown == Some(new) => ExtendVerifyResult::default(),
         // The answer to an earlier confirmation was lost, and the router has shown the certificate
@@ -154,22 +168,26 @@ fn verify(
 
 /// Makes a certificate that a router has shown its only one.
 pub(crate) async fn confirm_seen(auth: Auth, id: Id, leaf: Certificate) {
-    let shown = id.clone();
-    let router = Caller::router(&id, "use of a new certificate");
+    match use_new(&auth, &id, leaf.fingerprint(), "use of a new certificate").await {
+        Ok(()) => tracing::info!(router = %id, "the router uses its new certificate"),
+        Err(problem) => {
+            tracing::warn!(router = %id, %problem, "the use of a router's new certificate was not stored; both stay valid")
+        }
+    }
+}
+
+/// Makes the issued certificate with a fingerprint the only one of a router.
+async fn use_new(auth: &Auth, id: &Id, new: &str, why: &'static str) -> Result<(), Failure> {
+    let (router, id, new) = (Caller::router(id, why), id.clone(), new.to_owned());
     let decided = auth.decide(&router, move |decision| {
         let Some(router) = decision.tip().get::<Router>(&id) else { return Ok(()) };
         let mut router = (**router).clone();
-        if !router_certificates::use_waiting(&mut router, leaf.fingerprint()) {
+        if !router_certificates::use_waiting(&mut router, &new) {
             return Ok(());
         }
         router.base.updated_at = decision.now();
         decision.put(router);
         Ok(())
     });
-    match decided.await {
-        Ok(_) => tracing::info!(router = %shown, "the router uses its new certificate"),
-        Err(problem) => {
-            tracing::warn!(router = %shown, %problem, "the use of a router's new certificate was not stored; both stay valid")
-        }
-    }
+    decided.await.map(drop)
 }

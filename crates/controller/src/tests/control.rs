@@ -15,6 +15,7 @@ mod operate;
 mod paths;
 mod renewal;
 mod reports;
+mod rolled;
 mod sdk;
 mod sessions;
 mod spans;

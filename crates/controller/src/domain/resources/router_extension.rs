@@ -1,10 +1,11 @@
 //! `POST /enroll/extend/router`: a router shows its certificate and gets new ones
 //! (docs/protocol/auth.md 5.3). The old certificate is refused once the router has shown the new
-//! one.
+//! one; if that is for another key, at once.
 
 use futures::FutureExt as _;
 use weft_auth::enroll::issue::{check_enabled, client_leaf, issue, parse_csr};
-use weft_auth::{router_certificate, router_certificates};
+use weft_auth::router_certificate;
+use weft_auth::router_certificates::{self, Exchange};
 use weft_contract::resource::enrollment::{EnrollmentCerts, ExtendRouterBody};
 use weft_contract::{Api, Verb};
 use weft_identity::{Certificate, Purpose, Usage, Verify};
@@ -35,25 +36,30 @@ fn extend(controller: Controller, caller: Caller, call: Call) -> Answer {
         let leaf = shown(&controller, &caller)?;
         let old = leaf.fingerprint().to_owned();
         let refused = || Failure::unauthorized("the certificate is not one of a router");
-        let router = controller.router_by_fingerprint(&old).ok_or_else(refused)?;
-        check_enabled(&router)?;
-        let (id, is_edge) = (router.base.id.clone(), router.is_edge);
         let client = parse_csr(&body.cert_csr.unwrap_or_default())?;
         let server = parse_csr(&body.server_cert_csr.unwrap_or_default())?;
+        let router = controller.router_by_fingerprint(&old).or_else(|| {
+            let key = client.public_key();
+            router_certificates::router_with_key(&controller.snapshot(), leaf, key)
+        });
+        let router = router.ok_or_else(refused)?;
+        check_enabled(&router)?;
+        let (id, is_edge) = (router.base.id.clone(), router.is_edge);
         let now = system_time(controller.now());
         let server =
             router_certificate::leaf(&controller, &server, id.as_str(), Purpose::Server, now)?;
-        let client = client_leaf(&controller, &client, &id, is_edge, now)?;
+        let wanted = client_leaf(&controller, &client, &id, is_edge, now)?;
         let _in_work = controller.renewals().begin(&id).await?;
-        let given = router_certificates::exchange(&controller, &caller, &id, &old, client).await?;
-        let given = given.ok_or_else(refused)?;
-        // The control channel of the router stays, also after only the new certificate counts.
-        if let Some(live) = controller.network().and_then(|it| it.routers().get(id.as_str()))
-            && live.stands_on(&old)
-        {
-            live.renewed(given.leaf.fingerprint());
-        }
+        // First, because the exchange may be the end of the old certificate.
         let (_, server_cert) = issue(&controller, &caller, server).await?;
+        let exchange = Exchange { id: &id, shown: &old, wanted, is_confirmed: false };
+        // The control channel of the router stays, also after only the new certificate counts.
+        let rely = |new: &str| {
+            let live = controller.network().and_then(|it| it.routers().get(id.as_str()));
+            live.filter(|live| live.stands_on(&old)).into_iter().for_each(|live| live.renewed(new));
+        };
+        let given = router_certificates::exchange(&controller, &caller, exchange, rely).await?;
+        let given = given.ok_or_else(refused)?;
         let cert = given.pem;
         Reply::detail(&EnrollmentCerts { cert, server_cert, ..EnrollmentCerts::default() })
     }

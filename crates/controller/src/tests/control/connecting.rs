@@ -246,7 +246,7 @@ async fn certificates_are_renewed_without_locking_anybody_out() {
     let net = Net::new().await;
     let router = net.router("er1").await;
     let mut peer = net.connect(&router).await;
-    let key = PrivateKey::generate(KeyAlgorithm::EcP256).unwrap();
+    let key = router.chain.key().clone();
     let subject = Subject::common_name(router.id.as_str());
     let csr = weft_identity::CertificateRequest::make_pem(&key, &subject, &[]).unwrap();
     let request = EnrollmentExtendRouterRequest {

@@ -11,9 +11,7 @@ use weft_channel::{
 use weft_contract::Api;
 use weft_control::ControlPlane;
 use weft_control::gate::Gate;
-use weft_identity::{
-    CertificateRequest, Identity, KeyAlgorithm, LiveIdentity, PrivateKey, Subject,
-};
+use weft_identity::{CertificateRequest, Identity, LiveIdentity, San, Subject};
 use weft_model::entity::Router;
 use weft_wire::ProtoBody;
 use weft_wire::ctrl::{self, PeerStateChanges};
@@ -97,9 +95,9 @@ async fn who_is_cut_off_between_gate_and_registration_does_not_stay() {
     }
 }
 
-fn csr(router: &TestRouter) -> String {
-    let key = PrivateKey::generate(KeyAlgorithm::EcP256).unwrap();
-    CertificateRequest::make_pem(&key, &Subject::common_name(router.id.as_str()), &[]).unwrap()
+fn csr(router: &TestRouter, sans: &[San]) -> String {
+    let name = Subject::common_name(router.id.as_str());
+    CertificateRequest::make_pem(router.chain.key(), &name, sans).unwrap()
 }
 
 #[tokio::test]
@@ -113,15 +111,16 @@ async fn a_renewed_certificate_keeps_the_connection_and_another_ends_it() {
         snapshot.get::<Router>(&router.id).unwrap().unverified_fingerprint.clone()
     };
     assert_eq!(waiting(), None);
-    let body = json!({"certCsr": csr(&router), "serverCertCsr": csr(&router)});
+    let body = json!({"certCsr": csr(&router, &[]), "serverCertCsr": csr(&router, &[])});
     let certificates = vec![router.chain.leaf().clone()];
     let shown = Caller::nobody(Origin { certificates, ..Origin::default() });
     net.bed.client(&shown, "extendRouterEnrollment", &[], body).await.unwrap();
     let second = waiting();
     assert!(second.is_some());
+    let another = [San::Dns("er1.example".into())];
     let request = EnrollmentExtendRouterRequest {
-        client_cert_csr: csr(&router),
-        server_cert_csr: csr(&router),
+        client_cert_csr: csr(&router, &another),
+        server_cert_csr: csr(&router, &another),
         require_verification: false,
     };
     peer.send(request.to_message()).await;

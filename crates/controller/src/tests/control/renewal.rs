@@ -37,38 +37,47 @@ enum Cut {
 const CUTS: [Cut; 6] =
     [Cut::Unwritten, Cut::Requested, Cut::Answered, Cut::Kept, Cut::Confirming, Cut::Never];
 
-/// A router's key, and its requests.
-struct Renewing {
+/// A key, and requests of a router for certificates for it.
+pub(super) struct Renewing {
     key: PrivateKey,
     subject: Subject,
 }
 
 impl Renewing {
-    fn of(router: &TestRouter) -> Self {
-        let key = PrivateKey::generate(KeyAlgorithm::EcP256).unwrap();
+    /// Requests for the key that the router has.
+    pub(super) fn of(router: &TestRouter) -> Self {
+        Self::with(router, router.chain.key().clone())
+    }
+
+    /// Requests for a new key.
+    pub(super) fn another(router: &TestRouter) -> Self {
+        Self::with(router, PrivateKey::generate(KeyAlgorithm::EcP256).unwrap())
+    }
+
+    fn with(router: &TestRouter, key: PrivateKey) -> Self {
         Self { key, subject: Subject::common_name(router.id.as_str()) }
     }
 
-    fn csr(&self) -> String {
+    pub(super) fn csr(&self) -> String {
         CertificateRequest::make_pem(&self.key, &self.subject, &[]).unwrap()
     }
 
-    fn request(&self, require_verification: bool) -> EnrollmentExtendRouterRequest {
+    pub(super) fn request(&self, require_verification: bool) -> EnrollmentExtendRouterRequest {
         let (client_cert_csr, server_cert_csr) = (self.csr(), self.csr());
         EnrollmentExtendRouterRequest { client_cert_csr, server_cert_csr, require_verification }
     }
 
-    fn router(&self, of: &TestRouter, pem: &str) -> TestRouter {
+    pub(super) fn router(&self, of: &TestRouter, pem: &str) -> TestRouter {
         let chain = Certificate::from_pem(pem.as_bytes()).unwrap();
         TestRouter { id: of.id.clone(), chain: KeyedChain::new(chain, self.key.clone()).unwrap() }
     }
 }
 
-fn entity(net: &Net, router: &TestRouter) -> Router {
+pub(super) fn entity(net: &Net, router: &TestRouter) -> Router {
     (**net.bed.controller.snapshot().get::<Router>(&router.id).unwrap()).clone()
 }
 
-async fn answer(peer: &mut Peer) -> String {
+pub(super) async fn answer(peer: &mut Peer) -> String {
     let answer = peer.expect(content_type::ENROLLMENT_CERTS_RESPONSE).await;
     EnrollmentCertsResponse::from_message(&answer).unwrap().client_cert_pem
 }
@@ -167,20 +176,21 @@ async fn an_answer_that_comes_late_is_as_good_as_the_last_one() {
 async fn a_connection_with_a_certificate_of_before_renews_nothing() {
     let net = Net::new().await;
     let router = net.router("er1").await;
-    let own = Renewing::of(&router);
+    let (own, thief) = (Renewing::another(&router), Renewing::another(&router));
     let old = net.connect(&router).await;
-    let body = json!({"certCsr": own.csr(), "serverCertCsr": own.csr()});
     let certificates = vec![router.chain.leaf().clone()];
     let shown = Caller::nobody(Origin { certificates, ..Origin::default() });
-    let call = || to(Api::Client, "extendRouterEnrollment", &[]).with_json(&body);
-    let reply = net.bed.controller.call(shown.clone(), call()).await.unwrap().data();
+    let call = |of: &Renewing| {
+        let body = json!({"certCsr": of.csr(), "serverCertCsr": of.csr()});
+        to(Api::Client, "extendRouterEnrollment", &[]).with_json(&body)
+    };
+    let reply = net.bed.controller.call(shown.clone(), call(&own)).await.unwrap().data();
     let kept = own.router(&router, reply["cert"].as_str().unwrap());
     let print = kept.chain.leaf().fingerprint().to_owned();
     let _peer = net.connect(&kept).await;
     until(|| entity(&net, &router).fingerprint.as_deref() == Some(&*print)).await;
     // A thief of the old key gets no certificate with it.
-    assert!(net.bed.controller.call(shown, call()).await.is_err());
-    let thief = Renewing::of(&router);
+    assert!(net.bed.controller.call(shown, call(&thief)).await.is_err());
     let _ = old.channel.send(thief.request(false).to_message()).await;
     super::support::soon(old.channel.closed()).await;
     let router = entity(&net, &router);
