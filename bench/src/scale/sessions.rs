@@ -7,8 +7,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use futures::future::try_join_all;
 use serde_json::Value;
-use weft_auth::sessions::CERTIFICATE;
-use weft_auth::sessions::lock_in;
+use weft_auth::sessions::{key_print, lock_in};
 use weft_identity::SealKey;
 use weft_model::entity::{ApiSession, SessionCertificate, Terminator};
 use weft_model::{Base, ChangeSet, Id, Kind, Timestamp};
@@ -153,21 +152,18 @@ fn terminator_id(number: u32) -> Id {
 
 fn session(network: &Network, key: &SealKey, number: u32, now: Timestamp) -> ApiSession {
     let authenticator = network.authenticator(number);
-    let (fingerprint, cert_pem) = match authenticator.cert {
-        Some(cert) => (cert.fingerprint, cert.cert_pem),
-        None => Default::default(),
-    };
+    let cert = authenticator.cert.unwrap_or_default();
     let mut session = ApiSession {
         base: Base::new(Id::new(&format!("c{:08}{number:016}", 0)), now),
         identity_id: network.id(Kind::Identity, number),
         authenticator_id: authenticator.base.id,
         last_activity_at: now,
         is_of_client: true,
-        credential: CERTIFICATE.into(),
+        credential: key_print(&cert.public_key_print),
         certificates: vec![SessionCertificate {
             id: Id::new("login"),
-            fingerprint,
-            cert_pem,
+            fingerprint: cert.fingerprint,
+            cert_pem: cert.cert_pem,
             created_at: now,
             not_before: now,
             not_after: now.plus(Duration::from_secs(365 * 24 * 3600)),

@@ -52,8 +52,8 @@ pub(crate) use gone::Gone;
 pub use notices::{SessionNotice, SessionSubscription};
 pub use room::{INCOMPLETE, PER_IDENTITY};
 pub use routers::LegacySession;
-pub use stands::{CERTIFICATE, print_of};
 pub(crate) use stands::{VIRTUAL, stands};
+pub use stands::{key_print, print_of};
 pub use tokens::lock_in;
 
 /// Sessions that are ended, or whose activity is stored, while the lock is held once; most sessions
@@ -266,7 +266,7 @@ impl Sessions {
     }
 
     /// Announces that the client of a session changes its own password, so that this session does
-    /// not end. A password that the session set before stays expected while it is the current one,
+    /// not end. A credential that the session set before stays expected while it is the current one,
     /// so that the session outlives a change that is refused.
     pub fn expect_password(
         &self,
@@ -276,12 +276,25 @@ impl Sessions {
         password: &Hashed,
         now: Timestamp,
     ) {
+        let print = password_print(&password.password, &password.salt);
+        self.expect(caller, snapshot, authenticator, print, now);
+    }
+
+    /// Announces that the client of a session gets a certificate for another key, so that this session
+    /// does not end; `print` is of the new [key](key_print).
+    pub fn expect(
+        &self,
+        caller: &Caller,
+        snapshot: &Snapshot,
+        authenticator: &Id,
+        print: Arc<str>,
+        now: Timestamp,
+    ) {
         let Some(login) = caller.login() else { return };
         let own = self.by_id(&login.session.id);
         let own = own.filter(|session| session.authenticator_id == *authenticator);
         if let Some(own) = own {
             let current = print_of(snapshot, &own.identity_id, authenticator);
-            let print = password_print(&password.password, &password.salt);
             self.change(&own.base.id, now, |session| {
                 let is_set = current.is_some_and(|current| current == session.next_credential);
                 // An empty credential stands for a session of the program around the controller.
@@ -295,12 +308,16 @@ impl Sessions {
 
     /// Takes back [`Self::expect_password`] after the change was refused.
     pub fn forget_password(&self, caller: &Caller, password: &Hashed, now: Timestamp) {
+        self.forget_expected(caller, &password_print(&password.password, &password.salt), now);
+    }
+
+    /// Takes back [`Self::expect`] after the change was refused.
+    pub fn forget_expected(&self, caller: &Caller, print: &str, now: Timestamp) {
         let Some(login) = caller.login() else { return };
-        let print = password_print(&password.password, &password.salt);
         let own = self.by_id(&login.session.id);
-        if let Some(own) = own.filter(|session| session.next_credential == print) {
+        if let Some(own) = own.filter(|session| *session.next_credential == *print) {
             self.change(&own.base.id, now, |session| {
-                if session.next_credential == print {
+                if *session.next_credential == *print {
                     session.next_credential = Arc::default();
                 }
             });

@@ -108,8 +108,11 @@ fn follow(
         }
         Change::Put(Entity::Authenticator(authenticator)) => {
             let fingerprint = |it: &Authenticator| Some(Arc::clone(&it.cert.as_ref()?.fingerprint));
+            let key = |it: &Authenticator| Some(it.cert.as_ref()?.public_key_print.clone());
             let old = before.get::<Authenticator>(&authenticator.base.id);
-            if old.is_some_and(|old| old.updb != authenticator.updb) {
+            if old
+                .is_some_and(|old| old.updb != authenticator.updb || key(old) != key(authenticator))
+            {
                 sessions.end_where(&authenticator.identity_id, |it| !stands(after, it, now));
             }
             if old.is_none_or(|old| fingerprint(old) != fingerprint(authenticator)) {

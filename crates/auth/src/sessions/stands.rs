@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use sha2::{Digest as _, Sha256};
-use weft_model::entity::{ApiSession, AuthPolicy, Authenticator, Ca, Identity, UpdbCredential};
+use weft_model::entity::{
+    ApiSession, AuthPolicy, Authenticator, Ca, CertCredential, Identity, UpdbCredential,
+};
 use weft_model::{Id, Snapshot, Timestamp};
 
 /// Id of the authenticator of a login by external id (docs/protocol/auth.md 7.1).
@@ -11,7 +13,7 @@ pub(crate) const VIRTUAL: &str = "internal";
 /// The credential of a login.
 enum Proof<'s> {
     Password(&'s UpdbCredential),
-    Certificate,
+    Certificate(&'s CertCredential),
     /// A claim of a certificate.
     Claim(&'s str),
 }
@@ -27,7 +29,7 @@ impl<'s> Proof<'s> {
         }
         match &found.updb {
             Some(updb) => Some(Self::Password(updb)),
-            None => Some(Self::Certificate),
+            None => found.cert.as_ref().map(Self::Certificate),
         }
     }
 
@@ -36,15 +38,20 @@ impl<'s> Proof<'s> {
     fn print(&self) -> Arc<str> {
         match self {
             Self::Password(updb) => password_print(&updb.password, &updb.salt),
-            Self::Certificate => CERTIFICATE.into(),
+            Self::Certificate(cert) => key_print(&cert.public_key_print),
             Self::Claim(external) => print(&["claim", external]),
         }
     }
 }
 
-/// The value of [`ApiSession::credential`] of logins by certificate. It is the same for all of
-/// them: an authenticator gets another certificate by extension, which ends no session.
-pub const CERTIFICATE: &str = "certificate";
+/// The value of [`ApiSession::credential`] of all logins by certificate in rows of earlier releases.
+pub(crate) const FORMER_CERTIFICATE: &str = "certificate";
+
+/// The fingerprint of a certificate as a credential: of its key. An extension for the same key ends no
+/// session; one for another key ends those that somebody with the old key may have.
+pub fn key_print(public_key_print: &str) -> Arc<str> {
+    print(&["key", public_key_print])
+}
 
 /// The fingerprint of a password, from its stored hash.
 pub(crate) fn password_print(hash: &str, salt: &str) -> Arc<str> {
@@ -106,7 +113,7 @@ fn is_allowed(
     let Some(policy) = snapshot.get::<AuthPolicy>(&identity.auth_policy_id) else { return false };
     match proof {
         Proof::Password(_) => policy.updb.allowed,
-        Proof::Certificate | Proof::Claim(_) => {
+        Proof::Certificate(_) | Proof::Claim(_) => {
             policy.cert.allowed
                 && (policy.cert.allow_expired_certs || !has_expired(snapshot, session, now))
         }

@@ -12,7 +12,7 @@ use weft_model::entity::ApiSession;
 use weft_model::{Id, Snapshot};
 
 use super::Sessions;
-use crate::sessions::stands::print_of;
+use crate::sessions::stands::{FORMER_CERTIFICATE, print_of};
 
 /// The hash of a token in the store.
 pub(super) fn hash(token: &str) -> Arc<str> {
@@ -29,6 +29,11 @@ pub fn lock_in(session: &mut ApiSession, key: &SealKey, token: &str) {
     };
 }
 
+/// Whether an earlier release stored a session.
+fn is_former(session: &ApiSession) -> bool {
+    !session.former_token.is_empty() || *session.credential == *FORMER_CERTIFICATE
+}
+
 fn seal(key: &SealKey, id: &Id, token: &str) -> Bytes {
     let sealed = key.seal(id.as_str(), token.as_bytes()).inspect_err(|error| {
         tracing::error!(%error, "the token of a session is not sealed; no router is told of it");
@@ -43,27 +48,29 @@ impl Sessions {
         String::from_utf8(opened).ok().map(Arc::from)
     }
 
-    /// Upgrades sessions that an earlier release stored with their tokens in clear. It stored
-    /// neither the API nor the credential: sessions with a certificate count as an SDK's.
+    /// Upgrades sessions of an earlier release. One stored no key with logins by certificate: they
+    /// count as logins with the present key. An older one stored the tokens in clear, and neither the
+    /// API nor the credential: sessions with a certificate count as an SDK's.
     pub(crate) fn upgrade(&self, snapshot: &Snapshot) {
         let mut tables = self.0.tables.write();
         let old = tables.api.iter().filter_map(|entity| entity.get::<ApiSession>());
-        let old: Vec<Arc<ApiSession>> =
-            old.filter(|session| !session.former_token.is_empty()).cloned().collect();
+        let old: Vec<Arc<ApiSession>> = old.filter(|session| is_former(session)).cloned().collect();
         for session in &old {
             let mut changed = (**session).clone();
             let authenticator = &changed.authenticator_id;
             let print = print_of(snapshot, &changed.identity_id, authenticator);
             changed.credential = print.unwrap_or_default();
-            changed.is_of_client = !changed.certificates.is_empty();
-            lock_in(&mut changed, &self.0.key, &session.former_token);
+            if !session.former_token.is_empty() {
+                changed.is_of_client = !changed.certificates.is_empty();
+                lock_in(&mut changed, &self.0.key, &session.former_token);
+            }
             // A session that is refused keeps its former row; the reason is in the log.
             drop(self.keep(&mut tables, &Arc::new(changed)));
         }
         if !old.is_empty() {
             tracing::info!(
                 count = old.len(),
-                "stored sessions of an earlier release were upgraded: their tokens are not in clear any more"
+                "stored sessions of an earlier release were upgraded: they depend on the key of their login, and their tokens are not in clear any more"
             );
         }
     }

@@ -1,5 +1,6 @@
 mod ends;
 mod many;
+mod rolled;
 mod stored;
 
 use std::thread::yield_now;

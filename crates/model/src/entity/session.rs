@@ -68,7 +68,8 @@ row! {
         /// Fingerprint of the credential of the login: the session ends with it. Empty if there was
         /// none.
         18 => pub credential: Arc<str>,
-        /// Fingerprint of a new password that the client of this session is setting for itself.
+        /// Fingerprint of a new credential that the client of this session is setting for itself: a
+        /// password, or a certificate for another key.
         19 => pub next_credential: Arc<str>,
         /// Unique: hash of the token.
         20 => pub token_hash: Arc<str>,

@@ -10,7 +10,7 @@ use weft_auth::enroll::issue::issue;
 use weft_auth::lockout::wrong_password;
 use weft_auth::login::{certificate, certificate_refused, turn_for};
 use weft_auth::password::Hashed;
-use weft_auth::sessions::keep_certificate;
+use weft_auth::sessions::{keep_certificate, key_print};
 use weft_contract::resource::authenticator::{
     ExtendBody, ExtendVerifyBody, ExtendedCerts, OwnAuthenticatorBody,
 };
@@ -199,6 +199,14 @@ fn check_shown(authenticator: &Authenticator, shown: &str) -> Result<(), Failure
     Err(certificate_refused("the connection was made with another certificate"))
 }
 
+/// Refuses a certificate that is not the issued one that waits to be confirmed.
+fn check_waiting(current: &CertCredential, given: &str) -> Result<(), Failure> {
+    match &**current.unverified_fingerprint {
+        waiting if !waiting.is_empty() && waiting == given => Ok(()),
+        _ => Err(ErrorCode::InvalidClientCert.into()),
+    }
+}
+
 /// Issues a new certificate to the holder of the current one. It counts once the holder confirms
 /// that it arrived (docs/protocol/auth.md 12.1).
 fn extend(controller: Controller, caller: Caller, call: Call) -> Answer {
@@ -243,29 +251,30 @@ fn extend(controller: Controller, caller: Caller, call: Call) -> Answer {
     .boxed()
 }
 
-/// Confirms that the new certificate arrived: it replaces the old one (docs/protocol/auth.md 12.2).
+/// Confirms that the new certificate arrived: it replaces the old one (docs/protocol/auth.md 12.2). If
+/// it is for another key, sessions that began with the old one end, except the caller's.
 fn extend_verify(controller: Controller, caller: Caller, call: Call) -> Answer {
     async move {
         let body: ExtendVerifyBody = call.decode(Verb::Create)?;
         let authenticator = own_to_extend(&controller, &caller, call.id(0))?;
-        extendable(&authenticator)?;
+        let old = extendable(&authenticator)?;
         let pem = body.client_cert.unwrap_or_default();
         let parsed = Certificate::from_pem(pem.as_bytes()).unwrap_or_default();
         let given = parsed.into_iter().next();
         let given = given.ok_or_else(|| Failure::from(ErrorCode::InvalidClientCert))?;
+        check_waiting(old, given.fingerprint())?;
+        let key = key_print(&credential(&given, "", true).public_key_print);
+        let (snapshot, now) = (controller.snapshot(), controller.now());
         let (id, fingerprint) = (authenticator.base.id.clone(), given.fingerprint().to_owned());
+        controller.sessions().expect(&caller, &snapshot, &id, Arc::clone(&key), now);
         let issued = given.clone();
-        controller
+        let decided = controller
             .decide(&caller, move |decision| {
                 let mut record = (**decision.require::<Authenticator>("id", &id)?).clone();
                 let Some(old) = record.cert.take() else {
                     return Err(ErrorCode::CanNotUpdateAuthenticator.into());
                 };
-                if old.unverified_fingerprint.is_empty()
-                    || *old.unverified_fingerprint != fingerprint
-                {
-                    return Err(ErrorCode::InvalidClientCert.into());
-                }
+                check_waiting(&old, &fingerprint)?;
                 let new = credential(&issued, &old.unverified_cert_pem, true);
                 record.cert = Some(CertCredential {
                     last_extend_rolled_keys: new.public_key_print != old.public_key_print,
@@ -276,7 +285,14 @@ fn extend_verify(controller: Controller, caller: Caller, call: Call) -> Answer {
                 decision.put(record);
                 Ok(())
             })
-            .await?;
+            .await;
+        if let Err(failure) = &decided
+            // A change with an unknown outcome may still count.
+            && failure.code() != ErrorCode::OutcomeUnknown
+        {
+            controller.sessions().forget_expected(&caller, &key, controller.now());
+        }
+        decided?;
         let now = controller.now();
         let login = login_of(&caller)?;
         let old = authenticator.cert.as_ref().map(|cert| cert.fingerprint.clone());
