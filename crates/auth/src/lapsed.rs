@@ -1,59 +1,75 @@
-//! Enables identities whose time of being disabled, by an administrator or by a lockout, is over
+//! Enables identities whose time of being disabled is over, and unlocks passwords whose lock is over
 //! (docs/protocol/auth.md 7.4). Routers follow changes of identities and compare no times: they need
-//! a change to enable an identity.
+//! a change to enable an identity. A lock that is over counts no more by itself; what is known of the
+//! guesser goes with it.
 //!
 //! ```text
-//! changes of identities --> when each one's time is over --tick--> enabled, in one change each batch
+//! changes of identities    --> when each one's time is over --tick--> enabled or unlocked, in one
+//!         and authenticators                                          change for each batch
 //! ```
 
 use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
 use std::time::Duration;
 
 use weft_kernel::{Caller, Failure, Kernel, Notice};
-use weft_model::entity::Identity;
+use weft_model::entity::{Authenticator, Identity};
 use weft_model::{Change, Entity, Id, Kind, Snapshot, Timestamp};
 
 use crate::handle::WeakAuth;
 
 /// The interval at which times are checked.
 const EVERY: Duration = Duration::from_secs(1);
-/// Identities enabled in one change set.
+/// Identities enabled, and passwords unlocked, in one change set.
 const BATCH: usize = 500;
 
-/// Disabled identities by the end of their time.
+/// An identity, or the authenticator of a password.
+type Entry = (Kind, Id);
+
+/// Disabled identities, and authenticators of locked passwords, by the end of their time.
 #[derive(Debug, Default)]
 struct Due {
-    by_time: BTreeSet<(Timestamp, Id)>,
-    by_id: HashMap<Id, Timestamp>,
+    by_time: BTreeSet<(Timestamp, Entry)>,
+    by_id: HashMap<Entry, Timestamp>,
 }
 
 impl Due {
-    /// The disabled identities of a snapshot.
+    /// The disabled identities and locked passwords of a snapshot.
     fn of(snapshot: &Snapshot) -> Self {
         let mut due = Self::default();
-        snapshot.list::<Identity>().for_each(|identity| due.note(identity));
+        snapshot.list::<Identity>().for_each(|identity| due.note_identity(identity));
+        snapshot.list::<Authenticator>().for_each(|it| due.note_authenticator(it));
         due
     }
 
     /// Notes the present state of an identity.
-    fn note(&mut self, identity: &Identity) {
-        self.forget(&identity.base.id);
-        if let (Some(_), Some(until)) = (identity.disabled_at, identity.disabled_until) {
-            self.by_id.insert(identity.base.id.clone(), until);
-            self.by_time.insert((until, identity.base.id.clone()));
+    fn note_identity(&mut self, identity: &Identity) {
+        let until = identity.disabled_at.and(identity.disabled_until);
+        self.note(Kind::Identity, &identity.base.id, until);
+    }
+
+    /// Notes the present state of an authenticator.
+    fn note_authenticator(&mut self, authenticator: &Authenticator) {
+        let updb = authenticator.updb.as_ref();
+        let until = updb.and_then(|updb| updb.locked_at.and(updb.locked_until));
+        self.note(Kind::Authenticator, &authenticator.base.id, until);
+    }
+
+    fn note(&mut self, kind: Kind, id: &Id, until: Option<Timestamp>) {
+        let entry = (kind, id.clone());
+        if let Some(known) = self.by_id.remove(&entry) {
+            self.by_time.remove(&(known, entry.clone()));
+        }
+        if let Some(until) = until {
+            self.by_id.insert(entry.clone(), until);
+            self.by_time.insert((until, entry));
         }
     }
 
-    fn forget(&mut self, id: &Id) {
-        if let Some(until) = self.by_id.remove(id) {
-            self.by_time.remove(&(until, id.clone()));
-        }
-    }
-
-    /// The first identities whose time is over. They stay listed until the change is published.
-    fn over(&self, now: Timestamp) -> Vec<Id> {
+    /// The first entries whose time is over. They stay listed until the change is published.
+    fn over(&self, now: Timestamp) -> Vec<Entry> {
         let over = self.by_time.iter().take_while(|(until, _)| *until <= now);
-        over.take(BATCH).map(|(_, id)| id.clone()).collect()
+        over.take(BATCH).map(|(_, entry)| entry.clone()).collect()
     }
 
     fn follow(&mut self, notice: &Notice) {
@@ -62,8 +78,9 @@ impl Due {
             Notice::Change(published) => {
                 for change in published.changes.iter().flat_map(|set| &set.changes) {
                     match change {
-                        Change::Put(Entity::Identity(identity)) => self.note(identity),
-                        Change::Delete(Kind::Identity, id) => self.forget(id),
+                        Change::Put(Entity::Identity(identity)) => self.note_identity(identity),
+                        Change::Put(Entity::Authenticator(it)) => self.note_authenticator(it),
+                        Change::Delete(kind, id) => self.note(*kind, id, None),
                         _ => {}
                     }
                 }
@@ -72,7 +89,7 @@ impl Due {
     }
 }
 
-/// Enables identities whose time is over, until the controller stops.
+/// Enables identities, and unlocks passwords, whose time is over, until the controller stops.
 pub async fn enable(weak: WeakAuth) {
     let Some((snapshot, mut changes)) = weak.upgrade().map(|auth| auth.subscribe()) else {
         return;
@@ -93,28 +110,38 @@ pub async fn enable(weak: WeakAuth) {
                 if over.is_empty() {
                     continue;
                 }
-                if let Err(error) = enable_lapsed(&auth, over).await {
-                    tracing::warn!(%error, "identities whose time of being disabled is over were not enabled; it is tried again");
+                if let Err(error) = end_lapsed(&auth, over).await {
+                    tracing::warn!(%error, "identities whose time of being disabled is over were not enabled, or passwords not unlocked; it is tried again");
                 }
             }
         }
     }
 }
 
-/// Enables the identities among `ids` whose time of being disabled is over.
-async fn enable_lapsed(kernel: &Kernel, ids: Vec<Id>) -> Result<(), Failure> {
+/// Enables the identities, and unlocks the passwords, among these whose time is over.
+async fn end_lapsed(kernel: &Kernel, entries: Vec<Entry>) -> Result<(), Failure> {
     kernel
         .decide(&Caller::own("end of disabling"), move |decision| {
-            for id in &ids {
-                let now = decision.now();
-                // An identity may have been disabled anew meanwhile.
-                let lapsed = |it: &Identity| it.disabled_at.is_some() && !it.is_disabled(now);
-                let current = decision.tip().get::<Identity>(id).filter(|it| lapsed(it));
-                if let Some(mut identity) = current.map(|it| (**it).clone()) {
+            let (tip, now) = (decision.tip(), decision.now());
+            // Each may have been disabled or locked anew meanwhile.
+            for (kind, id) in &entries {
+                let lapsed = |it: &&Arc<Identity>| it.disabled_at.is_some() && !it.is_disabled(now);
+                let identity = tip.get::<Identity>(id).filter(lapsed);
+                if let Some(identity) = identity.filter(|_| *kind == Kind::Identity) {
+                    let mut identity = (**identity).clone();
                     identity.disabled_at = None;
                     identity.disabled_until = None;
                     identity.base.updated_at = now;
                     decision.put(identity);
+                }
+                let authenticator = tip.get::<Authenticator>(id);
+                let authenticator = authenticator.filter(|_| *kind == Kind::Authenticator);
+                if let Some(mut authenticator) = authenticator.map(|it| (**it).clone())
+                    && let Some(updb) = authenticator.updb.as_mut().filter(|it| !it.is_locked(now))
+                {
+                    updb.unlock();
+                    authenticator.base.updated_at = now;
+                    decision.put(authenticator);
                 }
             }
             Ok(())
@@ -133,13 +160,13 @@ mod tests {
         let mut identity = Identity { disabled_at: Some(Timestamp(1)), ..Identity::default() };
         for until in [30, 10, 20] {
             identity.disabled_until = Some(Timestamp(until));
-            due.note(&identity);
+            due.note_identity(&identity);
         }
         assert_eq!((due.by_time.len(), due.by_id.len()), (1, 1));
         assert!(due.over(Timestamp(19)).is_empty());
-        assert_eq!(due.over(Timestamp(20)), [identity.base.id.clone()]);
+        assert_eq!(due.over(Timestamp(20)), [(Kind::Identity, identity.base.id.clone())]);
         identity.disabled_until = None;
-        due.note(&identity);
+        due.note_identity(&identity);
         assert!(due.over(Timestamp(1000)).is_empty() && due.by_id.is_empty());
     }
 }

@@ -3,7 +3,11 @@
 //! other ways to log in stay. The last administrator who can log in is not locked out; guesses of
 //! that password are limited by [`super::guesses`].
 //!
-//! The counts are kept in memory and bounded; locks are part of the model.
+//! The counts are kept in memory and bounded; locks are part of the model, with the addresses that the
+//! wrong passwords came from.
+
+use std::net::IpAddr;
+use std::sync::Arc;
 
 use weft_kernel::Caller;
 use weft_model::entity::{AuthPolicy, Authenticator, Identity};
@@ -19,19 +23,22 @@ pub(crate) fn policy_of(snapshot: &Snapshot, identity: &Identity) -> AuthPolicy 
 
 /// Counts a wrong password, at a login or at a change of the password, and locks it if the policy
 /// says so.
-pub async fn wrong_password(auth: &Auth, authenticator: &Authenticator) {
+pub async fn wrong_password(auth: &Auth, caller: &Caller, authenticator: &Authenticator) {
     let snapshot = auth.snapshot();
     let Some(identity) = snapshot.get::<Identity>(&authenticator.identity_id) else { return };
     let policy = policy_of(&snapshot, identity).updb;
-    if auth.lockouts().wrong(&authenticator.base.id, policy.max_attempts) {
+    let from = caller.origin.remote.map(|remote| remote.ip());
+    let locks = auth.lockouts().wrong(&authenticator.base.id, policy.max_attempts, from);
+    if let Some(addresses) = locks {
         let minutes = u64::from(policy.lockout_duration_minutes);
-        lock(auth, &authenticator.base.id, minutes).await;
+        lock(auth, &authenticator.base.id, minutes, &addresses).await;
     }
 }
 
 /// Locks a password; 0 minutes mean until an administrator enables the identity.
-async fn lock(auth: &Auth, authenticator: &Id, minutes: u64) {
+async fn lock(auth: &Auth, authenticator: &Id, minutes: u64, addresses: &[IpAddr]) {
     let id = authenticator.clone();
+    let by: Vec<Arc<str>> = addresses.iter().map(|it| it.to_string().into()).collect();
     let own = Caller::own("lockout");
     let done = auth.decide(&own, move |decision| {
         let (tip, now) = (decision.tip(), decision.now());
@@ -44,6 +51,7 @@ async fn lock(auth: &Auth, authenticator: &Id, minutes: u64) {
             updb.locked_at = Some(now);
             let span = std::time::Duration::from_secs(minutes.saturating_mul(60));
             updb.locked_until = (minutes > 0).then(|| now.plus(span));
+            updb.locked_by.clone_from(&by);
         }
         locked.base.updated_at = now;
         decision.put(locked);
@@ -56,10 +64,11 @@ async fn lock(auth: &Auth, authenticator: &Id, minutes: u64) {
     };
     match done {
         Ok(_) if is_locked(&auth.snapshot()) => {
-            tracing::warn!(%authenticator, minutes, "too many wrong passwords: the password is locked now");
+            tracing::warn!(%authenticator, minutes, ?addresses, "too many wrong passwords: the password is locked now; `weft enable identity` unlocks it");
         }
         Ok(_) => tracing::warn!(
             %authenticator,
+            ?addresses,
             "too many wrong passwords of the last administrator: the password is not locked"
         ),
         Err(error) => {

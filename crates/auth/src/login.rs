@@ -58,7 +58,7 @@ fn authenticate(auth: Auth, caller: Caller, call: Call) -> Answer {
                 let turn = turn_to_guess(&auth, &caller, &body).await?;
                 let sender = sender.known(turn.is_of_known());
                 match auth.admission().enter(sender, || names_admin(&auth, &body)) {
-                    Ok(place) => (by_password(&auth, &body, turn).await?, place),
+                    Ok(place) => (by_password(&auth, &caller, &body, turn).await?, place),
                     Err(busy) => {
                         turn.neither();
                         return Err(busy);
@@ -157,7 +157,12 @@ pub async fn turn_for(auth: &Auth, caller: &Caller, username: &str) -> Result<Tu
     })
 }
 
-async fn by_password(auth: &Auth, body: &AuthenticateBody, turn: Turn) -> Result<Shown, Failure> {
+async fn by_password(
+    auth: &Auth,
+    caller: &Caller,
+    body: &AuthenticateBody,
+    turn: Turn,
+) -> Result<Shown, Failure> {
     let (username, password) = name_and_password(body)?;
     let snapshot = auth.snapshot();
     let found = snapshot.authenticator_by_username(username).cloned();
@@ -186,7 +191,7 @@ async fn by_password(auth: &Auth, body: &AuthenticateBody, turn: Turn) -> Result
     }
     if !is_right {
         drop(turn);
-        lockout::wrong_password(auth, &authenticator).await;
+        lockout::wrong_password(auth, caller, &authenticator).await;
         return Err(refused());
     }
     turn.right();

@@ -85,6 +85,7 @@ pub const KIND: Kind = Kind {
         Column { title: "METHOD", pointer: "/method" },
         Column { title: "IDENTITY", pointer: "/identity/name" },
         Column { title: "USERNAME", pointer: "/username" },
+        Column { title: "LOCKED", pointer: "/isLocked" },
         Column { title: "FINGERPRINT", pointer: "/fingerprint" },
     ],
 };
@@ -128,10 +129,23 @@ members! {
     Shown is_issued_by_network: bool;
     /// Whether the new certificate shall have a new key.
     Shown is_key_roll_requested: bool;
+    /// Whether the password is locked, because of too many wrong ones in a row.
+    Shown is_locked: bool;
     /// Whether the chain of the certificate led to a root at the last login.
     Shown last_auth_resolved_to_root: bool;
     /// Whether the last extension of the certificate brought a new key.
     Shown last_extend_rolled_keys: bool;
+    /// The time since which the password is locked; left out if it is not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    Shown locked_at: Option<Timestamp>;
+    /// The addresses from which the wrong passwords came that locked the password, the latest one last,
+    /// at most 4; left out if it is not locked.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    Shown locked_by: Vec<String>;
+    /// The time until which the password is locked; left out if it is not, or if it is locked until
+    /// somebody enables the identity or sets another password.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    Shown locked_until: Option<Timestamp>;
     /// The method: `updb` for a username and a password, or `cert` for a certificate. Set when the
     /// authenticator is created.
     Create method: String as FieldType::Choice(method::ALL), shown "The method: `updb` or `cert`.";

@@ -153,6 +153,7 @@ pub const KIND: Kind = Kind {
         Column { title: "ADMIN", pointer: "/isAdmin" },
         Column { title: "ATTRIBUTES", pointer: "/roleAttributes" },
         Column { title: "ONLINE", pointer: "/edgeRouterConnectionStatus" },
+        Column { title: "LOCKED", pointer: "/isLocked" },
     ],
 };
 
@@ -239,8 +240,21 @@ members! {
     Both is_admin: bool, shown;
     /// Whether the identity is the default administrator, which cannot be deleted.
     Shown is_default_admin: bool;
+    /// Whether the password of the identity is locked, because of too many wrong ones in a row.
+    Shown is_locked: bool;
     /// Whether the identity has a verified second factor.
     Shown is_mfa_enabled: bool;
+    /// The time since which the password is locked; left out if it is not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    Shown locked_at: Option<Timestamp>;
+    /// The addresses from which the wrong passwords came that locked the password, the latest one last,
+    /// at most 4; left out if it is not locked.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    Shown locked_by: Vec<String>;
+    /// The time until which the password is locked; left out if it is not, or if it is locked until
+    /// somebody enables the identity or sets another password.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    Shown locked_until: Option<Timestamp>;
     /// The name of the identity; unique among identities.
     Both name: String, shown "The name of the identity.";
     /// The permissions of the identity for operations of the management API.

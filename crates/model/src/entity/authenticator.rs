@@ -25,6 +25,8 @@ row! {
         4 => pub locked_at: Option<Timestamp>,
         /// End of the lock; `None`: until an administrator enables the identity.
         5 => pub locked_until: Option<Timestamp>,
+        /// The addresses from which the wrong passwords came that locked the password, the latest few.
+        6 => pub locked_by: Vec<Arc<str>>,
     }
 }
 
@@ -38,6 +40,7 @@ impl UpdbCredential {
     pub fn unlock(&mut self) {
         self.locked_at = None;
         self.locked_until = None;
+        self.locked_by.clear();
     }
 }
 

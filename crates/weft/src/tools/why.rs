@@ -140,6 +140,15 @@ fn standing(facts: &Facts) -> Finding {
         return Finding::new(false, "the identity is disabled")
             .or(format!("weft enable identity {}", quoted(name)));
     }
+    if let Some(lock) = lock(&facts.identity) {
+        let ways = match &facts.identity {
+            it if it.authenticators.cert.is_some() => "; its certificate lets the identity log in",
+            it if it.has_api_session => "; the session of the identity goes on",
+            _ => "",
+        };
+        return Finding::new(!ways.is_empty(), format!("{lock}{ways}"))
+            .or(format!("weft enable identity {}", quoted(name)));
+    }
     let enrolled = facts.identity.authenticators.cert.is_some()
         || facts.identity.authenticators.updb.is_some()
         || facts.identity.external_id.is_some()
@@ -157,6 +166,20 @@ fn standing(facts: &Facts) -> Finding {
         quoted(name),
         quoted(&format!("{name}.jwt"))
     ))
+}
+
+/// The lock of the identity's password, in words.
+fn lock(identity: &IdentityDetail) -> Option<String> {
+    let until = match identity.locked_until {
+        Some(until) => format!("until {until}"),
+        None => "until the identity is enabled".to_owned(),
+    };
+    let by = match identity.locked_by.as_slice() {
+        [] => String::new(),
+        by => format!(" from {}", by.join(", ")),
+    };
+    let says = format!("the password is locked {until}, after too many wrong ones{by}");
+    identity.is_locked.then_some(says)
 }
 
 fn policy(facts: &Facts, wanted: DialBind) -> Finding {
@@ -296,6 +319,36 @@ mod tests {
             ]
         );
         assert!(findings[1].help.iter().any(|help| help.contains("--type Dial")));
+    }
+
+    #[test]
+    fn a_locked_password_is_named_with_its_end_and_what_helps() {
+        let facts = |identity: Value| Facts {
+            identity: serde_json::from_value(identity).unwrap(),
+            ..facts(advice(0, json!([])), json!([]), json!([]), 0)
+        };
+        let locked = facts(json!({"name": "anna", "authenticators": {"updb": {"id": "a"}},
+            "isLocked": true, "lockedUntil": "2026-01-02T03:04:05.000Z",
+            "lockedBy": ["192.0.2.7", "2001:db8::1"]}));
+        let finding = standing(&locked);
+        assert!(!finding.holds);
+        assert_eq!(
+            finding.says,
+            "the password is locked until 2026-01-02T03:04:05.000Z, after too many wrong ones from \
+             192.0.2.7, 2001:db8::1"
+        );
+        assert!(finding.help[0].contains("weft enable identity anna"));
+        // A certificate is not locked, and existing sessions go on.
+        let updb = json!({"id": "a"});
+        let certificate = json!({"updb": updb, "cert": {"id": "b"}});
+        for (authenticators, is_logged_in) in [(certificate, false), (json!({"updb": updb}), true)]
+        {
+            let able =
+                facts(json!({"name": "anna", "isLocked": true, "hasApiSession": is_logged_in,
+                "authenticators": authenticators}));
+            let finding = standing(&able);
+            assert!(finding.holds && finding.says.contains("locked until the identity is enabled"));
+        }
     }
 
     #[test]

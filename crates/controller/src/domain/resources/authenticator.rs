@@ -98,6 +98,10 @@ fields! {
         flag(it, |c| c.last_extend_rolled_keys)
     })
     .public();
+    search Column::one("isLocked", Type::Bool, |context, it| {
+        Value::Bool(lock(context, it).is_some())
+    })
+    .public();
     updb { kept, merged }
     cert { kept, merged }
     read cert_pem, identity_id, method, password, username;
@@ -106,6 +110,12 @@ fields! {
     };
     show method by |_, it| it.method().to_owned();
     show username by |_, it| it.updb.as_ref().map(|it| it.username.to_string()).unwrap_or_default();
+    show is_locked by |context, it| lock(context, it).is_some();
+    show locked_at by |context, it| lock(context, it).and_then(|lock| lock.locked_at).show();
+    show locked_by by |context, it| {
+        lock(context, it).map(|lock| lock.locked_by.show()).unwrap_or_default()
+    };
+    show locked_until by |context, it| lock(context, it).and_then(|lock| lock.locked_until).show();
     show cert_pem, extend_requested_at, fingerprint, is_extend_requested elsewhere;
     show is_issued_by_network, is_key_roll_requested, last_auth_resolved_to_root elsewhere;
     show last_extend_rolled_keys elsewhere;
@@ -129,6 +139,16 @@ fn cert_pem(context: &Context, record: &Authenticator, cert: &CertCredential) ->
         true => context.cold_text(Kind::Authenticator, &record.base.id, ColdField::CertPem),
         false => cert.cert_pem.clone(),
     }
+}
+
+/// The password of an authenticator while it is locked.
+fn lock<'a>(context: &Context, it: &'a Authenticator) -> Option<&'a UpdbCredential> {
+    it.updb.as_deref().filter(|updb| updb.is_locked(context.now()))
+}
+
+/// The password of an identity while it is locked.
+pub(crate) fn lock_of<'c>(context: &'c Context, identity: &str) -> Option<&'c UpdbCredential> {
+    of_identity(context.view(), identity).into_iter().find_map(|own| lock(context, own))
 }
 
 /// An authenticator as the APIs show it, without its hash.

@@ -82,6 +82,7 @@ fields! {
     };
     show edge_router_connection_status, has_edge_router_connection elsewhere;
     show env_info, has_api_session, interfaces, sdk_info elsewhere;
+    show is_locked, locked_at, locked_by, locked_until elsewhere;
 }
 
 impl Readable for Identities {
@@ -95,11 +96,16 @@ impl Readable for Identities {
         let id = record.base.id.as_str();
         let sessions = context.sessions().about_identity(id);
         let status = context.online().identity(id, context.now());
+        let lock = super::authenticator::lock_of(context, id);
         let mut detail = IdentityDetail {
             edge_router_connection_status: status,
             env_info: sessions.env_info,
             has_api_session: sessions.logged_in,
             has_edge_router_connection: status == contract::ConnectionStatus::Online,
+            is_locked: lock.is_some(),
+            locked_at: lock.and_then(|lock| lock.locked_at).show(),
+            locked_by: lock.map(|lock| lock.locked_by.show()).unwrap_or_default(),
+            locked_until: lock.and_then(|lock| lock.locked_until).show(),
             sdk_info: sessions.sdk_info,
             ..Self::show(context, record)
         };

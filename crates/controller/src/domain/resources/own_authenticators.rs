@@ -117,7 +117,7 @@ fn change(controller: Controller, caller: Caller, call: Call, verb: Verb) -> Ans
             }
         };
         if !is_right {
-            wrong_password(&controller, &current).await;
+            wrong_password(&controller, &caller, &current).await;
         }
         // Wrong guesses that ran at the same time may have locked the password: then even the right
         // one is refused.

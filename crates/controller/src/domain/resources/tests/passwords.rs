@@ -1,12 +1,15 @@
 //! Wrong passwords: the cost for their sender, and that others do not suffer.
 
-use serde_json::json;
-use weft_contract::ErrorCode;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use weft_contract::{Api, ErrorCode};
 use weft_model::Id;
+use weft_model::entity::Authenticator;
 
 use super::{NONE, refusal};
-use crate::testing::{Bed, PASSWORD, USERNAME};
-use crate::{Caller, GuessLimits};
+use crate::testing::{Bed, PASSWORD, USERNAME, to, until};
+use crate::{Caller, GuessLimits, Origin};
 
 #[tokio::test]
 async fn too_many_wrong_passwords_lock_the_password_and_end_no_session() {
@@ -55,6 +58,113 @@ async fn too_many_wrong_passwords_lock_the_password_and_end_no_session() {
     let fresh = json!({"password": "ganz neu"});
     again.manage(&admin, "patchAuthenticator", &[own], fresh).await.unwrap();
     assert!(again.login("user", "ganz neu").await.is_ok());
+}
+
+/// A wrong password for `user`, from an address.
+async fn guess(bed: &Bed, from: &str) {
+    let call = to(Api::Client, "authenticate", &[])
+        .with_query("method", "password")
+        .with_json(&json!({"username": "user", "password": "falsch"}));
+    let remote = Some(format!("{from}:4711").parse().unwrap());
+    let caller = Caller::nobody(Origin { remote, ..Origin::default() });
+    let failure = bed.controller.call(caller, call).await.unwrap_err();
+    assert_eq!(failure.code(), ErrorCode::InvalidAuth);
+}
+
+/// What an authenticator or an identity says of the lock of its password.
+fn lock(shown: &Value) -> Value {
+    ["isLocked", "lockedAt", "lockedUntil", "lockedBy"].map(|name| shown[name].clone()).into()
+}
+
+fn is_open(shown: &Value) -> bool {
+    lock(shown) == json!([false, null, null, null])
+}
+
+#[tokio::test]
+async fn a_locked_password_is_said_to_be_locked_until_it_is_not() {
+    let bed = Bed::with(|settings| {
+        settings.guess_limits = GuessLimits { per_name: 0, per_address: 0 };
+    })
+    .await;
+    let admin = bed.admin().await;
+    let locks = |minutes: u64| json!({"primary": {"updb": {"maxAttempts": 6, "lockoutDurationMinutes": minutes}}});
+    bed.manage(&admin, "patchAuthPolicy", &["default"], locks(5)).await.unwrap();
+    let body = json!({"name": "u", "type": "User", "isAdmin": false});
+    let id = bed.create(&admin, "createIdentity", body).await;
+    let body = json!({"identityId": id, "method": "updb", "username": "user",
+        "password": "richtig"});
+    let own = bed.create(&admin, "createAuthenticator", body).await;
+    let body = json!({"name": "clerk", "type": "User", "isAdmin": false,
+        "permissions": ["identity.read"]});
+    let clerk = bed.create(&admin, "createIdentity", body).await;
+    let body = json!({"identityId": clerk, "method": "updb", "username": "clerk",
+        "password": "richtig"});
+    bed.create(&admin, "createAuthenticator", body).await;
+    let clerk = bed.login("clerk", "richtig").await.unwrap();
+    let user = bed.login("user", "richtig").await.unwrap();
+    let identity = async || bed.manage(&admin, "detailIdentity", &[&id], NONE).await.unwrap();
+    let authenticator =
+        async || bed.manage(&admin, "detailAuthenticator", &[&own], NONE).await.unwrap();
+    let lock_it = async || {
+        for last in [1, 2, 3, 4, 5, 3] {
+            guess(&bed, &format!("192.0.2.{last}")).await;
+        }
+    };
+    let open = async || is_open(&identity().await) && is_open(&authenticator().await);
+    assert!(open().await);
+
+    lock_it().await;
+    let by = json!(["192.0.2.2", "192.0.2.4", "192.0.2.5", "192.0.2.3"]);
+    let now = identity().await["lockedAt"].clone();
+    let minutes =
+        |n: u64| weft_kernel::convert::time(bed.controller.now().plus(Duration::from_secs(60 * n)));
+    let expected = json!([true, json!(minutes(0)), json!(minutes(5)), by]);
+    assert_eq!(now, json!(minutes(0)));
+    assert_eq!(lock(&identity().await), expected);
+    assert_eq!(lock(&authenticator().await), expected);
+    // Who may read the identity sees it there, and its owner, whose session goes on, sees it, too.
+    let read = bed.manage(&clerk, "detailIdentity", &[&id], NONE).await.unwrap();
+    assert_eq!(lock(&read), expected);
+    let refused = bed.manage(&clerk, "detailAuthenticator", &[&own], NONE).await.unwrap_err();
+    assert_eq!(refused.code(), ErrorCode::Unauthorized);
+    for operation in ["getCurrentIdentity", "detailCurrentIdentityAuthenticator"] {
+        let path = [own.as_str()];
+        let path = if operation == "getCurrentIdentity" { &[][..] } else { &path };
+        assert_eq!(lock(&bed.client(&user, operation, path, NONE).await.unwrap()), expected);
+    }
+    let found = bed.list(&admin, "listAuthenticators", "isLocked = true").await;
+    assert_eq!(found.iter().map(|it| &it["id"]).collect::<Vec<_>>(), [&json!(own)]);
+
+    // The lock ends by its time, and nothing is stored of the guesser any more.
+    let stored = || {
+        let snapshot = bed.controller.snapshot();
+        snapshot.get::<Authenticator>(&Id::new(&own)).unwrap().updb.clone().unwrap()
+    };
+    bed.clock.advance(Duration::from_secs(299));
+    assert_eq!(lock(&identity().await), expected);
+    bed.clock.advance(Duration::from_secs(1));
+    assert!(open().await, "at once");
+    until("the addresses are forgotten", || stored().locked_by.is_empty()).await;
+    assert_eq!((stored().locked_at, stored().locked_until), (None, None));
+    bed.login("user", "richtig").await.unwrap();
+
+    // A lock without an end ends with another password, or when the identity is enabled.
+    bed.manage(&admin, "patchAuthPolicy", &["default"], locks(0)).await.unwrap();
+    for operation in ["enableIdentity", "patchAuthenticator"] {
+        lock_it().await;
+        let shown = identity().await;
+        assert_eq!((&shown["isLocked"], &shown["lockedUntil"]), (&json!(true), &Value::Null));
+        let in_a_year = bed.controller.now().plus(Duration::from_secs(365 * 24 * 3600));
+        assert!(stored().is_locked(in_a_year));
+        match operation {
+            "enableIdentity" => bed.manage(&admin, operation, &[&id], NONE).await.unwrap(),
+            _ => {
+                let body = json!({"password": "neues wort"});
+                bed.manage(&admin, operation, &[&own], body).await.unwrap()
+            }
+        };
+        assert!(open().await && stored().locked_by.is_empty(), "{operation}");
+    }
 }
 
 #[tokio::test]
