@@ -22,8 +22,8 @@ pub enum CloseReason {
     /// The socket failed.
     #[error("connection failed: {0}")]
     Io(Arc<str>),
-    /// The peer did not answer heartbeats in time.
-    #[error("the peer did not answer heartbeats in time")]
+    /// Nothing came from the peer for longer than it may be silent.
+    #[error("nothing came from the peer for longer than it may be silent")]
     Unresponsive,
     /// The peer accepted no bytes for longer than the write timeout.
     #[error("the peer took no data for longer than the write timeout")]

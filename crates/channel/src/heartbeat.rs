@@ -3,10 +3,15 @@
 //!
 //! A heartbeat is a header of any message that is sent. The newest one received is answered with the next
 //! message that is sent. Times are nanoseconds of one clock of this process; the peer only returns them.
+//!
+//! A peer is silent while nothing at all comes from it on any connection: an answer may wait behind much data, which
+//! shows as well that the peer is alive. Silence is counted by the checks at intervals, after each has read what
+//! waits. A process that stood still, whatever the clocks say, therefore does not take the time for silence of its
+//! peers.
 
 use parking_lot::Mutex;
 use std::sync::LazyLock;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use weft_wire::Headers;
 use weft_wire::hello::header;
@@ -16,13 +21,15 @@ use crate::clock;
 /// The times of heartbeats.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HeartbeatOptions {
-    /// Time between heartbeats.
+    /// Time between heartbeats, a third of `close_unresponsive` at most.
     pub send_interval: Duration,
-    /// The interval at which an idle connection checks if a heartbeat is due.
+    /// The interval at which an idle connection checks if a heartbeat is due, and if the peer is silent; a third of
+    /// `close_unresponsive` at most.
     pub check_interval: Duration,
-    /// Closes the channel after this time without an answer; `None` never does.
+    /// Closes the channel after this time in which nothing came from the peer; `None` never does.
     pub close_unresponsive: Option<Duration>,
-    /// Added to the first `close_unresponsive` of a new channel.
+    /// Added to `close_unresponsive` until the peer answers for the first time: it may have to ask others about this
+    /// side first.
     pub grace: Duration,
 }
 
@@ -36,10 +43,21 @@ impl HeartbeatOptions {
     };
     /// Defaults of links.
     pub const LINK: Self = Self {
-        close_unresponsive: Some(Duration::from_secs(60)),
-        grace: Duration::from_secs(120),
+        close_unresponsive: Some(Duration::from_secs(10)),
+        grace: Duration::from_secs(20),
         ..Self::CONTROL
     };
+
+    /// These options with intervals so short that three heartbeats are due in the time of a silence.
+    fn within_silence(self) -> Self {
+        let Some(limit) = self.close_unresponsive else { return self };
+        let most = (limit / 3).max(Duration::from_millis(10));
+        Self {
+            send_interval: self.send_interval.min(most),
+            check_interval: self.check_interval.min(most),
+            ..self
+        }
+    }
 }
 
 /// The peer's answers to heartbeats.
@@ -58,6 +76,8 @@ pub struct Liveness {
 pub(crate) struct Heartbeat {
     options: Option<HeartbeatOptions>,
     state: Mutex<State>,
+    /// True if anything came from the peer since the last check.
+    heard: AtomicBool,
     /// The time before which messages carry no heartbeat headers, so that most of them take no
     /// lock.
     attention: AtomicU64,
@@ -73,8 +93,10 @@ struct State {
     to_answer: Option<u64>,
     /// The time of the last answer, or of the start of the channel.
     responded: u64,
-    /// The time before which the channel is not closed for silence.
-    grace_until: u64,
+    /// The time of the last check for silence.
+    checked: u64,
+    /// The nanoseconds of silence so far.
+    silent: u64,
     rtt: Option<Duration>,
 }
 
@@ -92,17 +114,18 @@ fn nanos(duration: Duration) -> u64 {
 
 impl Heartbeat {
     pub(crate) fn new(options: Option<HeartbeatOptions>, now: u64) -> Self {
-        let grace = options.map_or(0, |options| nanos(options.grace));
+        let options = options.map(HeartbeatOptions::within_silence);
         let state = State {
             sent: None,
             unanswered: None,
             to_answer: None,
             responded: now,
-            grace_until: now.saturating_add(grace),
+            checked: now,
+            silent: 0,
             rtt: None,
         };
         let attention = AtomicU64::new(if options.is_some() { 0 } else { u64::MAX });
-        Self { options, state: Mutex::new(state), attention }
+        Self { options, state: Mutex::new(state), heard: AtomicBool::new(false), attention }
     }
 
     pub(crate) fn check_interval(&self) -> Option<Duration> {
@@ -171,19 +194,33 @@ impl Heartbeat {
         Some(rtt)
     }
 
-    /// True if the channel must be closed for silence.
+    /// Notes that something came from the peer.
+    pub(crate) fn heard(&self) {
+        // Mostly it is noted already.
+        if !self.heard.load(Ordering::Relaxed) {
+            self.heard.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// True if the channel must be closed for silence. To be called at intervals, after everything that waits has
+    /// been read. A much longer pause between two calls counts as two intervals: this process stood still.
     pub(crate) fn unresponsive(&self, now: u64) -> bool {
-        let Some(limit) = self.options.and_then(|options| options.close_unresponsive) else {
-            return false;
-        };
-        let state = self.state.lock();
-        now.saturating_sub(state.responded.max(state.grace_until)) > nanos(limit)
+        let Some(options) = self.options else { return false };
+        let mut state = self.state.lock();
+        let pause = now.saturating_sub(state.checked).min(2 * nanos(options.check_interval));
+        state.checked = now;
+        let is_silent = !self.heard.swap(false, Ordering::Relaxed);
+        state.silent = if is_silent { state.silent.saturating_add(pause) } else { 0 };
+        let grace = if state.rtt.is_none() { options.grace } else { Duration::ZERO };
+        let limit = options.close_unresponsive.map(|limit| nanos(limit.saturating_add(grace)));
+        limit.is_some_and(|limit| state.silent > limit)
     }
 
     /// Starts the time of silence again, after the channel had no connection.
     pub(crate) fn restart(&self, now: u64) {
         let mut state = self.state.lock();
         state.responded = now;
+        (state.checked, state.silent) = (now, 0);
         state.unanswered = None;
         state.to_answer = None;
         state.sent = None;
@@ -231,18 +268,37 @@ mod tests {
         assert!(!heartbeat.unresponsive(u64::MAX));
     }
 
+    /// The time at which checks of each second find silence, if there is any until `end`.
+    fn silent_at(heartbeat: &Heartbeat, start: u64, end: u64) -> Option<u64> {
+        (start..=end).find(|second| heartbeat.unresponsive(second * SECOND))
+    }
+
     #[test]
-    fn silence_closes_and_answers_prevent_it() {
+    fn silence_closes_and_whatever_comes_prevents_it() {
         let heartbeat = Heartbeat::new(Some(HeartbeatOptions::LINK), 0);
         heartbeat.stamp(0);
-        assert!(!heartbeat.unresponsive(180 * SECOND));
-        assert!(heartbeat.unresponsive(180 * SECOND + 1));
+        assert_eq!(silent_at(&heartbeat, 1, 60), Some(31), "a peer that has not answered yet");
+        heartbeat.heard();
         assert_eq!(heartbeat.answered(0, 5), Some(Duration::from_nanos(5)));
-        heartbeat.stamp(170 * SECOND);
-        assert_eq!(heartbeat.liveness(171 * SECOND).outstanding, Some(Duration::from_secs(1)));
-        assert!(heartbeat.answered(170 * SECOND, 172 * SECOND).is_some());
-        assert!(!heartbeat.unresponsive(230 * SECOND));
-        assert!(heartbeat.unresponsive(233 * SECOND));
+        assert_eq!(silent_at(&heartbeat, 60, 100), Some(71), "one that has");
+        heartbeat.stamp(100 * SECOND);
+        assert_eq!(heartbeat.liveness(101 * SECOND).outstanding, Some(Duration::from_secs(1)));
+        for second in 100..200 {
+            heartbeat.heard();
+            assert!(!heartbeat.unresponsive(second * SECOND), "its data comes, its answers wait");
+        }
+        assert_eq!(silent_at(&heartbeat, 200, 300), Some(210));
         assert_eq!(heartbeat.answered(999 * SECOND, 233 * SECOND), None);
+    }
+
+    #[test]
+    fn the_time_in_which_this_process_stood_still_is_no_silence_of_its_peer() {
+        let heartbeat = Heartbeat::new(Some(HeartbeatOptions::LINK), 0);
+        heartbeat.stamp(0);
+        heartbeat.answered(0, 5);
+        heartbeat.heard();
+        assert_eq!(silent_at(&heartbeat, 1, 5), None);
+        assert!(!heartbeat.unresponsive(1000 * SECOND), "after a pause of a quarter of an hour");
+        assert_eq!(silent_at(&heartbeat, 1001, 1100), Some(1005), "the silence goes on");
     }
 }

@@ -88,6 +88,15 @@ impl ChannelOptions {
         }
     }
 
+    /// How long the peer may leave sent bytes unacknowledged on one connection; `None` leaves that to the system. A
+    /// peer that may take longer to accept bytes may also be silent for longer, and one that may not be silent for long
+    /// may not be so on a single connection of several.
+    pub(crate) fn peer_timeout(&self) -> Option<Duration> {
+        let limit = self.write_timeout?.max(PEER_TIMEOUT);
+        let silence = self.heartbeat.and_then(|heartbeat| heartbeat.close_unresponsive);
+        Some(silence.map_or(limit, |silence| silence.min(limit)))
+    }
+
     /// The options of an SDK channel: data, without heartbeats.
     pub fn edge(label: impl Into<String>) -> Self {
         Self { heartbeat: None, unsent_low_water: Some(UNSENT_LOW_WATER), ..Self::control(label) }

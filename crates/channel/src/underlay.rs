@@ -102,8 +102,7 @@ impl Underlay {
         if let (Some(bytes), Some(Ok(socket))) = (shared.options.unsent_low_water, &socket) {
             crate::socket::set_unsent_low_water(socket, bytes);
         }
-        // A peer that may take longer to accept bytes may also be silent for longer.
-        let peer_timeout = shared.options.write_timeout.map(|limit| limit.max(PEER_TIMEOUT));
+        let peer_timeout = shared.options.peer_timeout();
         if let Some(socket) = socket
             && peer_timeout != Some(PEER_TIMEOUT)
             && let Err(error) = socket.and_then(|socket| set_peer_timeout(socket, peer_timeout))
@@ -201,6 +200,7 @@ impl Underlay {
                 }
             }
             more |= self.write_turn(now, true)?;
+            self.check_peer(now)?;
             if more {
                 tokio::task::yield_now().await;
             } else {
@@ -219,6 +219,7 @@ impl Underlay {
                 if chunk.is_empty() {
                     break;
                 }
+                self.channel.shared().heartbeat.heard();
                 let mut rest = chunk;
                 let message = self.decoder.decode(&mut rest);
                 let used = chunk.len() - rest.len();
@@ -393,6 +394,12 @@ impl Underlay {
             self.batch.give_back();
         }
         self.pump.keep_alive(now)?;
+        Ok(())
+    }
+
+    /// Ends the connection to a peer that takes nothing or says nothing. This is judged after the socket was read and
+    /// written: if this process has not run for long, the peer may have done both meanwhile.
+    fn check_peer(&mut self, now: Instant) -> Result<(), CloseReason> {
         if let (Some(limit), Some(since)) =
             (self.channel.shared().options.write_timeout, self.blocked_since)
             && now >= since + limit
@@ -402,6 +409,9 @@ impl Underlay {
         if self.next_check.is_some_and(|at| at <= now) {
             let heartbeat = &self.channel.shared().heartbeat;
             self.next_check = heartbeat.check_interval().map(|every| now + every);
+            if self.paused {
+                heartbeat.heard();
+            }
             if heartbeat.unresponsive(now_ns()) {
                 self.channel.shared().close(CloseReason::Unresponsive);
                 return Err(CloseReason::Unresponsive);

@@ -43,7 +43,7 @@ pub struct ControlOptions {
 impl Default for ControlOptions {
     fn default() -> Self {
         Self {
-            // The timeout starts after twice this limit (docs/protocol/control-plane.md 4).
+            // A router has this limit three times until its first answer (docs/protocol/control-plane.md 4).
             heartbeat: HeartbeatOptions {
                 grace: Duration::from_secs(60),
                 ..HeartbeatOptions::CONTROL

@@ -38,7 +38,8 @@ pub struct ForwarderConfig {
     /// Interval of probes of link latency beside heartbeats; none = no probes. Default none, at
     /// least 1s.
     pub latency_probe_interval: Option<Duration>,
-    /// A link without answers for this long is closed. At least 5s, default 1m.
+    /// A link over which nothing comes for this long is closed. At least 5s, default 10s: its circuits move before their
+    /// ends give up.
     pub unresponsive_link_timeout: Duration,
 }
 
@@ -103,13 +104,13 @@ fn latency_probe_interval(section: &Section<'_>) -> Option<Duration> {
 /// A duration, or an integer in milliseconds.
 fn unresponsive_link_timeout(section: &Section<'_>) -> Duration {
     const KEY: &str = "unresponsiveLinkTimeout";
-    let default = Duration::from_secs(60);
+    let default = Duration::from_secs(10);
     let timeout = if section.is_int(KEY) {
-        Duration::from_millis(section.int_clamped(KEY, 60_000, 0..=MAX_MS))
+        Duration::from_millis(section.int_clamped(KEY, 10_000, 0..=MAX_MS))
     } else {
         section.duration(KEY, default)
     };
-    section.describe(KEY, "duration", "1m", "at least 5s; an integer is in ms");
+    section.describe(KEY, "duration", "10s", "at least 5s; an integer is in ms");
     if timeout >= Duration::from_secs(5) {
         return timeout;
     }

@@ -154,10 +154,8 @@ impl LinkConfig {
 
     fn read_as(section: &Section<'_>, unresponsive: Duration, managed: bool) -> Self {
         let heartbeats = section.section("heartbeats");
-        // A section without the key means 30s. Without the section, the time is that of `forwarder`, 60s
-        // by default.
-        let close = if heartbeats.is_present() { Duration::from_secs(30) } else { unresponsive };
-        let default = Heartbeats { close_unresponsive: Some(close), ..Heartbeats::default() };
+        let default =
+            Heartbeats { close_unresponsive: Some(unresponsive), ..Heartbeats::default() };
         Self {
             listeners: section
                 .list("listeners")

@@ -9,12 +9,12 @@ fn a_link_may_be_silent_as_long_as_the_nearest_key_says() {
         let config = router(&format!("{BARE}{more}")).unwrap().config;
         config.link.heartbeats.close_unresponsive.map(|time| time.as_secs())
     };
-    assert_eq!(silent(""), Some(60));
+    assert_eq!(silent(""), Some(10));
     let forwarder = "forwarder: {unresponsiveLinkTimeout: 20s}\n";
     assert_eq!(silent(forwarder), Some(20));
     assert_eq!(silent("forwarder: {unresponsiveLinkTimeout: 7000}\n"), Some(7));
     let with = |heartbeats: &str| format!("{forwarder}link: {{heartbeats: {heartbeats}}}\n");
-    assert_eq!(silent(&with("{sendInterval: 5s}")), Some(30));
+    assert_eq!(silent(&with("{sendInterval: 5s}")), Some(20));
     assert_eq!(silent(&with("{closeUnresponsiveTimeout: 9s}")), Some(9));
     assert_eq!(silent(&with("{closeUnresponsiveTimeout: 0s}")), None);
 }

@@ -41,7 +41,7 @@ fn the_example_has_all_defaults() {
     assert_eq!(dialer.groups, ["default"]);
     assert_eq!(dialer.options.out_queue_size, 64);
     assert!((dialer.unhealthy_backoff.factor - 10.0).abs() < f64::EPSILON);
-    assert_eq!(config.link.heartbeats.close_unresponsive, Some(Duration::from_secs(60)));
+    assert_eq!(config.link.heartbeats.close_unresponsive, Some(Duration::from_secs(10)));
     let Listener::Edge(edge) = &config.listeners[0] else { panic!() };
     assert_eq!(edge.advertise.to_string(), "r1.example:3022");
     assert_eq!(edge.channel.out_queue_size, 64);
