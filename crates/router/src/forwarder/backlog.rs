@@ -1,8 +1,10 @@
 //! Data of an SDK without flow control of its own, for which its circuit has no room yet.
 //!
-//! This data is held and never dropped. An SDK with too much waiting data is therefore not read for a
-//! while, which stops all its circuits. A circuit that takes too little in that time is ended, and so is one that the
-//! SDK has left: nobody else would free the data.
+//! This data is held and never dropped. All circuits of such an SDK come over one connection, so that a pause in reading
+//! it stops them all. A circuit with much waiting data therefore has the SDK read more slowly, not stopped: the backlog
+//! may grow a little with time, and the messages of other circuits between go on. The time is long enough for the
+//! circuit to get another path. A circuit that takes too little in that time is ended, and so is one that the SDK has
+//! left: nobody else would free the data.
 
 use std::{
     collections::VecDeque,
@@ -13,15 +15,28 @@ use bytes::Bytes;
 use weft_limits::{Budget, Grant};
 use weft_xgress::{End, ITEM_COST, Piece};
 
-/// Bytes that may wait for one connection id before the SDK is no longer read.
+/// Bytes that may wait for one connection id before the SDK is read more slowly.
 const LIMIT: usize = 1 << 20;
-/// The SDK is read again once fewer bytes than this wait.
+/// The SDK is read as usual again once fewer bytes than this wait.
 const RESUME: usize = LIMIT / 2;
-/// How long a circuit may keep an SDK from being read without taking [`PROGRESS`].
-const PATIENCE: Duration = Duration::from_secs(30);
+/// Bytes by which the backlog may grow in a millisecond of slow reading.
+const GROWTH: usize = 720;
+/// Most bytes that may wait for one connection id, after about [`PATIENCE`] of slow reading; the SDK is no longer read
+/// then.
+const MOST: usize = 32 << 20;
+/// Bytes by which the backlog may grow after each pause in reading.
+const SLICE: usize = 256 << 10;
+/// How long a circuit may have an SDK read slowly without taking [`PROGRESS`]. A silent link is noticed, and the
+/// circuit has another path, in less (docs/mesh.md).
+const PATIENCE: Duration = Duration::from_secs(45);
 /// How long a circuit may keep the data of an SDK that has left it without taking [`PROGRESS`]: an application that
 /// reads nothing for some minutes loses nothing, and nobody waits for the memory but the identity of the SDK.
 const LEFT_PATIENCE: Duration = Duration::from_secs(600);
+/// The interval at which an SDK without room in its budget looks for some that another circuit has left.
+const LOOK: Duration = Duration::from_millis(500);
+/// A deadline that is noticed so much later shows that this process stood still; so long the circuit has again, because
+/// what came meanwhile is not read yet.
+const STOOD_STILL: Duration = Duration::from_secs(5);
 /// Bytes that a circuit takes from its backlog to count as moving.
 const PROGRESS: usize = 64 << 10;
 
@@ -58,8 +73,12 @@ pub(super) struct Backlog {
     bytes: usize,
     /// The bytes that wait, drawn from the budget of the SDK's connection.
     held: Grant,
+    /// The time since which the SDK is read more slowly because of this backlog.
+    slow: Option<Instant>,
     /// True while the SDK is not read because of this backlog.
     over: bool,
+    /// The time at which the SDK may be read again.
+    look: Option<Instant>,
     /// True once the SDK has left the circuit: it sends no more.
     is_left: bool,
     /// True once the whole SDK is gone, so that nothing keeps it from being read.
@@ -76,7 +95,8 @@ impl Backlog {
         let held = budget.empty();
         let items = VecDeque::new();
         let [over, is_left, is_lost] = [false; 3];
-        Self { items, bytes: 0, held, over, is_left, is_lost, still: None, taken: 0 }
+        let [slow, look, still] = [None; 3];
+        Self { items, bytes: 0, held, slow, over, look, is_left, is_lost, still, taken: 0 }
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -173,30 +193,60 @@ impl Backlog {
             (self.still, self.taken) = (Some(now), 0);
         }
         let no_room = bytes > 0 && (grew || self.over) && self.held.budget().free() == 0;
-        let over = no_room || self.bytes > if self.over { RESUME } else { LIMIT };
+        let much = if self.slow.is_some() { RESUME } else { LIMIT };
+        self.slow = (no_room || self.bytes > much).then(|| self.slow.unwrap_or(now));
+        let room = self.slow.map(|since| room_at(now.saturating_duration_since(since)));
+        let margin = if self.over { SLICE } else { 0 };
+        let over = no_room || room.is_some_and(|room| self.bytes + margin > room);
+        self.look = self.slow.filter(|_| over).and_then(|since| match no_room {
+            true => Some(now + LOOK),
+            false => time_of_room(self.bytes + SLICE).map(|time| since + time),
+        });
         let turned = over != self.over;
         self.over = over;
         turned.then_some(over)
     }
 
-    /// The time at which the circuit is ended unless the end takes more; `None` while the SDK is
-    /// read and has not left the circuit.
+    /// The time at which something changes by itself: the SDK may be read again, or the circuit is ended.
     pub(super) fn deadline(&self) -> Option<Instant> {
-        let patience = if self.over && !self.is_lost {
-            PATIENCE
-        } else if self.is_left {
-            LEFT_PATIENCE
-        } else {
-            return None;
-        };
-        self.still.map(|since| since + patience)
+        [self.look, self.ends_at()].into_iter().flatten().min()
     }
 
-    /// True if the circuit kept the SDK from being read for [`PATIENCE`], or its data for [`LEFT_PATIENCE`] after the
-    /// SDK has left, without taking [`PROGRESS`] bytes.
-    pub(super) fn is_stuck(&self, now: Instant) -> bool {
-        self.deadline().is_some_and(|deadline| deadline <= now)
+    /// The time at which the circuit is ended unless the end takes more; `None` while the SDK is
+    /// read as usual and has not left the circuit.
+    fn ends_at(&self) -> Option<Instant> {
+        self.still.zip(self.patience()).map(|(since, patience)| since + patience)
     }
+
+    fn patience(&self) -> Option<Duration> {
+        match (self.slow, self.is_lost) {
+            (Some(_), false) => Some(PATIENCE),
+            _ => self.is_left.then_some(LEFT_PATIENCE),
+        }
+    }
+
+    /// True if the circuit had the SDK read slowly for [`PATIENCE`], or kept its data for [`LEFT_PATIENCE`] after the
+    /// SDK has left, without taking [`PROGRESS`] bytes.
+    pub(super) fn is_stuck(&mut self, now: Instant) -> bool {
+        let Some((end, patience)) = self.ends_at().zip(self.patience()) else { return false };
+        let stood_still = now >= end + STOOD_STILL;
+        if stood_still {
+            self.still = (now + STOOD_STILL).checked_sub(patience);
+        }
+        now >= end && !stood_still
+    }
+}
+
+/// Bytes that may wait for a connection id after so much slow reading.
+fn room_at(slow: Duration) -> usize {
+    let grown = usize::try_from(slow.as_millis()).unwrap_or(usize::MAX).saturating_mul(GROWTH);
+    LIMIT.saturating_add(grown).min(MOST)
+}
+
+/// How much slow reading there has to be until so many bytes may wait; `None` if they never may.
+fn time_of_room(bytes: usize) -> Option<Duration> {
+    let millis = bytes.saturating_sub(LIMIT).div_ceil(GROWTH);
+    (bytes <= MOST).then(|| Duration::from_millis(millis as u64))
 }
 
 #[cfg(test)]
@@ -298,21 +348,21 @@ mod tests {
         // The circuit has taken nothing for long when its backlog begins to stop the other
         // circuits.
         assert!(push(&mut backlog, &mut stalled, usize::MAX, late));
-        assert!(backlog.is_stuck(late));
+        assert!(!backlog.is_stuck(late) && backlog.is_stuck(late + STOOD_STILL));
 
         let (mut backlog, mut stalled) = (Backlog::new(&budget), end(start));
         assert!(push(&mut backlog, &mut stalled, usize::MAX, start));
-        assert_eq!(backlog.deadline(), Some(start + PATIENCE));
+        assert_eq!(backlog.ends_at(), Some(start + PATIENCE));
         // Less than `PROGRESS` does not count; `PROGRESS` bytes give the circuit the whole time
         // again.
         backlog.taken += PROGRESS - 1;
-        assert_eq!(backlog.settle(start + PATIENCE / 2), None);
-        assert_eq!(backlog.deadline(), Some(start + PATIENCE));
+        backlog.settle(start + PATIENCE / 2);
+        assert_eq!(backlog.ends_at(), Some(start + PATIENCE));
         backlog.taken += 1;
-        assert_eq!(backlog.settle(start + PATIENCE / 2), None);
-        assert_eq!(backlog.deadline(), Some(start + PATIENCE / 2 + PATIENCE));
+        backlog.settle(start + PATIENCE / 2);
+        assert_eq!(backlog.ends_at(), Some(start + PATIENCE / 2 + PATIENCE));
         backlog.clear();
-        assert_eq!(backlog.settle(start + PATIENCE), Some(false));
+        backlog.settle(start + PATIENCE);
         assert_eq!(backlog.deadline(), None);
     }
 
@@ -328,14 +378,63 @@ mod tests {
             assert_eq!(backlog.deadline(), Some(left + LEFT_PATIENCE));
             assert!(!backlog.is_stuck(left + PATIENCE) && backlog.is_stuck(left + LEFT_PATIENCE));
         }
-        // A circuit that keeps an SDK from being read has less time, unless the SDK is gone.
+        // A circuit for which an SDK is read slowly has less time, unless the SDK is gone.
         for (last, patience) in [(FromSdk::Close, PATIENCE), (FromSdk::Lost, LEFT_PATIENCE)] {
             let (start, budget) = (Instant::now(), Budget::unlimited());
             let (mut backlog, mut stalled) = (Backlog::new(&budget), end(start));
             assert!(push(&mut backlog, &mut stalled, usize::MAX, start));
             backlog.push(last);
             backlog.settle(start);
-            assert_eq!(backlog.deadline(), Some(start + patience));
+            assert_eq!(backlog.ends_at(), Some(start + patience));
         }
+    }
+
+    #[test]
+    fn a_circuit_that_takes_nothing_never_stops_its_sdk_for_long() {
+        let (start, budget) = (Instant::now(), Budget::unlimited());
+        let (mut backlog, mut stalled) = (Backlog::new(&budget), end(start));
+        let (mut now, mut slices) = (start, 0);
+        while !backlog.is_stuck(now) {
+            // The SDK sends as much as is read of it.
+            if push(&mut backlog, &mut stalled, usize::MAX, now) {
+                slices += 1;
+            }
+            assert!(backlog.bytes <= MOST + (32 << 10));
+            let next = backlog.deadline().unwrap();
+            assert!(next - now <= Duration::from_secs(3), "a pause of {:?}", next - now);
+            now = next;
+            assert!(backlog.settle(now) == Some(false) || now >= start + PATIENCE);
+        }
+        assert_eq!(now, start + PATIENCE, "then the circuit is ended");
+        assert!(slices > 40, "{slices}");
+        // A circuit that moves again is read as usual.
+        backlog.bytes = RESUME;
+        backlog.settle(now);
+        assert_eq!((backlog.slow, backlog.look, backlog.over), (None, None, false));
+    }
+
+    #[test]
+    fn an_sdk_without_room_in_its_budget_looks_again_for_what_others_have_left() {
+        let (now, budget) = (Instant::now(), Budget::new(1 << 20));
+        let (mut backlog, mut stalled) = (Backlog::new(&budget), end(now));
+        let others = budget.try_take(1 << 20).unwrap();
+        assert!(push(&mut backlog, &mut stalled, usize::MAX, now));
+        assert!(backlog.bytes < RESUME, "there is no room in the budget");
+        let look = backlog.deadline().unwrap();
+        assert!(look <= now + LOOK);
+        assert_eq!(backlog.settle(look), None, "there is none still");
+        drop(others);
+        let look = backlog.deadline().unwrap();
+        assert_eq!(backlog.settle(look), Some(false));
+    }
+
+    #[test]
+    fn a_router_that_stood_still_gives_its_circuits_time() {
+        let (start, budget) = (Instant::now(), Budget::unlimited());
+        let (mut backlog, mut stalled) = (Backlog::new(&budget), end(start));
+        assert!(push(&mut backlog, &mut stalled, usize::MAX, start));
+        let awake = start + 2 * PATIENCE;
+        assert!(!backlog.is_stuck(awake));
+        assert!(backlog.is_stuck(awake + STOOD_STILL));
     }
 }

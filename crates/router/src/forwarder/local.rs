@@ -381,9 +381,9 @@ impl<F: EndFlow> Timed for LocalEnd<F> {
             tracing::warn!(
                 circuit = %self.circuit.id,
                 sdk = ?owner.upgrade(),
-                "a circuit is ended: its other end has taken nothing for 30 s, and the SDK, which \
-                 has no flow control of its own, has left the circuit or could send nothing to its \
-                 others meanwhile"
+                "a circuit is ended: its other end has taken nothing for 45 s, and the SDK, which \
+                 has no flow control of its own, has left the circuit or was read slowly for it \
+                 meanwhile"
             );
         }
     }

@@ -44,7 +44,7 @@ pub(super) const HOSTING: Lane = Lane::High;
 const CLIENT_SHARE: u64 = 4;
 
 /// Bytes that may wait for all circuits of one SDK before it is no longer read.
-const BACKLOG_BUDGET: u64 = 16 << 20;
+const BACKLOG_BUDGET: u64 = 64 << 20;
 
 /// The bytes that were read before the session was judged.
 enum Early {

@@ -104,13 +104,11 @@ async fn a_reader_that_reads_nothing_does_not_stop_an_old_host_for_its_other_cli
     });
     let paused = || router.data.edge().live().iter().any(|sdk| sdk.pause.is_on());
     router.until("the host to be read no longer", paused).await;
-    // The data that the host has for its other client waits now, but arrives in time.
-    let begun = Instant::now();
+    // The data that the host has for its other client arrives while the reader still may read.
     let hello = data(there[1], b"hello".to_vec());
     host.channel.send_timeout(Lane::High, hello, long).await.unwrap();
     let got = tokio::time::timeout(long, other.inbox.recv()).await.expect("in time").unwrap();
     assert_eq!(&Data::from_message(&got).unwrap().data[..], b"hello");
-    assert!(begun.elapsed() < Duration::from_secs(40), "{:?}", begun.elapsed());
-    assert_eq!(router.data.dropped().stuck, 1);
+    assert_eq!(router.data.dropped().stuck, 0);
     flooding.abort();
 }
