@@ -6,7 +6,7 @@ use bytes::Bytes;
 use futures::future::BoxFuture;
 use tokio::net::TcpStream;
 
-use crate::{Datagrams, Refusal};
+use crate::{Datagrams, Refusal, app_writer::end_with_a_reset};
 
 /// A service, with the parts that a carrier needs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -22,19 +22,19 @@ pub struct Service {
 /// An accepted client.
 #[derive(Debug)]
 pub enum Client {
-    /// A stream, with half-close.
+    /// A stream, with half-close. It ends with a reset, unless it is carried to a regular end
+    /// ([`AppWriter`](crate::AppWriter)).
     Tcp(TcpStream),
     /// Datagrams of one client.
     Udp(Datagrams),
 }
 
 impl Client {
-    /// Closes a client whose service was not reached, so that the client can tell this from an empty
-    /// answer.
-    pub fn refuse(self) {
-        if let Self::Tcp(stream) = self {
-            let _ = stream.set_zero_linger();
-        }
+    /// A client with this socket. If its service is not reached, the client can tell this from an empty answer.
+    #[must_use]
+    pub fn tcp(stream: TcpStream) -> Self {
+        end_with_a_reset(&stream);
+        Self::Tcp(stream)
     }
 }
 

@@ -26,6 +26,7 @@
 
 mod address;
 mod app_data;
+mod app_writer;
 mod carrier;
 pub mod config;
 mod connect;
@@ -48,6 +49,7 @@ mod wanted;
 
 pub use address::{AddressRule, Host, Reach, Target, Translation};
 pub use app_data::AppData;
+pub use app_writer::{AppWriter, end_with_a_reset};
 pub use carrier::{Call, Carrier, Client, Service};
 pub use config::{ConfigError, Configs, HostConfig, Intercept, InterceptAddress, ProxyPort};
 pub use connect::Connected;

@@ -243,7 +243,7 @@ fn prepared(way: &Way, stream: TcpStream, remote: SocketAddr) -> Option<Call> {
     let local = stream.local_addr().ok()?;
     // A client may read nothing for as long as it likes: a limit would cut it while it lives.
     weft_channel::prepare(&stream, None).ok()?;
-    Some(way.call(Client::Tcp(stream), local, remote))
+    Some(way.call(Client::tcp(stream), local, remote))
 }
 
 async fn receive(

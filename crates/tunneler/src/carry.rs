@@ -9,7 +9,7 @@ use std::{
     future::poll_fn,
     io,
     pin::Pin,
-    sync::atomic::{AtomicBool, AtomicU64, Ordering},
+    sync::atomic::{AtomicU64, Ordering},
     task::{Context, Poll, ready},
     time::Duration,
 };
@@ -19,7 +19,7 @@ use tokio::{
     net::{TcpStream, UdpSocket, tcp::OwnedReadHalf},
 };
 use weft_sdk::{Connection, MAX_MESSAGE, WriteHalf};
-use weft_tunnel::Datagrams;
+use weft_tunnel::{AppWriter, Datagrams};
 use weft_xgress::PAYLOAD_SIZE;
 
 use crate::Traffic;
@@ -28,14 +28,17 @@ thread_local! {
     static SCRATCH: RefCell<Vec<u8>> = RefCell::new(vec![0; MAX_MESSAGE]);
 }
 
-/// Carries a stream until both directions are over, or one has failed.
+/// Carries a stream until both directions are over, or one has failed. The program at the socket and the one at the
+/// other end each see a regular end of the other's data only if that data has ended, and an error otherwise: also when
+/// this future is dropped before.
 pub async fn tcp(connection: Connection, stream: TcpStream, traffic: &Traffic) {
-    let (mut from_network, mut to_network) = connection.into_split();
-    let (mut reader, mut writer) = stream.into_split();
-    let is_whole = AtomicBool::new(false);
+    let (mut from_network, to_network) = connection.into_split();
+    let (mut reader, writer) = stream.into_split();
+    let mut to_network = Unended { half: to_network, is_whole: false };
+    let mut writer = AppWriter::new(writer);
     let sending = async {
-        let sent = send(&mut reader, &mut to_network, traffic).await;
-        is_whole.store(sent.is_ok(), Ordering::Relaxed);
+        let sent = send(&mut reader, &mut to_network.half, traffic).await;
+        to_network.is_whole = sent.is_ok();
         if let Err(problem) = &sent {
             tracing::debug!(%problem, "the direction of a connection into the network has failed");
         }
@@ -49,22 +52,10 @@ pub async fn tcp(connection: Connection, stream: TcpStream, traffic: &Traffic) {
         writer.shutdown().await.map_err(Broken::Socket)
     };
     // If one side fails, the other one ends, too.
-    let ended = tokio::try_join!(sending, receiving);
-    match ended {
-        Ok(_) => {}
-        Err(Broken::Network(problem)) => {
-            tracing::debug!(%problem, "a connection failed; both of its sides are closed");
-            // The TCP connection is reset, so that the program at the socket knows that data is missing.
-            let _ = writer.as_ref().set_zero_linger();
-            // Without this call, the drop of the half would send the regular end of the stream first.
-            writer.forget();
-        }
-        // The program at the socket had ended its data before: the data is still sent.
-        Err(Broken::Socket(_)) if is_whole.load(Ordering::Relaxed) => {}
-        Err(Broken::Socket(problem)) => {
-            tracing::debug!(%problem, "a socket failed; its connection is given up");
-            to_network.reset();
-        }
+    match tokio::try_join!(sending, receiving) {
+        Ok(_) => writer.ended(),
+        // Data of a program at the socket that had ended before is still sent.
+        Err(problem) => tracing::debug!(%problem, "a connection was cut; both of its sides end"),
     }
 }
 

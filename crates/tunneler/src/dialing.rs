@@ -37,7 +37,6 @@ impl Carrier for SdkCarrier {
                 Ok(connection) => connection,
                 Err(error) => {
                     traffic.failed();
-                    call.client.refuse();
                     return Err(Refusal::other(error.to_string()));
                 }
             };

@@ -7,7 +7,10 @@ use futures::{
     future::{Either, select},
 };
 use tokio_util::io::StreamReader;
-use weft_tunneler::carry::pipe;
+use weft_tunneler::{
+    Traffic,
+    carry::{pipe, tcp},
+};
 
 use super::*;
 use crate::sdk::dial;
@@ -91,6 +94,26 @@ async fn resets_and_lost_circuits_are_no_regular_ends() {
     let (dialed, accepted) = opened(client.port("plain").await).await;
     network.stop_router().await;
     assert!(ends_with_a_reset(dialed).await && ends_with_a_reset(accepted).await, "no router");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_connection_whose_task_ends_has_not_ended() {
+    let network = Network::start().await;
+    let application = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = application.local_addr().unwrap().port();
+    service(&network, "plain", false, &[(HOST_V1, at("tcp", port))]).await;
+    let host = Running::host(&network).await;
+    host.hosts("plain").await;
+    let connection = dial(&network.context("dialer").await, "plain").await;
+    let (mut accepted, _) = soon(application.accept()).await.unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let socket = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+    let (mut program, _) = listener.accept().await.unwrap();
+    let carrying = tokio::spawn(async move { tcp(connection, socket, &Traffic::default()).await });
+    program.write_all(b"a").await.unwrap();
+    assert_eq!(soon(accepted.read_u8()).await.unwrap(), b'a');
+    carrying.abort();
+    assert!(ends_with_a_reset(program).await && ends_with_a_reset(accepted).await);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -248,7 +248,7 @@ impl Carry for Passages {
                     tracing::debug!(client = %remote, %problem, "a client is gone already");
                     return;
                 }
-                (Client::Tcp(client.stream), Some(client.place))
+                (Client::tcp(client.stream), Some(client.place))
             }
             Taken::Udp(conversation) => {
                 (Client::Udp(Datagrams::of(conversation, self.times)), None)

@@ -22,14 +22,17 @@ impl Carrier for Names {
         async move {
             let name = call.service.name.as_bytes();
             match call.client {
-                Client::Tcp(mut stream) => {
+                Client::Tcp(stream) => {
                     #[cfg(target_os = "linux")]
                     assert_eq!(
                         socket2::SockRef::from(&stream).tcp_user_timeout().unwrap(),
                         None,
                         "a client that reads nothing for a while would be cut"
                     );
-                    stream.write_all(name).await.unwrap();
+                    let (_reader, half) = stream.into_split();
+                    let mut writer = crate::AppWriter::new(half);
+                    writer.write_all(name).await.unwrap();
+                    writer.ended();
                 }
                 Client::Udp(client) => {
                     while client.receive().await.is_some() {

@@ -127,6 +127,10 @@ async fn serve(
 ) -> Result<(), Unserved> {
     weft_channel::prepare(&stream, ingress.options.peer_timeout)
         .map_err(|error| error.to_string())?;
+    if tls.is_none() && ingress.options.service.is_some() {
+        // Nothing is said to a client whose circuit is not made: a regular end would be an empty answer.
+        weft_tunnel::end_with_a_reset(&stream);
+    }
     let begun = tokio::time::timeout(patience, async {
         let mut stream = match tls {
             None => Stream::Tcp(stream),

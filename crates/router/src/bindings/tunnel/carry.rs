@@ -80,13 +80,7 @@ async fn carry(
 ) -> Result<(), Refusal> {
     let datagrams = matches!(call.client, Client::Udp(_));
     let options = Options { datagrams, ..options };
-    let (end, crypto) = match dial(&forwarder, &control, options, &call).await {
-        Ok(ready) => ready,
-        Err(refusal) => {
-            call.client.refuse();
-            return Err(refusal);
-        }
-    };
+    let (end, crypto) = dial(&forwarder, &control, options, &call).await?;
     match call.client {
         Client::Tcp(stream) => {
             socket::carry(end, Stream::Tcp(stream), Bytes::new(), crypto).await;
