@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -334,28 +335,34 @@ impl Terminators {
     /// Removes terminators of this router; ids that are unknown or another router's are ignored.
     pub async fn remove(&self, router: &Id, ids: &[Id]) -> Result<(), Refused> {
         let caller = Caller::router(router, "remove terminators");
-        self.remove_if(caller, router, ids, |_| true).await
+        self.remove_if(caller, router, ids, |_| true).await.map(drop)
     }
 
-    /// Removes those terminators of this router that `picks` accepts when the change is decided.
+    /// Removes those terminators of this router that `picks` accepts when the change is decided; returns how many.
     pub async fn remove_if(
         &self,
         caller: Caller,
         router: &Id,
         ids: &[Id],
         pick: impl Fn(&Terminator) -> bool + Send + Sync + 'static,
-    ) -> Result<(), Refused> {
+    ) -> Result<usize, Refused> {
         let (router, ids) = (router.clone(), ids.to_vec());
+        let removed = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&removed);
         self.judge(caller, move |decision| {
+            let mut count = 0;
             for id in &ids {
                 let current = decision.tip().get::<Terminator>(id);
                 if current.is_some_and(|current| current.router_id == router && pick(current)) {
                     decision.delete(Kind::Terminator, id)?;
+                    count += 1;
                 }
             }
+            counted.store(count, Ordering::Relaxed);
             Ok(())
         })
-        .await
+        .await?;
+        Ok(removed.load(Ordering::Relaxed))
     }
 
     /// Removes one of these terminators.

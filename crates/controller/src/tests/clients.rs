@@ -249,7 +249,13 @@ async fn routers_make_change_and_remove_their_terminators() {
     let ids = [reported.id.clone()];
     Terminators::of(&bed.controller).remove(&stranger, &ids).await.unwrap();
     assert!(bed.controller.snapshot().contains(weft_model::Kind::Terminator, &ids[0]));
-    Terminators::of(&bed.controller).remove(&net.router, &ids).await.unwrap();
+    let terminators = Terminators::of(&bed.controller);
+    let remove = || {
+        let caller = weft_kernel::Caller::router(&net.router, "remove terminators");
+        terminators.remove_if(caller, &net.router, &ids, |_| true)
+    };
+    let (first, second) = tokio::join!(remove(), remove());
+    assert_eq!(first.unwrap() + second.unwrap(), 1, "a terminator is removed once");
     assert!(!bed.controller.snapshot().contains(weft_model::Kind::Terminator, &ids[0]));
 }
 

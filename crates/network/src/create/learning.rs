@@ -53,16 +53,21 @@ impl Network {
         };
         let caller = weft_kernel::Caller::router(&router, "remove terminators");
         let terminators = Terminators::of(&self.0.kernel);
-        let done = terminators.remove_if(caller, &router, std::slice::from_ref(&id), is_same).await;
-        if let Err(problem) = done {
-            return not_changed(&id, &problem);
+        match terminators.remove_if(caller, &router, std::slice::from_ref(&id), is_same).await {
+            Ok(0) => self.ask_again(&router, &id),
+            Ok(_) => {
+                tracing::info!(terminator = %id, %router, "terminator removed: its router does not host it");
+            }
+            Err(problem) => not_changed(&id, &problem),
         }
+    }
+
+    /// Asks a router about a terminator that has stayed. One that another dial has removed before is not asked about.
+    fn ask_again(&self, router: &Id, id: &Id) {
         let snapshot = self.0.kernel.snapshot();
-        if snapshot.get::<Terminator>(&id).is_some_and(|left| left.router_id == router) {
-            tracing::info!(terminator = %id, %router, "a router did not host a terminator for which it was dialed, and has reported it since: it is asked again");
-            self.validate_terminator(&router, &id);
-        } else {
-            tracing::info!(terminator = %id, %router, "terminator removed: its router does not host it");
+        if snapshot.get::<Terminator>(id).is_some_and(|left| left.router_id == *router) {
+            tracing::debug!(terminator = %id, %router, "a router did not host a terminator for which it was dialed, and has reported it since: it is asked again");
+            self.validate_terminator(router, id);
         }
     }
 
