@@ -1,6 +1,7 @@
 //! Connections to routers: made when first needed, kept, and made again with growing pauses after
 //! they are lost.
 
+use crate::addresses::{address_of, are_usable, unusable};
 use crate::channel::RouterChannel;
 use crate::error::{Error, Result};
 use crate::inner::Inner;
@@ -35,15 +36,15 @@ const GOOD_LIFE: Duration = Duration::from_secs(10);
 const PROBE_INTERVAL: Duration = Duration::from_secs(10);
 
 impl Inner {
-    /// Starts to connect to the routers of this list, without those that have no usable address.
+    /// Starts to connect to the routers of this list. A router without a usable address is offline: if it is
+    /// known, it is dialed at the last one that it had; otherwise it is left out.
     pub(crate) fn want(self: &Arc<Self>, routers: &[SessionEdgeRouter]) -> Vec<Arc<Slot>> {
         let wanted = routers.iter().filter_map(|router| {
-            let url = ["tls", "tcp", "wss"].iter().find_map(|known| router.address(known))?;
-            let address = parse(url).or_else(|| {
-                tracing::debug!(router = %router.router.name, url, "a router's URL has no usable address");
-                None
-            })?;
-            self.slot(&router.router.name, address)
+            let name = &router.router.name;
+            match address_of(router) {
+                Some(address) => self.slot(name, address),
+                None => self.routers.known(name),
+            }
         });
         wanted.collect()
     }
@@ -57,7 +58,8 @@ impl Inner {
     }
 
     /// The channel to the connected router with the shortest round trip, or else to the first one
-    /// that connects. `refused` is chosen only if no other router is connected.
+    /// that connects; not waited for if all are offline. `refused` is chosen only if no other router is
+    /// connected.
     pub(crate) async fn pick(
         self: &Arc<Self>,
         service: &str,
@@ -67,9 +69,6 @@ impl Inner {
     ) -> Result<Arc<RouterChannel>> {
         let slots = self.want(routers);
         let none = |reason| Err(Error::NoEdgeRouters { service: service.to_owned(), reason });
-        if slots.is_empty() {
-            return none(unusable(routers));
-        }
         let has_refused = |channel: &Arc<RouterChannel>| {
             refused.is_some_and(|refused| Arc::ptr_eq(refused, channel))
         };
@@ -79,6 +78,9 @@ impl Inner {
             .min_by_key(|(rtt, channel)| (has_refused(channel), *rtt));
         if let Some((_, channel)) = nearest {
             return Ok(channel);
+        }
+        if slots.is_empty() || !are_usable(routers) {
+            return none(unusable(routers));
         }
         let _waiting: Vec<_> = slots.iter().map(Slot::wanted).collect();
         match tokio::time::timeout_at(deadline, first_connected(&slots)).await {
@@ -97,9 +99,10 @@ impl Inner {
     async fn keep(self: Arc<Self>, slot: Arc<Slot>) {
         let mut failures = 0;
         loop {
+            let address = slot.address();
             let connected = tokio::select! {
                 () = slot.dropped() => break,
-                connected = self.connect(&slot) => connected,
+                connected = self.connect(&slot, &address) => connected,
             };
             match connected {
                 Ok(channel) => {
@@ -126,6 +129,7 @@ impl Inner {
             }
             tokio::select! {
                 () = slot.dropped() => break,
+                () = slot.moved_from(&address) => {}
                 () = self.pause(&slot, failures) => {}
             }
         }
@@ -169,7 +173,7 @@ impl Inner {
         channel.is_proved() || since.elapsed() >= GOOD_LIFE
     }
 
-    async fn connect(&self, slot: &Slot) -> Result<Arc<RouterChannel>, String> {
+    async fn connect(&self, slot: &Slot, address: &Address) -> Result<Arc<RouterChannel>, String> {
         let text = |error: Error| error.to_string();
         self.account.ensure_login().await.map_err(text)?;
         let token = self.account.token().ok_or("not logged in")?;
@@ -179,14 +183,13 @@ impl Inner {
         let alpn = [alpn::EDGE.as_bytes()];
         let tls = ClientTls::of_identity(&self.identity, &alpn);
         let tls = client_config(&tls).map_err(|error| error.to_string())?;
-        let address = slot.address();
         let mut channel = ChannelOptions::edge(slot.name());
         if !self.settings.own_flow_control {
             channel.write_timeout = Some(UNREAD);
         }
         let options = DialOptions {
             timeout: self.settings.connect_timeout,
-            ..DialOptions::new(address, Arc::new(tls), hello::alpn::EDGE, hello, channel)
+            ..DialOptions::new(address.clone(), Arc::new(tls), hello::alpn::EDGE, hello, channel)
         };
         let established = dial(options).await.map_err(|error| error.to_string())?;
         Ok(RouterChannel::start(established, self.figures.clone()))
@@ -227,40 +230,9 @@ fn wait(failures: u32, has_other: bool, chance: f64) -> Duration {
     doubled(FIRST_WAIT).min(LONGEST_WAIT).mul_f64(0.9 + chance / 5.0)
 }
 
-/// Parses `tls://host:port`, the form of controllers, or `tls:host:port`.
-fn parse(url: &str) -> Option<Address> {
-    url.replacen("://", ":", 1).trim_end_matches('/').parse().ok()
-}
-
-/// The reason why none of the routers of a service session can be used: a controller tells no usable
-/// address of a router that is offline.
-pub(crate) fn unusable(routers: &[SessionEdgeRouter]) -> String {
-    const SHOWN: usize = 8;
-    if routers.is_empty() {
-        return "the controller names none; check its edge router policies".to_owned();
-    }
-    let names: Vec<&str> =
-        routers.iter().take(SHOWN).map(|router| router.router.name.as_str()).collect();
-    let more = match routers.len().saturating_sub(SHOWN) {
-        0 => String::new(),
-        more => format!(" and {more} more"),
-    };
-    format!("none of its {} is online: {}{more}", routers.len(), names.join(", "))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn addresses_of_both_spellings() {
-        let address = parse("tls://router.example:3022").unwrap();
-        assert_eq!((address.host.as_str(), address.port), ("router.example", 3022));
-        assert_eq!(parse("tls:router.example:3022"), Some(address));
-        assert_eq!(parse("tls://[::1]:3022/").unwrap().host, "::1");
-        assert_eq!(parse("wss://router.example:443").unwrap().scheme, weft_wire::Scheme::Wss);
-        assert_eq!(parse("router"), None);
-    }
 
     #[test]
     fn waits_without_another_router_stay_short_enough_to_be_back_in_time() {

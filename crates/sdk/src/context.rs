@@ -5,7 +5,7 @@ use crate::bind_options::BindOptions;
 use crate::builder::ContextBuilder;
 use crate::connection::Connection;
 use crate::dial::{self, DialOptions};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::identity::Identity;
 use crate::inner::{Guard, Inner};
 use crate::listener::Listener;
@@ -94,6 +94,13 @@ impl Context {
             self.guard.inner.reads_services.notify_one();
         }
         self.guard.inner.account.service_changes()
+    }
+
+    /// Why the services could not be read the last time that the context tried; `None` if they could, so that
+    /// [`Context::service_changes`] has the present ones.
+    #[must_use]
+    pub fn problem(&self) -> Option<Error> {
+        self.guard.inner.problem.lock().clone()
     }
 
     /// The identity's entity, read now.

@@ -126,6 +126,20 @@ impl Error {
         }
     }
 
+    /// True if the same call may succeed soon although nobody changes anything: no controller or router was
+    /// reached, or the connection to a router broke.
+    #[must_use]
+    pub fn is_temporary(&self) -> bool {
+        match self {
+            Self::NotLoggedIn(error) | Self::Controller(error) => error.is_temporary(),
+            Self::NoEdgeRouters { .. } => true,
+            Self::Timeout { last, .. } => last
+                .as_ref()
+                .is_none_or(|last| matches!(**last, Self::Closed(_)) || last.is_temporary()),
+            _ => false,
+        }
+    }
+
     /// The error of a login.
     pub(crate) fn of_login(error: weft_client::Error) -> Self {
         match error {

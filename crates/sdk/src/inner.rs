@@ -42,6 +42,8 @@ pub(crate) struct Inner {
     pub(crate) routers: Routers,
     pub(crate) figures: Figures,
     pub(crate) cancel: CancellationToken,
+    /// Why the services could not be read the last time.
+    pub(crate) problem: Mutex<Option<crate::Error>>,
     /// Wakes the reading of services, for an application that follows them.
     pub(crate) reads_services: Notify,
     sticky: Mutex<Sticky>,
@@ -68,6 +70,7 @@ impl Inner {
             routers: Routers::default(),
             figures,
             cancel: CancellationToken::new(),
+            problem: Mutex::default(),
             reads_services: Notify::new(),
             sticky: Mutex::default(),
         });
@@ -104,6 +107,7 @@ impl Inner {
                 done = work => done,
             };
             let identity = self.account.identity_name();
+            *self.problem.lock() = done.as_ref().err().cloned();
             match done {
                 Ok(()) if is_refused => {
                     is_refused = false;

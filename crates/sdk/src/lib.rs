@@ -65,6 +65,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used))]
 
 mod account;
+mod addresses;
 mod bind_options;
 mod builder;
 mod channel;
@@ -102,7 +103,7 @@ pub use error::{Error, Refusal, Result};
 pub use hop::Hop;
 pub use identity::Identity;
 pub use incoming::Incoming;
-pub use listener::{Listener, ListenerTerms, TerminatorChanges};
+pub use listener::{Listener, ListenerChanges, ListenerState, ListenerTerms};
 pub use service::Service;
 pub use weft_client::{CodePurpose, CodeRequest, FactorProblem, NewFactor, TotpSecret};
 pub use weft_identity::IdentityFile;

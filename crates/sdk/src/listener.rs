@@ -53,7 +53,7 @@ impl Listener {
         if let Ok(done) = timeout_at(deadline, listener.established(1)).await {
             return done.map(|()| listener);
         }
-        let last = listener.state.borrow().problem.clone();
+        let last = listener.problem();
         match last {
             Some(last @ Error::NoEdgeRouters { .. }) => Err(last),
             None if inner.routers.connected().is_empty() => Err(Error::NoEdgeRouters {
@@ -123,16 +123,18 @@ impl Listener {
         ListenerTerms(Arc::clone(&self.host))
     }
 
-    /// The number of routers over which the service can be dialed, and every change of it.
+    /// The state of the listener, and every change of it.
     #[must_use]
-    pub fn changes(&self) -> TerminatorChanges {
-        TerminatorChanges { state: self.state.clone(), seen: self.terminators() }
+    pub fn changes(&self) -> ListenerChanges {
+        let mut state = self.state.clone();
+        state.mark_changed();
+        ListenerChanges(state)
     }
 
     /// The last error, while the service cannot be dialed over any router.
     #[must_use]
     pub fn problem(&self) -> Option<Error> {
-        self.state.borrow().problem.clone()
+        self.state.borrow().problem().cloned()
     }
 
     /// Changes the precedence at all routers.
@@ -157,24 +159,29 @@ impl ListenerTerms {
     }
 }
 
-/// The number of routers over which a [`Listener`] can be dialed.
+/// The state of a [`Listener`], and every change of it.
 #[derive(Debug, Clone)]
-pub struct TerminatorChanges {
-    state: watch::Receiver<HostState>,
-    seen: usize,
+pub struct ListenerChanges(watch::Receiver<HostState>);
+
+impl ListenerChanges {
+    /// The state: at once for the first time, then after a change.
+    pub async fn next(&mut self) -> ListenerState {
+        if self.0.changed().await.is_err() {
+            // The listener has ended, which its `accept` reports.
+            std::future::pending::<()>().await;
+        }
+        let state = self.0.borrow_and_update();
+        ListenerState { terminators: state.established, problem: state.problem().cloned() }
+    }
 }
 
-impl TerminatorChanges {
-    /// Waits for another number.
-    pub async fn next(&mut self) -> usize {
-        let seen = self.seen;
-        match self.state.wait_for(|state| state.established != seen).await.map(|s| s.established) {
-            Ok(now) => self.seen = now,
-            // The listener has ended, which its `accept` reports.
-            Err(_) => std::future::pending().await,
-        }
-        self.seen
-    }
+/// The state of a [`Listener`].
+#[derive(Debug, Clone)]
+pub struct ListenerState {
+    /// The number of routers over which the service can be dialed.
+    pub terminators: usize,
+    /// The last error, while there is no such router.
+    pub problem: Option<Error>,
 }
 
 fn closed() -> Error {

@@ -21,7 +21,7 @@ const MAX_ROUTERS: usize = 1024;
 #[derive(Debug, Default)]
 pub(crate) struct Routers {
     slots: Mutex<HashMap<String, Arc<Slot>>>,
-    /// Counts connects and disconnects.
+    /// Counts connects, disconnects, and routers that were forgotten.
     changes: watch::Sender<u64>,
 }
 
@@ -29,7 +29,7 @@ pub(crate) struct Routers {
 #[derive(Debug)]
 pub(crate) struct Slot {
     name: String,
-    address: Mutex<Address>,
+    address: watch::Sender<Address>,
     state: watch::Sender<State>,
     /// The round trip of the last probe, in microseconds.
     rtt: AtomicU64,
@@ -69,7 +69,7 @@ impl Routers {
     ) -> Option<(Arc<Slot>, bool)> {
         let mut slots = self.slots.lock();
         if let Some(slot) = slots.get(name) {
-            *slot.address.lock() = address;
+            slot.address.send_replace(address);
             return Some((Arc::clone(slot), false));
         }
         if slots.len() >= MAX_ROUTERS || context.is_cancelled() {
@@ -80,7 +80,12 @@ impl Routers {
         Some((slot, true))
     }
 
-    /// Changes whenever a router connects or disconnects.
+    /// The entry of the router of this name, if there is one.
+    pub(crate) fn known(&self, name: &str) -> Option<Arc<Slot>> {
+        self.slots.lock().get(name).cloned()
+    }
+
+    /// Changes whenever a router connects, disconnects or is forgotten.
     pub(crate) fn changes(&self) -> watch::Receiver<u64> {
         self.changes.subscribe()
     }
@@ -131,6 +136,7 @@ impl Routers {
             let keep = slot.channel().is_some() || listed.iter().any(|router| router.name == *name);
             if !keep {
                 slot.cancel.cancel();
+                slot.tell();
             }
             keep
         });
@@ -155,7 +161,7 @@ impl Slot {
     ) -> Self {
         Self {
             name: name.to_owned(),
-            address: Mutex::new(address),
+            address: watch::Sender::new(address),
             state: watch::Sender::default(),
             rtt: AtomicU64::new(u64::MAX),
             cancel: context.child_token(),
@@ -199,7 +205,13 @@ impl Slot {
 
     /// The address of the router.
     pub(crate) fn address(&self) -> Address {
-        self.address.lock().clone()
+        self.address.borrow().clone()
+    }
+
+    /// Waits until the router has another address than this one.
+    pub(crate) async fn moved_from(&self, address: &Address) {
+        // The sender is in this slot.
+        let _ = self.address.subscribe().wait_for(|now| now != address).await;
     }
 
     /// The round trip of the last probe, in microseconds.
@@ -291,6 +303,24 @@ mod tests {
         assert!(first.as_mut().now_or_never().is_none(), "one still is");
         slots[1].left();
         assert!(matches!(first.now_or_never(), Some(None)), "there is none to wait for");
+    }
+
+    #[tokio::test]
+    async fn whoever_uses_a_router_is_told_that_it_was_forgotten_or_has_moved() {
+        let (routers, context) = (Routers::default(), CancellationToken::new());
+        let address: Address = "tls:router.example:3022".parse().unwrap();
+        let (slot, _) = routers.slot("er1", address.clone(), &context).unwrap();
+        let mut moved = Box::pin(slot.moved_from(&address));
+        routers.slot("er1", address.clone(), &context).unwrap();
+        assert!(moved.as_mut().now_or_never().is_none());
+        routers.slot("er1", "tls:router.example:3023".parse().unwrap(), &context).unwrap();
+        assert!(moved.now_or_never().is_some());
+
+        let mut changes = routers.changes();
+        assert!(changes.changed().now_or_never().is_none() && routers.known("er1").is_some());
+        routers.forget_unlisted(&[]);
+        assert!(changes.changed().now_or_never().is_some() && slot.is_dropped());
+        assert!(routers.known("er1").is_none());
     }
 
     #[tokio::test]

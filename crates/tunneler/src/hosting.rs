@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use tokio::sync::{Semaphore, watch};
 use tokio_util::sync::{CancellationToken, DropGuard};
-use weft_sdk::{BindOptions, Context, Incoming, Listener};
+use weft_sdk::{BindOptions, Context, Incoming, Listener, ListenerState};
 use weft_tunnel::{AppData, Connected, HostConfig, Outcome, SourceAddresses, Terms};
 
 use crate::{Traffic, carry};
@@ -13,8 +13,13 @@ use crate::{Traffic, carry};
 const CONNECT_TIME: Duration = Duration::from_millis(4500);
 /// Most connections of one terminator that are being made at once; further ones wait.
 const MOST_DIALS: usize = 1024;
-/// The first wait after a bind that failed, and the longest.
-const WAITS: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
+/// The first wait after a bind that failed.
+const FIRST_WAIT: Duration = Duration::from_secs(1);
+/// The longest wait after a bind for which no controller or router was reached: the service is to be hosted
+/// within 10 s after they are back.
+const LONGEST_WAIT: Duration = Duration::from_secs(5);
+/// The longest wait after a bind that was refused.
+const LONGEST_REFUSED: Duration = Duration::from_secs(60);
 
 /// The state of a hosted terminator.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -23,7 +28,7 @@ pub struct HostState {
     pub terminators: usize,
     /// The present cost and precedence.
     pub terms: Terms,
-    /// Why the service is not hosted, if it is not.
+    /// Why the terminator can be dialed over no router.
     pub problem: Option<String>,
 }
 
@@ -94,7 +99,7 @@ impl HostedTerminator {
     }
 }
 
-/// Hosts until the future is dropped. A bind that fails is tried again after [`WAITS`].
+/// Hosts until the future is dropped. A bind that fails is tried again.
 async fn host(
     context: &Context,
     plan: &Arc<Plan>,
@@ -103,24 +108,25 @@ async fn host(
 ) {
     let sources = plan.config.allowed_sources.as_deref();
     let sources = Arc::new(SourceAddresses::add(sources).await);
-    let (mut wait, longest) = WAITS;
+    let mut wait = FIRST_WAIT;
     loop {
-        let problem = match bind(context, plan).await {
+        let error = match bind(context, plan).await {
             Ok(listener) => {
-                wait = WAITS.0;
-                tracing::info!(service = %plan.service, "a service is hosted");
+                wait = FIRST_WAIT;
                 serve(listener, plan, &sources, state, traffic).await
             }
             Err(error) => error,
         };
-        let problem = problem.to_string();
+        let problem = error.to_string();
         tracing::warn!(service = %plan.service, problem, "a service is not hosted");
         state.send_modify(|state| {
             state.terminators = 0;
             state.problem = Some(problem);
         });
+        let longest = if error.is_temporary() { LONGEST_WAIT } else { LONGEST_REFUSED };
+        wait = wait.min(longest);
         tokio::time::sleep(wait).await;
-        wait = (wait * 2).min(longest);
+        wait *= 2;
     }
 }
 
@@ -144,14 +150,6 @@ async fn serve(
     traffic: &Arc<Traffic>,
 ) -> weft_sdk::Error {
     let mut changes = listener.changes();
-    let note = |terminators| {
-        state.send_if_modified(|state| {
-            let before = (state.terminators, state.problem.take());
-            state.terminators = terminators;
-            before != (terminators, None)
-        });
-    };
-    note(listener.terminators());
     let terms = listener.terms();
     let dials = Arc::new(Semaphore::new(MOST_DIALS));
     let checks = weft_tunnel::watch(plan.terms, &plan.config.checks, |outcome: Outcome, passed| {
@@ -184,9 +182,29 @@ async fn serve(
                 }
                 Err(error) => return error,
             },
-            terminators = changes.next() => note(terminators),
+            now = changes.next() => note(&now, &plan.service, state),
             () = &mut checks, if checking => checking = false,
         }
+    }
+}
+
+/// Notes the state of a listener, and logs when the first router takes it and when none is left.
+fn note(now: &ListenerState, service: &str, state: &watch::Sender<HostState>) {
+    let problem = now.problem.as_ref().map(ToString::to_string);
+    let mut before = 0;
+    state.send_if_modified(|state| {
+        before = std::mem::replace(&mut state.terminators, now.terminators);
+        let former = std::mem::replace(&mut state.problem, problem.clone());
+        (before, former.as_ref()) != (now.terminators, problem.as_ref())
+    });
+    match (before, now.terminators) {
+        (0, 1..) => tracing::info!(service, routers = now.terminators, "a service is hosted"),
+        (1.., 0) => tracing::warn!(
+            service,
+            problem,
+            "a service is hosted over no router now; it waits for one"
+        ),
+        _ => {}
     }
 }
 

@@ -2,6 +2,7 @@
 //! have changed.
 
 use super::{Account, MAX_REMEMBERED};
+use crate::addresses::are_usable;
 use crate::error::{Error, Result};
 use crate::jitter::jittered;
 use crate::proofs::{is_for_posture, wants_code};
@@ -40,8 +41,8 @@ struct KnownSession {
 }
 
 impl Account {
-    /// The service session; it is made if there is none. If its routers were read long ago, they are
-    /// read again.
+    /// The service session; it is made if there is none. If its routers were read long ago, or none of them
+    /// could be used then, they are read again.
     pub(crate) async fn session(
         &self,
         service: &ServiceDetail,
@@ -148,7 +149,11 @@ impl Account {
     pub(super) fn remember(&self, key: (String, DialBind), detail: Arc<SessionDetail>) {
         let mut known = self.known.lock();
         if known.sessions.len() < MAX_REMEMBERED || known.sessions.contains_key(&key) {
-            let outdated = Instant::now() + jittered(ROUTERS_KNOWN);
+            let known_for = match are_usable(&detail.edge_routers) {
+                true => jittered(ROUTERS_KNOWN),
+                false => Duration::ZERO,
+            };
+            let outdated = Instant::now() + known_for;
             let session = KeptSession { detail, api_token: self.token(), outdated };
             known.sessions.insert(key, session);
         }

@@ -1,6 +1,6 @@
 //! One bind of a listener at one router, from the request to its end.
 
-use super::host::{Host, Terms};
+use super::host::{Host, HostState, Terms};
 use crate::channel::{ChannelListener, HostEvent, RouterChannel};
 use crate::error::{Error, Failure};
 use crate::inner::Inner;
@@ -21,12 +21,23 @@ const ESTABLISH_TIME: Duration = Duration::from_secs(60);
 
 /// How a bind ended.
 pub(super) enum BindEnd {
+    /// There is no service session: the controller refused it, or was not reached.
+    NoSession(Error),
     /// The router's channel closed, or the router did not answer in time.
     Lost(String),
     /// The router refused the bind, or ended it.
     Closed(Failure),
-    /// The controller refused the session for good.
-    Over(Error),
+}
+
+impl BindEnd {
+    /// The error that the application is told.
+    fn problem(&self, service: &str, router: &str) -> Error {
+        match self {
+            Self::NoSession(error) => error.clone(),
+            Self::Lost(reason) => Error::Closed(format!("router {router}: {reason}")),
+            Self::Closed(failure) => Error::of_failure(service, failure.clone()),
+        }
+    }
 }
 
 /// A bind that has ended.
@@ -38,6 +49,8 @@ pub(super) struct Bound {
     /// True if the router's channel is closed.
     pub(super) is_cut: bool,
     pub(super) how: BindEnd,
+    /// The error that the application is told.
+    pub(super) problem: Error,
 }
 
 impl Host {
@@ -55,13 +68,15 @@ impl Host {
                 let token = Bytes::from(session.token.clone());
                 self.bind_once(&inner, &channel, token, &mut counted).await
             }
-            Err(error) if error.is_final() => BindEnd::Over(error),
-            Err(error) => BindEnd::Lost(error.to_string()),
+            Err(error) => BindEnd::NoSession(error),
         };
         let was_established = counted.counted;
+        let problem = how.problem(&self.service.name, slot.name());
+        // The reason is there before the listener counts as one that cannot be dialed.
+        self.note(problem.clone());
         drop(counted);
         let is_cut = channel.handle().is_closed();
-        Bound { slot, was_established, lasted: since.elapsed(), is_cut, how }
+        Bound { slot, was_established, lasted: since.elapsed(), is_cut, how, problem }
     }
 
     /// Binds once, and stays until the bind ends.
@@ -193,10 +208,7 @@ struct Established<'a> {
 impl Established<'_> {
     fn count(&mut self) {
         if !std::mem::replace(&mut self.counted, true) {
-            self.host.state.send_modify(|state| {
-                state.established += 1;
-                state.problem = None;
-            });
+            self.host.state.send_modify(HostState::bound);
         }
     }
 }

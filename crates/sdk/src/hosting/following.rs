@@ -4,7 +4,7 @@ use super::binding::{BindEnd, Bound};
 use super::host::Host;
 use super::places::{Ended, LONGEST_WAIT, Places, wait};
 use super::rereading::{Need, Rereading};
-use crate::connecting::unusable;
+use crate::addresses::{are_usable, unusable};
 use crate::error::{Error, Failure, Result};
 use crate::inner::Inner;
 use crate::jitter::{jittered, spread};
@@ -13,10 +13,15 @@ use crate::service::Service;
 use futures::future::BoxFuture;
 use std::future::pending;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 use weft_contract::entity::DialBind;
 use weft_contract::resource::service_session::SessionDetail;
+
+/// The wait for the next reading while every router is offline. A router that comes back at its last address
+/// is found without a reading.
+const OFFLINE_WAIT: Duration = Duration::from_secs(15);
 
 /// A service session that is being read.
 type Reading = BoxFuture<'static, Result<Arc<SessionDetail>>>;
@@ -32,6 +37,8 @@ pub(super) struct Following<'a> {
     are_some_away: bool,
     /// True if a router refused the session, because it may have ended.
     is_session_doubtful: bool,
+    /// True until the routers have been read.
+    is_first: bool,
     /// Readings that failed in a row.
     failures: u32,
     /// All routers of the listener, while it has no place.
@@ -48,6 +55,7 @@ impl<'a> Following<'a> {
             binds: JoinSet::new(),
             are_some_away: false,
             is_session_doubtful: false,
+            is_first: true,
             failures: 0,
             waiting: Vec::new(),
         }
@@ -82,7 +90,7 @@ impl<'a> Following<'a> {
                 Some(Ok(bound)) = self.binds.join_next() => self.was_bound(bound)?,
                 () = sleep_until(due), if !is_reading => {}
                 () = end_of_pause(self.places.next_pause_end(now)) => {}
-                Ok(()) = routers.changed(), if has_place => {}
+                Ok(()) = routers.changed(), if has_place => self.look_for_forgotten(),
                 Ok(()) = services.changed() => {
                     let now = self.service_of(&services.borrow_and_update());
                     if service.is_some() && now != service {
@@ -121,9 +129,18 @@ impl<'a> Following<'a> {
         }
     }
 
+    /// Reads the routers again if the context has forgotten one of them: it is not dialed any more.
+    fn look_for_forgotten(&mut self) {
+        if self.places.listed().any(|slot| slot.is_dropped()) {
+            self.rereading.read_at(Instant::now());
+        }
+    }
+
     fn need(&self) -> Need {
         if self.places.are_taken() {
             Need::Nothing
+        } else if self.places.have_none_taken() {
+            Need::Any
         } else if self.places.have_all_routers() && !self.are_some_away {
             Need::More
         } else {
@@ -135,21 +152,17 @@ impl<'a> Following<'a> {
     fn read(&mut self) -> Reading {
         self.rereading.begins();
         let is_doubtful = std::mem::take(&mut self.is_session_doubtful);
-        let is_first = self.places.is_empty();
+        let is_first = self.is_first;
         let (host, inner) = (Arc::clone(self.host), Arc::clone(self.inner));
         Box::pin(async move {
             let account = &inner.account;
             if is_doubtful && let Err(problem) = account.check_session().await {
                 host.note(problem);
             }
-            if is_first {
-                let known = account.session(&host.service, DialBind::Bind).await?;
-                // A known session may have been read before it had a router.
-                if !known.edge_routers.is_empty() {
-                    return Ok(known);
-                }
+            match is_first {
+                true => account.session(&host.service, DialBind::Bind).await,
+                false => account.session_now(&host.service, DialBind::Bind).await,
             }
-            account.session_now(&host.service, DialBind::Bind).await
         })
     }
 
@@ -165,29 +178,31 @@ impl<'a> Following<'a> {
                 return Ok(());
             }
         };
-        self.failures = 0;
+        (self.failures, self.is_first) = (0, false);
         let slots = self.inner.want(&session.edge_routers);
         self.are_some_away = slots.len() < session.edge_routers.len();
-        self.places.list(slots.into_iter().map(|slot| (slot.name().to_owned(), slot)));
+        let are_others =
+            self.places.list(slots.into_iter().map(|slot| (slot.name().to_owned(), slot)));
         self.waiting.clear();
-        if self.places.is_empty() {
-            self.host.note(Error::NoEdgeRouters {
-                service: self.host.service.name.clone(),
-                reason: unusable(&session.edge_routers),
-            });
-            self.rereading.read_at(now + jittered(LONGEST_WAIT));
-            return Ok(());
-        }
         if let Some(error) = self.places.refusal_of_all() {
             return Err(error);
         }
         self.take_places(now);
-        self.rereading.was_read(self.need(), now, spread());
+        self.rereading.was_read(self.need(), are_others, now, spread());
+        if self.places.have_none_taken() && !are_usable(&session.edge_routers) {
+            self.host.note(Error::NoEdgeRouters {
+                service: self.host.service.name.clone(),
+                reason: unusable(&session.edge_routers),
+            });
+            let is_one_known = self.places.listed().next().is_some();
+            let wait = if is_one_known { OFFLINE_WAIT } else { LONGEST_WAIT };
+            self.rereading.read_at(now + jittered(wait));
+        }
         Ok(())
     }
 
     /// The wait after a reading that failed. A listener that can be dialed is in no hurry.
-    fn wait_of_failure(&self) -> std::time::Duration {
+    fn wait_of_failure(&self) -> Duration {
         let wait = wait(self.failures);
         if self.host.is_down() { wait } else { wait.max(self.inner.settings.refresh_interval) }
     }
@@ -195,23 +210,18 @@ impl<'a> Following<'a> {
     fn was_bound(&mut self, bound: Bound) -> Result<()> {
         let (now, account) = (Instant::now(), &self.inner.account);
         let (service, router) = (&self.host.service, bound.slot.name());
+        tracing::debug!(service = %service.name, %router, problem = %bound.problem, "a router refused or ended a bind, or was lost");
         let mut is_stale = false;
         let mut refused = None;
         match bound.how {
-            BindEnd::Over(error) => return Err(error),
-            BindEnd::Lost(reason) => {
-                tracing::debug!(service = %service.name, %router, reason, "a bind at a router has ended");
-                self.host.note(Error::Closed(reason));
+            BindEnd::NoSession(error) if error.is_final() && self.host.is_down() => {
+                return Err(error);
             }
-            BindEnd::Closed(failure) => {
-                tracing::debug!(service = %service.name, %router, %failure, "a router refused or ended a bind");
-                let error = Error::of_failure(&service.name, failure.clone());
-                self.host.note(error.clone());
-                if let Failure::Refused(refusal) = failure {
-                    is_stale = refusal.is_stale_session();
-                    refused = Some((refusal, error));
-                }
+            BindEnd::Closed(Failure::Refused(refusal)) => {
+                is_stale = refusal.is_stale_session();
+                refused = Some((refusal, bound.problem));
             }
+            _ => {}
         }
         let ended = Ended {
             was_established: bound.was_established,

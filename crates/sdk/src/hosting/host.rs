@@ -34,10 +34,23 @@ pub(crate) struct Host {
 pub(crate) struct HostState {
     /// The number of routers over which it can be dialed.
     pub(crate) established: usize,
-    /// The last error.
-    pub(crate) problem: Option<Error>,
+    /// The last error since a bind was established.
+    last: Option<Error>,
     /// The error that has ended the listener for good.
     pub(crate) over: Option<Error>,
+}
+
+impl HostState {
+    /// Why the listener can be dialed over no router.
+    pub(crate) fn problem(&self) -> Option<&Error> {
+        self.last.as_ref().filter(|_| self.established == 0)
+    }
+
+    /// One more bind is established.
+    pub(super) fn bound(&mut self) {
+        self.established += 1;
+        self.last = None;
+    }
 }
 
 /// The values that may change while a listener is bound.
@@ -87,6 +100,6 @@ impl Host {
     }
 
     pub(super) fn note(&self, error: Error) {
-        self.state.send_modify(|state| state.problem = Some(error));
+        self.state.send_modify(|state| state.last = Some(error));
     }
 }

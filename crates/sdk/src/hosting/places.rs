@@ -1,7 +1,7 @@
 //! The places of a listener: on which routers it is bound, and which router comes next.
 
 use crate::error::{Error, Refusal};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -50,8 +50,10 @@ impl<R: Clone> Places<R> {
         Self { most: most.max(1), taken: 0, routers: HashMap::new() }
     }
 
-    /// These are the routers from now on. A router that is taken stays so until its bind ends.
-    pub(super) fn list(&mut self, routers: impl IntoIterator<Item = (String, R)>) {
+    /// These are the routers from now on. A router that is taken stays so until its bind ends. True if they
+    /// are others than before.
+    pub(super) fn list(&mut self, routers: impl IntoIterator<Item = (String, R)>) -> bool {
+        let before = self.names();
         self.routers.values_mut().for_each(|known| known.is_listed = false);
         for (name, router) in routers {
             let known = self.routers.entry(name).or_insert_with(|| Candidate {
@@ -67,11 +69,13 @@ impl<R: Clone> Places<R> {
             known.is_listed = true;
         }
         self.routers.retain(|_, known| known.is_listed || known.is_taken);
+        before != self.names()
     }
 
-    /// True if no router is listed.
-    pub(super) fn is_empty(&self) -> bool {
-        !self.routers.values().any(|known| known.is_listed)
+    /// The names of the listed routers.
+    fn names(&self) -> HashSet<String> {
+        let listed = self.routers.iter().filter(|(_, known)| known.is_listed);
+        listed.map(|(name, _)| name.clone()).collect()
     }
 
     /// The listed routers.
@@ -245,8 +249,8 @@ mod tests {
     #[test]
     fn only_as_many_routers_as_there_are_places_are_taken() {
         let (mut places, now) = (Places::new(3), Instant::now());
-        assert!(places.is_empty() && places.take(now, |_| Some(0)).is_none());
-        places.list(routers(200));
+        assert!(places.take(now, |_| Some(0)).is_none());
+        assert!(places.list(routers(200)) && !places.list(routers(200)));
         assert!(places.take(now, |_| None).is_none(), "none is connected");
         let first = take_all(&mut places, now);
         assert_eq!((first.len(), places.are_taken(), places.have_all_routers()), (3, true, false));
@@ -288,8 +292,8 @@ mod tests {
         let end = places.next_pause_end(now).unwrap();
         assert_eq!((end, take_all(&mut places, end).len()), (now + FIRST_WAIT, 1));
         // The controller does not list the router any more.
-        places.list(Vec::new());
-        assert!(places.is_empty() && places.have_all_routers());
+        assert!(places.list(Vec::new()));
+        assert!(places.listed().next().is_none() && places.have_all_routers());
         places.free("r0", failed(), end, LONGEST_WAIT);
         assert!(places.routers.is_empty() && places.taken == 0);
     }

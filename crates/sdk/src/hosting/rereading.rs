@@ -7,6 +7,8 @@ use tokio::time::Instant;
 const LONGEST: Duration = Duration::from_secs(3600);
 /// The longest time while a place is free and a router is missing.
 const LONGEST_MISSING: Duration = Duration::from_secs(300);
+/// The longest time until the first reading after the loss of the last router.
+const LONGEST_NONE: Duration = Duration::from_secs(15);
 
 /// What a listener needs further routers for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,6 +19,8 @@ pub(super) enum Need {
     More,
     /// A place is free, because a router is not connected, or refuses.
     Missing,
+    /// No place is taken: the listener cannot be dialed.
+    Any,
 }
 
 /// The times of the readings. A listener on all its places hardly ever reads; the others read less and
@@ -28,9 +32,9 @@ pub(super) struct Rereading {
     read: Instant,
     /// The last reading, or the last loss of a router, if that was later.
     lost: Instant,
-    /// Readings with the need [`Need::More`].
+    /// Readings with the need [`Need::More`] of the same list.
     more: u32,
-    /// Readings with the need [`Need::Missing`] since the last loss.
+    /// Readings with the need [`Need::Missing`] of the same list since the last loss.
     missing: u32,
     /// A factor about 1, by which many listeners do not read together.
     spread: f64,
@@ -52,23 +56,27 @@ impl Rereading {
         }
         let (from, wait) = match need {
             Need::Nothing => (self.read, LONGEST),
-            Need::More => (self.read, self.wait(self.more, LONGEST)),
-            Need::Missing => (self.lost, self.wait(self.missing, LONGEST_MISSING)),
+            Need::More => (self.read, grown(self.shortest, self.more, LONGEST)),
+            Need::Missing => (self.lost, grown(self.shortest, self.missing, LONGEST_MISSING)),
+            Need::Any => {
+                let shortest = self.shortest.min(LONGEST_NONE);
+                (self.lost, grown(shortest, self.missing, LONGEST_MISSING))
+            }
         };
         from + wait.mul_f64(self.spread)
     }
 
-    fn wait(&self, readings: u32, most: Duration) -> Duration {
-        self.shortest.saturating_mul(1 << readings.saturating_sub(1).min(16)).min(most)
-    }
-
-    /// The routers were read. `spread` is about 1.
-    pub(super) fn was_read(&mut self, need: Need, now: Instant, spread: f64) {
+    /// The routers were read. `are_others` if the list has changed: one that was left out, because it drains,
+    /// may be listed again soon. `spread` is about 1.
+    pub(super) fn was_read(&mut self, need: Need, are_others: bool, now: Instant, spread: f64) {
         (self.read, self.lost, self.spread, self.fixed) = (now, now, spread, None);
+        if are_others {
+            (self.more, self.missing) = (0, 0);
+        }
         match need {
             Need::Nothing => {}
             Need::More => self.more = self.more.saturating_add(1),
-            Need::Missing => self.missing = self.missing.saturating_add(1),
+            Need::Missing | Need::Any => self.missing = self.missing.saturating_add(1),
         }
     }
 
@@ -88,6 +96,11 @@ impl Rereading {
     }
 }
 
+/// The time until the next reading, after so many.
+fn grown(shortest: Duration, readings: u32, most: Duration) -> Duration {
+    shortest.saturating_mul(1 << readings.saturating_sub(1).min(16)).min(most)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -103,7 +116,7 @@ mod tests {
                 return at;
             }
             at.push(due - start);
-            rereading.was_read(need, due, 1.0);
+            rereading.was_read(need, false, due, 1.0);
         }
     }
 
@@ -127,14 +140,26 @@ mod tests {
     }
 
     #[test]
+    fn another_list_is_followed_by_readings_as_at_the_beginning() {
+        let start = Instant::now();
+        let mut rereading = Rereading::new(MINUTE, start);
+        for need in [Need::More, Need::Missing] {
+            readings(&mut rereading, need, start);
+            rereading.was_read(need, true, start, 1.0);
+            assert_eq!(rereading.due(need), start + MINUTE);
+        }
+    }
+
+    #[test]
     fn a_loss_is_followed_by_a_reading_unless_another_router_takes_the_place() {
         let start = Instant::now();
         let mut rereading = Rereading::new(MINUTE, start);
         readings(&mut rereading, Need::Missing, start);
-        rereading.was_read(Need::Nothing, start, 1.1);
+        rereading.was_read(Need::Nothing, false, start, 1.1);
         let lost = start + MINUTE * 10;
         rereading.was_lost(lost);
         assert_eq!(rereading.due(Need::Missing), lost + MINUTE.mul_f64(1.1));
+        assert_eq!(rereading.due(Need::Any), lost + LONGEST_NONE.mul_f64(1.1));
         assert_eq!(rereading.due(Need::Nothing), start + LONGEST.mul_f64(1.1));
         rereading.read_at(lost + MINUTE * 2);
         rereading.read_at(lost);

@@ -89,8 +89,22 @@ pub(crate) struct State {
     pub(crate) tokens: Vec<String>,
     /// Services: name, encrypted, permissions.
     pub(crate) services: Vec<(String, bool, Vec<&'static str>)>,
+    /// How often the services were made anew, with other ids.
+    pub(crate) remade: usize,
+    /// How often the services have changed.
+    pub(crate) changes: usize,
     /// Routers: name and address.
     pub(crate) routers: Vec<(String, SocketAddr)>,
+    /// The names of routers that are listed without addresses, because they are not connected.
+    pub(crate) offline: Vec<&'static str>,
+    /// The status with which all questions but logins are refused.
+    pub(crate) refusal: Option<u16>,
+    /// Questions that were refused with it.
+    pub(crate) refused: usize,
+    /// Service sessions that were made.
+    pub(crate) made: usize,
+    /// Service sessions that have ended: the first ones that were made.
+    pub(crate) ended: usize,
     pub(crate) logins: usize,
     /// The posture check of every service, as services show it.
     pub(crate) check: Option<Value>,
@@ -235,6 +249,10 @@ impl Controller {
         };
         let token = String::from_utf8_lossy(token).into_owned();
         let mut state = self.state.lock();
+        if let Some(status) = state.refusal {
+            state.refused += 1;
+            return (status, json!("REFUSED"));
+        }
         match (method, path) {
             ("GET", "/current-api-session") => (200, state.session(&token)),
             ("POST", "/current-identity/authenticators/a1/extend") => {
@@ -262,12 +280,13 @@ impl Controller {
             }
             ("GET", "/current-api-session/service-updates") => {
                 state.refreshes += 1;
-                (200, json!({"lastChangeAt": "2026-01-31T12:00:00.000Z"}))
+                let at = format!("2026-01-31T12:00:{:02}.000Z", state.changes);
+                (200, json!({"lastChangeAt": at}))
             }
             ("GET", "/services") => {
                 let services = state.services.iter().map(|(name, encrypted, permissions)| {
                     let queries = [json!({"policyId": "p", "postureQueries": state.check})];
-                    json!({"id": format!("id-{name}"), "name": name, "permissions": permissions,
+                    json!({"id": state.id_of(name), "name": name, "permissions": permissions,
                         "encryptionRequired": encrypted, "config": {"host.v1": {"port": 80}},
                         "postureQueries": queries})
                 });
@@ -288,13 +307,22 @@ impl Controller {
             ("POST", "/sessions") => {
                 let asked: Value = serde_json::from_slice(body).unwrap();
                 let (service, kind) =
-                    (asked["serviceId"].as_str().unwrap(), asked["type"].as_str());
-                let id = format!("{}.{service}.{token}", kind.unwrap());
+                    (asked["serviceId"].as_str().unwrap(), asked["type"].as_str().unwrap());
+                if !state.gives(service, kind) {
+                    return (404, json!("NOT_FOUND"));
+                }
+                state.made += 1;
+                let id = format!("{kind}.{service}.{token}.{}", state.made);
                 (201, state.service_session(&id))
             }
             ("GET", path) if path.starts_with("/sessions/") => {
                 state.session_reads += 1;
-                (200, state.service_session(path.trim_start_matches("/sessions/")))
+                let id = path.trim_start_matches("/sessions/");
+                let number: usize = id.rsplit('.').next().unwrap().parse().unwrap();
+                match number > state.ended {
+                    true => (200, state.service_session(id)),
+                    false => (404, json!("NOT_FOUND")),
+                }
             }
             ("DELETE", "/current-api-session") => (200, json!({})),
             _ => (404, json!("NOT_FOUND")),
@@ -360,9 +388,26 @@ impl State {
         session
     }
 
+    fn id_of(&self, service: &str) -> String {
+        match self.remade {
+            0 => format!("id-{service}"),
+            times => format!("id-{service}-{times}"),
+        }
+    }
+
+    /// True if the identity may use the service of this id in this way.
+    fn gives(&self, id: &str, kind: &str) -> bool {
+        let mut services = self.services.iter();
+        services.any(|(name, _, kinds)| self.id_of(name) == id && kinds.contains(&kind))
+    }
+
     fn routers(&self) -> Value {
         let routers = self.routers.iter().map(|(name, address)| {
-            json!({"name": name, "supportedProtocols": {"tls": format!("tls://{address}")}})
+            let protocols = match self.offline.contains(&name.as_str()) {
+                true => json!({}),
+                false => json!({"tls": format!("tls://{address}")}),
+            };
+            json!({"name": name, "supportedProtocols": protocols})
         });
         routers.collect()
     }

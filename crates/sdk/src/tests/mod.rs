@@ -1,5 +1,6 @@
 //! The SDK against a hand-made controller and hand-made routers, over loopback TLS.
 
+mod away;
 pub(crate) mod controller;
 mod cut;
 mod data;
@@ -58,6 +59,11 @@ impl Network {
     /// A look at the state of the controller.
     fn seen<T>(&self, look: impl FnOnce(&State) -> T) -> T {
         look(&self.controller.state.lock())
+    }
+
+    /// Changes the state of the controller.
+    fn change(&self, change: impl FnOnce(&mut State)) {
+        change(&mut self.controller.state.lock());
     }
 
     async fn context(&self) -> Context {
