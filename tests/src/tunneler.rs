@@ -17,6 +17,7 @@ use weft_tunneler::{Options, Tunneler};
 
 use crate::network::{Network, soon, until_some};
 
+mod away;
 mod carried;
 
 const HOST_V1: &str = "NH5p4FpGR";

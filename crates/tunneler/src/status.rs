@@ -8,8 +8,11 @@ use crate::Counters;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Status {
-    /// Name of the identity.
+    /// Name of the identity; the path of its file while no login has succeeded.
     pub identity: String,
+    /// Why the services may be others than those that the controller has now, or why there are none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub problem: Option<String>,
     /// The names of connected routers.
     pub routers: Vec<String>,
     /// Services of the identity, in the order of their names.
@@ -41,7 +44,8 @@ pub struct ServiceStatus {
     /// Problems of the interception of the service.
     #[serde(default)]
     pub problems: Vec<String>,
-    /// The terminators of the service at this tunneler.
+    /// The terminators of the service at this tunneler; one with the reason if a service that the identity may
+    /// host is not hosted at all.
     pub hosting: Vec<HostingStatus>,
     /// Counts of connections that clients made to the service.
     pub dialed: Counters,
@@ -71,6 +75,6 @@ pub struct HostingStatus {
     pub cost: u16,
     /// Present precedence: `required`, `default` or `failed`.
     pub precedence: String,
-    /// Why the service is not hosted, if it is not.
+    /// Why the terminator can be dialed over no router.
     pub problem: Option<String>,
 }

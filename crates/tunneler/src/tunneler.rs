@@ -78,6 +78,8 @@ struct Known {
     read: HashMap<String, Arc<Read>>,
     /// The hosts by service id and number of the terminator.
     hosts: BTreeMap<(String, usize), Host>,
+    /// Why the identity, or its services, could not be read.
+    problem: Option<String>,
     /// Services that are not intercepted as their configs ask: the name, and the reason.
     problems: Vec<(String, String)>,
     /// Services of [`Options::named`] that clients cannot use now: the name, and the reason.
@@ -157,10 +159,12 @@ impl Tunneler {
                 Err(problem) if problem.is_final() => {
                     behind = true;
                     self.end_all().await;
+                    self.known.lock().problem = Some(problem.to_string());
                     self.note_unavailable(|_| Some("the controller refuses the identity"));
                 }
                 Err(problem) => {
                     behind = true;
+                    self.known.lock().problem = Some(problem.to_string());
                     tracing::warn!(%problem, "the identity cannot be read from the controller; its services wait for the next try");
                 }
             }
@@ -240,7 +244,7 @@ impl Tunneler {
         }
         drop(names);
         let mut known = self.known.lock();
-        (known.services, known.problems) = (services, problems);
+        (known.services, known.problems, known.problem) = (services, problems, None);
     }
 
     /// Notes why clients cannot use services that were named to the tunneler, and logs what has changed.
@@ -291,7 +295,13 @@ impl Tunneler {
 
     fn host(&self, wanted: BTreeMap<(String, usize), Plan>) {
         let mut known = self.known.lock();
-        known.hosts.retain(|key, host| wanted.get(key) == Some(&host.plan));
+        known.hosts.retain(|key, host| {
+            let now = wanted.get(key);
+            if now.is_none() {
+                tracing::info!(service = %host.plan.service, "a service is hosted no more: it was deleted, its config has gone, or no service policy of type Bind gives it to the identity");
+            }
+            now == Some(&host.plan)
+        });
         for (key, plan) in wanted {
             known.hosts.entry(key).or_insert_with(|| {
                 let traffic = self.hosted.of(&plan.service);

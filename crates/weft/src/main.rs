@@ -171,12 +171,14 @@ fn tell_wait(wait: std::time::Duration, why: &str) {
 }
 
 /// Level of the log without `RUST_LOG`: information for the commands of controllers and routers, and
-/// for `weft tunnel run` and `run-host`; warnings for other commands.
+/// for `weft tunnel run` and `run-host`; warnings for other commands. `weft host` also says when its service is
+/// hosted again.
 fn default_level(asked: &Asked) -> &'static str {
     match asked {
         Asked::Fixed(command) => match **command {
             Fixed::Controller(_) | Fixed::Router(_) => "info",
             Fixed::Tunnel(TunnelCommand::Run(_) | TunnelCommand::RunHost(_)) => "info",
+            Fixed::Host(_) => "warn,weft_tunneler::hosting=info",
             _ => SHORT,
         },
         Asked::Entity(_) | Asked::Action(_) | Asked::TraceShow(_) => SHORT,

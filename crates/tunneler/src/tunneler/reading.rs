@@ -7,6 +7,9 @@ use weft_tunnel::{Configs, HostConfig, PortWanted, Terms};
 
 use super::Options;
 
+/// Why a service without a config for hosts is not hosted.
+const NO_CONFIG: &str = "no config says where its application is (host.v1, host.v2)";
+
 /// A service, and its configs parsed for an identity.
 #[derive(Debug)]
 pub(super) struct Read {
@@ -16,6 +19,8 @@ pub(super) struct Read {
     pub(super) own: Arc<weft_tunnel::Identity>,
     pub(super) configs: Configs,
     pub(super) plans: Vec<Plan>,
+    /// Why a service that may be hosted has no plans.
+    pub(super) unhosted: Option<String>,
     pub(super) ports: Vec<PortWanted>,
 }
 
@@ -33,9 +38,16 @@ impl Read {
             encryption_required: service.encrypted,
         });
         let configs = configs_of(service);
-        let (mut hosted, mut ports) = (Vec::new(), Vec::new());
+        let (mut hosted, mut unhosted, mut ports) = (Vec::new(), None, Vec::new());
         if options.host && service.can_bind {
-            hosted = plans(service, &configs, &identity, &own);
+            match plans(service, &configs, &identity, &own) {
+                Ok(plans) if plans.is_empty() => unhosted = Some(NO_CONFIG.to_owned()),
+                Ok(plans) => hosted = plans,
+                Err(problem) => {
+                    tracing::warn!(service = %service.name, problem, "a service is not hosted");
+                    unhosted = Some(problem);
+                }
+            }
         }
         if service.can_dial {
             let mut offered = configs.clone();
@@ -46,7 +58,8 @@ impl Read {
             }
             ports.extend(PortWanted::of(&known, &offered, &own, &options.named, &options.at));
         }
-        Self { service: service.clone(), identity, known, own, configs, plans: hosted, ports }
+        let service = service.clone();
+        Self { service, identity, known, own, configs, plans: hosted, unhosted, ports }
     }
 }
 
@@ -60,17 +73,14 @@ pub(super) struct Plan {
     pub(super) terms: Terms,
 }
 
-/// The terminators that a service's config asks for; none if the config has a mistake.
+/// The terminators that a service's config asks for, or the mistake of the config.
 fn plans(
     service: &Service,
     configs: &Configs,
     identity: &Identity,
     own: &weft_tunnel::Identity,
-) -> Vec<Plan> {
-    let read = HostConfig::read(configs).unwrap_or_else(|problem| {
-        tracing::warn!(service = %service.name, %problem, "a service is not hosted");
-        Vec::new()
-    });
+) -> Result<Vec<Plan>, String> {
+    let read = HostConfig::read(configs).map_err(|problem| problem.to_string())?;
     let plan = |config: HostConfig| {
         if let Some(problem) = &config.checks_problem {
             tracing::warn!(service = %service.name, %problem, "no health checks are made");
@@ -93,7 +103,7 @@ fn plans(
         let (name, encrypted) = (service.name.clone(), service.encrypted);
         Plan { service: name, encrypted, config, instance, terms }
     };
-    read.into_iter().map(plan).collect()
+    Ok(read.into_iter().map(plan).collect())
 }
 
 pub(super) fn configs_of(service: &Service) -> Configs {

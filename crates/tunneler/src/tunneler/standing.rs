@@ -36,12 +36,15 @@ impl Tunneler {
                 let own = known.problems.iter().filter(|(name, _)| *name == service.name);
                 own.map(|(_, why)| why.clone()).collect()
             },
-            hosting: known
-                .hosts
-                .iter()
-                .filter(|((id, _), _)| *id == service.id)
-                .map(|(_, host)| hosting(host.hosted.state()))
-                .collect(),
+            hosting: {
+                let hosts = known.hosts.iter().filter(|((id, _), _)| *id == service.id);
+                let hosted = hosts.map(|(_, host)| hosting(host.hosted.state()));
+                let read = known.read.get(&service.id);
+                let unhosted = read.and_then(|read| read.unhosted.clone());
+                let unhosted = unhosted
+                    .map(|why| HostingStatus { problem: Some(why), ..HostingStatus::default() });
+                hosted.chain(unhosted).collect()
+            },
             dialed: self.dialed.of(&service.name).counters(),
             hosted: self.hosted.of(&service.name).counters(),
         };
@@ -55,8 +58,10 @@ impl Tunneler {
             ..ServiceStatus::default()
         }));
         services.sort_by(|one, other| one.name.cmp(&other.name));
+        let stale = || self.context.problem().map(|problem| problem.to_string());
         Status {
             identity: self.context.identity_name(),
+            problem: known.problem.clone().or_else(stale),
             routers: self.context.connected_routers(),
             services,
         }

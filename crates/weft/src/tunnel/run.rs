@@ -18,7 +18,7 @@ use super::{
     ending::{Ending, STOPPING, clean_up, given_back},
     explain::{self, Use},
     identities, intercepting,
-    status::Served,
+    status::{Served, Shown},
 };
 use crate::{
     cli::{Clients, IdentityLogin, PortsAt, Running, TunnelProxyArgs, TunnelRunArgs},
@@ -31,9 +31,6 @@ use crate::{
 
 /// First and longest wait after a failed login.
 const WAITS: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
-
-/// The tunnelers of a command that have begun.
-type Tunnelers = Arc<Mutex<Vec<Arc<Tunneler>>>>;
 
 /// Runs a tunneler for all identities until it is told to stop. Without settings for clients it only
 /// hosts.
@@ -54,10 +51,10 @@ pub(super) async fn run(args: TunnelRunArgs, clients: Option<Clients>) -> Result
     SourceAddresses::clean_up().await;
     let options = Options { offer, intercept: intercept.clone(), ..base };
     let refresh = seconds(args.running.refresh);
-    let (tunnelers, stop) = (Tunnelers::default(), stop.clone());
+    let (shown, stop) = (Arc::<Mutex<Shown>>::default(), stop.clone());
     let login = args.login;
-    let all = Arc::new(All { paths, login, codes, refresh, options, tunnelers, stop });
-    let served = Served::start(args.running.socket.as_deref(), Arc::clone(&all.tunnelers));
+    let all = Arc::new(All { paths, login, codes, refresh, options, shown, stop });
+    let served = Served::start(args.running.socket.as_deref(), Arc::clone(&all.shown));
     let mut manager = Manager::of_process();
     let drain = seconds(args.running.drain);
     let (contexts, ended) = match &served {
@@ -73,7 +70,7 @@ pub(super) async fn run(args: TunnelRunArgs, clients: Option<Clients>) -> Result
     clean_up(intercept.as_deref()).await;
     ending.leave(contexts).await;
     // After a second signal, some may not have ended; without them their services are hosted no more.
-    all.tunnelers.lock().clear();
+    all.shown.lock().tunnelers.clear();
     given_back().await;
     served.and(ended).and_then(|()| ending.result())
 }
@@ -113,7 +110,7 @@ struct All {
     codes: Arc<Codes>,
     refresh: Duration,
     options: Options,
-    tunnelers: Tunnelers,
+    shown: Arc<Mutex<Shown>>,
     stop: CancellationToken,
 }
 
@@ -127,7 +124,7 @@ struct Obstacle {
 impl All {
     /// Number of open connections.
     fn open(&self) -> u64 {
-        self.tunnelers.lock().iter().map(|tunneler| tunneler.open()).sum()
+        self.shown.lock().tunnelers.iter().map(|tunneler| tunneler.open()).sum()
     }
 
     /// Runs a tunneler for each identity. Returns what still holds connections, and the last failure of
@@ -162,13 +159,15 @@ impl All {
                 () = self.stop.cancelled() => return Ok(None),
                 begun = self.begin(path) => begun,
             };
-            match begun {
+            let Obstacle { failure: problem, may_pass } = match begun {
                 Ok(begun) => break begun,
-                Err(Obstacle { failure, may_pass: false }) => return Err(failure),
-                Err(Obstacle { failure: problem, .. }) => {
-                    tracing::warn!(identity = %path.display(), %problem, "not logged in; trying again");
-                }
+                Err(obstacle) => obstacle,
+            };
+            self.shown.lock().unserved.insert(path.to_owned(), problem.to_string());
+            if !may_pass {
+                return Err(problem);
             }
+            tracing::warn!(identity = %path.display(), %problem, "not logged in; trying again");
             tokio::select! {
                 () = self.stop.cancelled() => return Ok(None),
                 () = tokio::time::sleep(wait) => {}
@@ -176,7 +175,11 @@ impl All {
             wait = (wait * 2).min(longest);
         };
         tracing::info!(identity = %context.identity_name(), "tunneling");
-        self.tunnelers.lock().push(Arc::clone(&tunneler));
+        {
+            let mut shown = self.shown.lock();
+            shown.unserved.remove(path);
+            shown.tunnelers.push(Arc::clone(&tunneler));
+        }
         tunneler.run(&self.stop).await;
         Ok(Some(context))
     }
@@ -231,8 +234,8 @@ pub(super) async fn proxy(args: TunnelProxyArgs) -> Result<(), Failure> {
         () = stages.stop.cancelled() => return Err(Failure::interrupted()),
         begun = begun => begun?,
     };
-    let tunnelers = Arc::new(Mutex::new(vec![Arc::clone(&tunneler)]));
-    let _served = Served::start(args.running.socket.as_deref(), tunnelers)?;
+    let shown = Shown { tunnelers: vec![Arc::clone(&tunneler)], ..Shown::default() };
+    let _served = Served::start(args.running.socket.as_deref(), Arc::new(Mutex::new(shown)))?;
     tunneler.run(&stages.stop).await;
     let ending = Ending::drained(&stages, || tunneler.open(), seconds(args.running.drain)).await;
     ending.leave(vec![context]).await;

@@ -3,6 +3,7 @@
 //! A client that connects gets everything as JSON; nothing is read from the client.
 
 use std::{
+    collections::BTreeMap,
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
@@ -36,6 +37,26 @@ struct Answer {
     pid: u32,
     /// State of each identity.
     identities: Vec<Status>,
+}
+
+/// The tunnelers of a process.
+#[derive(Debug, Default)]
+pub(super) struct Shown {
+    /// Those that have begun.
+    pub(super) tunnelers: Vec<Arc<Tunneler>>,
+    /// The files of identities that are not served, and why.
+    pub(super) unserved: BTreeMap<PathBuf, String>,
+}
+
+impl Shown {
+    fn states(&self) -> Vec<Status> {
+        let unserved = self.unserved.iter().map(|(path, problem)| Status {
+            identity: path.display().to_string(),
+            problem: Some(problem.clone()),
+            ..Status::default()
+        });
+        self.tunnelers.iter().map(|tunneler| tunneler.status()).chain(unserved).collect()
+    }
 }
 
 /// The socket of a tunneler, removed when dropped.
@@ -92,12 +113,20 @@ pub(super) async fn status(args: TunnelStatusArgs) -> Result<(), Failure> {
     }
 }
 
-/// One row for each use of a service: dialing, and hosting.
+/// One row for each use of a service: dialing, and hosting. One more for an identity whose services could not be
+/// read.
 fn rows(now: &[Answer], before: Option<(&Vec<Answer>, Duration)>) -> Vec<Value> {
     let mut out = Vec::new();
     for answer in now {
         for identity in &answer.identities {
             let earlier = before.map(|(before, time)| (find(before, answer.pid, identity), time));
+            if let Some(problem) = &identity.problem {
+                out.push(json!({
+                    "pid": answer.pid, "identity": identity.identity, "service": "",
+                    "role": "identity", "at": [problem], "state": "problem", "encrypted": false,
+                    "open": 0, "total": 0, "failed": 0, "sent": 0, "received": 0,
+                }));
+            }
             for service in &identity.services {
                 let before = earlier.and_then(|(earlier, time)| {
                     let earlier = earlier?.services.iter().find(|one| one.name == service.name)?;
@@ -274,10 +303,7 @@ fn folder() -> PathBuf {
 #[cfg(unix)]
 impl Served {
     /// Serves the state of tunnelers until dropped.
-    pub(super) fn start(
-        path: Option<&Path>,
-        tunnelers: Arc<Mutex<Vec<Arc<Tunneler>>>>,
-    ) -> Result<Self, Failure> {
+    pub(super) fn start(path: Option<&Path>, shown: Arc<Mutex<Shown>>) -> Result<Self, Failure> {
         let pid = std::process::id();
         let path = match path {
             Some(path) => path.to_owned(),
@@ -304,8 +330,7 @@ impl Served {
                     tokio::time::sleep(LOOK).await;
                     continue;
                 };
-                let known = tunnelers.lock().clone();
-                let identities = known.iter().map(|tunneler| tunneler.status()).collect();
+                let identities = shown.lock().states();
                 let text = serde_json::to_vec(&Answer { pid, identities }).unwrap_or_default();
                 let _ = tokio::time::timeout(PATIENCE, tell(stream, &text)).await;
             }
@@ -363,10 +388,7 @@ async fn ask_all(_: Option<&Path>) -> Result<Vec<Answer>, Failure> {
 
 #[cfg(not(unix))]
 impl Served {
-    pub(super) fn start(
-        _: Option<&Path>,
-        _: Arc<Mutex<Vec<Arc<Tunneler>>>>,
-    ) -> Result<Self, Failure> {
+    pub(super) fn start(_: Option<&Path>, _: Arc<Mutex<Shown>>) -> Result<Self, Failure> {
         let _task = tokio_util::task::AbortOnDropHandle::new(tokio::spawn(async {}));
         Ok(Self { path: PathBuf::new(), _task })
     }
@@ -398,6 +420,17 @@ mod tests {
         let alone = rows(&[answer(5)], None);
         assert!(alone[0]["sentPerSecond"].is_null());
         assert!(text(&shown).contains("(2.0 KiB/s)"));
+    }
+
+    #[test]
+    fn an_identity_without_services_says_why() {
+        let unserved = [(PathBuf::from("me.json"), "not logged in".to_owned())];
+        let shown = Shown { unserved: unserved.into(), ..Shown::default() };
+        let answer = Answer { pid: 7, identities: shown.states() };
+        let rows = rows(&[answer], None);
+        let told = [&rows[0]["identity"], &rows[0]["state"], &rows[0]["at"][0]];
+        assert_eq!(told, [&json!("me.json"), &json!("problem"), &json!("not logged in")]);
+        assert!(text(&rows).contains("not logged in"));
     }
 
     #[cfg(unix)]
