@@ -77,6 +77,13 @@ impl Hosting {
         read.retain(|id, known| {
             let stays = wanted.get(id.as_str()).is_some_and(|service| known.is_of(service));
             if !stays {
+                if !wanted.contains_key(id.as_str()) && !known.terminators.is_empty() {
+                    tracing::info!(
+                        service = %known.service.name,
+                        "a service is hosted no more: it was deleted, no service policy of type \
+                         Bind gives it to the router, or the router stops"
+                    );
+                }
                 for id in known.terminators.drain(..).filter_map(|(_, id)| id) {
                     if let Some(terminator) = hosted.remove(&id) {
                         terminator.over.cancel();

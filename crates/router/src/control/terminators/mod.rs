@@ -16,7 +16,7 @@ pub(super) mod table;
 mod telling;
 mod untold;
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
@@ -28,7 +28,7 @@ use weft_wire::edge_ctrl::ErrorCode;
 
 pub(crate) use answer::Answer;
 use answer::Verdict;
-use choice::{WAITS, controller_for, jittered};
+use choice::{WAITS, controller_for, jittered, wait_after};
 use table::{Entry, Phase, State};
 
 use super::shared::Core;
@@ -38,8 +38,6 @@ use crate::seam::{
 
 /// This many failures of unknown cause in a row count as a refusal.
 const MAX_FAILURES: u32 = 3;
-/// Wait after a terminator of the router itself was refused, because policies may change.
-const REFUSED_WAIT: Duration = Duration::from_secs(120);
 
 /// Asks for a terminator and keeps it established.
 pub(crate) fn create(
@@ -178,7 +176,7 @@ async fn asked_in_time(core: &Core, entry: &Entry) -> bool {
 
 /// Asks until the terminator is established or refused for good.
 async fn establish(core: &Arc<Core>, entry: &Arc<Entry>) -> Result<(), Refusal> {
-    let mut failures = 0;
+    let (mut failures, mut refusals) = (0, 0);
     let mut wait = WAITS.0;
     loop {
         let verdict = match attempt(core, entry).await {
@@ -186,7 +184,16 @@ async fn establish(core: &Arc<Core>, entry: &Arc<Entry>) -> Result<(), Refusal> 
             None => Verdict::Busy,
         };
         match verdict {
-            Verdict::Established => return Ok(()),
+            Verdict::Established => {
+                if refusals > 0 {
+                    let terminator = entry.state.lock().request.id.clone();
+                    tracing::info!(
+                        terminator,
+                        "the controller has taken a terminator that it refused"
+                    );
+                }
+                return Ok(());
+            }
             Verdict::Busy => failures = 0,
             Verdict::Failed(refusal) | Verdict::Refused(refusal) if is_tunnel(entry) => {
                 let id = entry.state.lock().request.id.clone();
@@ -194,8 +201,9 @@ async fn establish(core: &Arc<Core>, entry: &Arc<Entry>) -> Result<(), Refusal> 
                     terminator = %id, %refusal,
                     "terminator refused; the router asks for it again later"
                 );
-                failures += 1;
-                wait = if failures < MAX_FAILURES { WAITS.0 * 4 } else { REFUSED_WAIT };
+                refusals += 1;
+                tokio::time::sleep(jittered(wait_after(refusals))).await;
+                continue;
             }
             Verdict::Failed(refusal) => {
                 failures += 1;
@@ -206,7 +214,7 @@ async fn establish(core: &Arc<Core>, entry: &Arc<Entry>) -> Result<(), Refusal> 
             Verdict::Refused(refusal) => return Err(refusal),
         }
         tokio::time::sleep(jittered(wait)).await;
-        wait = (wait * 2).min(WAITS.1.max(wait));
+        wait = (wait * 2).min(WAITS.1);
     }
 }
 
