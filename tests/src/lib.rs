@@ -47,6 +47,8 @@ mod posture;
 #[cfg(test)]
 mod promises;
 #[cfg(test)]
+mod rights;
+#[cfg(test)]
 mod router_files;
 #[cfg(test)]
 mod sdk;

@@ -55,6 +55,7 @@ impl ControlPlane {
         network.spawn(model.follow(changes));
         network.spawn(plane.0.clone().follow_routers());
         network.spawn(plane.0.clone().tell_peers());
+        network.spawn(crate::rights::follow(Arc::clone(&plane.0)));
         Ok(plane)
     }
 

@@ -21,8 +21,11 @@ use weft_wire::edge_ctrl::{
 use weft_wire::{Message, PeerData, ProtoBody, TraceContext, WireError};
 
 use super::edge_errors::{busy, error, malformed, of_session};
+use super::rights;
 use super::session::RouterSession;
 
+/// The refusal of a dial whose circuit was made after a right had been taken away.
+const LOST_MEANWHILE: &str = "an end has lost its right to the service while the circuit was made";
 /// The header of peer data with the public key of an end.
 const PUBLIC_KEY: u32 = weft_wire::edge::header::PUBLIC_KEY.cast_unsigned();
 
@@ -326,6 +329,10 @@ impl Dial {
             let error = error(ErrorCode::ENCRYPTION_DATA_MISSING, text);
             return Err(EdgeError { circuit_id: Some(made.id), ..error });
         }
+        if !rights::still_held(&session.plane, &made.id) {
+            let error = error(ErrorCode::ACCESS_DENIED, LOST_MEANWHILE);
+            return Err(EdgeError { circuit_id: Some(made.id), ..error });
+        }
         Ok(made)
     }
 }
@@ -393,14 +400,19 @@ async fn for_binding(session: &RouterSession, request: CircuitRequest, span: &mu
     let Some(service) = snapshot.by_id_or_name::<Service>(name) else {
         return failed(format!("service {name} does not exist"));
     };
-    if let Err(denied) = own_binding(session, service, PolicyType::Dial) {
-        return failed(denied.text);
-    }
+    let identity = match own_binding(session, service, PolicyType::Dial) {
+        Ok(identity) => Some(identity).filter(|id| !id.is_empty()),
+        Err(denied) => return failed(denied.text),
+    };
     span.set(attribute::SERVICE_NAME, &*service.name);
     let service = service.base.id.clone();
     let spec = CircuitSpec {
         router: session.router.id.clone(),
-        tags: CircuitTags { service: Some(service.clone()), ..CircuitTags::default() },
+        tags: CircuitTags {
+            service: Some(service.clone()),
+            client: identity,
+            ..CircuitTags::default()
+        },
         service,
         instance: instance.to_owned(),
         client: request.ingress_id,
@@ -409,6 +421,9 @@ async fn for_binding(session: &RouterSession, request: CircuitRequest, span: &mu
         id: None,
     };
     match session.plane.network.create_circuit(&spec, span).await {
+        Ok(made) if !rights::still_held(&session.plane, &made.id) => {
+            failed(LOST_MEANWHILE.to_owned())
+        }
         Ok(made) => {
             let circuit = Some(made.id.clone());
             let answer = CircuitSuccess {

@@ -18,8 +18,9 @@ use weft_network::circuits::Circuit;
 use weft_network::terminators::{Refused, Terminators};
 
 use super::session::RouterSession;
-use super::terminators::EDGE;
 
+/// Binding of terminators of SDKs.
+pub(super) const EDGE: &str = "edge";
 /// Terminators removed in one change set.
 const BATCH: usize = 100;
 /// The wait before the next try if the change could not be written.

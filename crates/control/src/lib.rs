@@ -11,7 +11,8 @@
 //!   [`serve`] and [`dispatch`]: one connected router, its tasks, and its messages;
 //! - [`data_model`]: the data model of routers; [`legacy`]: opaque sessions; [`ended`]: ends
 //!   circuits and terminators of ended sessions;
-//! - [`dial`]: circuits for SDKs and tunnelers; [`terminators`]: terminators on routers;
+//! - [`dial`]: circuits for SDKs and tunnelers; `rights`: ends circuits whose rights are gone;
+//!   [`terminators`]: terminators on routers;
 //! - [`peers`]: collects news for routers about each other and about this controller; `news`: sends
 //!   the news; [`reports`]: reports of routers; [`renewal`]: renews their certificates;
 //!   [`edge_errors`]: refusals in the forms of routers.
@@ -56,6 +57,7 @@ pub mod peers;
 pub mod plane;
 pub mod renewal;
 pub mod reports;
+mod rights;
 pub mod serve;
 pub mod session;
 pub mod terminators;

@@ -25,10 +25,9 @@ use super::dial::{own_binding, own_identity};
 use super::edge_errors::{
     error, malformed, of_refused, of_session, terminator_answer, tunnel_terminator_answer,
 };
+use super::ended::EDGE;
 use super::session::RouterSession;
 
-/// Binding of terminators of SDKs.
-pub const EDGE: &str = "edge";
 /// Binding of terminators of the router's own identity.
 const TUNNEL: &str = "tunnel";
 /// Terminators changed in one change set when all of a router change.

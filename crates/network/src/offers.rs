@@ -9,7 +9,7 @@ use weft_paths::explain::mesh::{Mesh, MeshLink, MeshRouter};
 
 use crate::clock;
 use crate::network::Network;
-use crate::unfounded::is_founded;
+use crate::unfounded::may_be_dialed;
 
 impl Network {
     /// The mesh now.
@@ -42,7 +42,7 @@ impl Network {
         let now = self.0.kernel.now();
         let offer = |terminator: &Arc<Terminator>| Offer {
             costs: self.0.costs.parts(&terminator.base.id),
-            is_founded: is_founded(snapshot, terminator, now),
+            is_founded: may_be_dialed(snapshot, terminator, now),
             terminator: Arc::clone(terminator),
         };
         terminators.map(offer).collect()

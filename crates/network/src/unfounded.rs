@@ -34,6 +34,16 @@ pub(crate) fn is_founded(snapshot: &Snapshot, terminator: &Terminator, now: Time
     decide(snapshot, host, service, PolicyType::Bind, posture, now).is_granted()
 }
 
+/// Whether a dial may be led to a terminator: its host may host the service, and over this router. A
+/// terminator at a router that no policy lets the host use for the service stays, because its router,
+/// which does not know these policies, would not make it again after a further change.
+pub(crate) fn may_be_dialed(snapshot: &Snapshot, terminator: &Terminator, now: Timestamp) -> bool {
+    let (host, service) = (&terminator.host_id, &terminator.service_id);
+    let needs_right = terminator.base.is_system && !host.is_empty();
+    is_founded(snapshot, terminator, now)
+        && (!needs_right || snapshot.is_router_usable(host, service, &terminator.router_id))
+}
+
 /// Unfounded terminators that dials have met, and the time of the first such dial.
 #[derive(Debug, Default)]
 pub(crate) struct Unfounded(Mutex<HashMap<Id, Instant>>);

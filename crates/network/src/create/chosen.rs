@@ -12,7 +12,7 @@ use super::CircuitSpec;
 use crate::clock;
 use crate::failure::FailureCause;
 use crate::network::Network;
-use crate::unfounded::is_founded;
+use crate::unfounded::may_be_dialed;
 use crate::validations::Standing;
 
 /// The terminator of a dial, and the path to it.
@@ -86,15 +86,15 @@ impl Network {
     ) -> Result<Chosen, FailureCause> {
         let now = self.0.kernel.now();
         let chosen = self.choose_among(snapshot, spec, tried, |_| true)?;
-        if is_founded(snapshot, &chosen.terminator, now) {
+        if may_be_dialed(snapshot, &chosen.terminator, now) {
             return Ok(chosen);
         }
         self.choose_among(snapshot, spec, tried, |terminator| {
-            let is_founded = is_founded(snapshot, terminator, now);
-            if !is_founded {
+            let may_be = may_be_dialed(snapshot, terminator, now);
+            if !may_be {
                 self.0.unfounded.note(&terminator.base.id, clock::now());
             }
-            is_founded
+            may_be
         })
     }
 
@@ -102,7 +102,7 @@ impl Network {
     pub(super) fn has_unfounded(&self, snapshot: &Snapshot, spec: &CircuitSpec) -> bool {
         let now = self.0.kernel.now();
         let mut all = snapshot.referring::<Terminator>(Terminator::SERVICE, &spec.service);
-        all.any(|it| *it.instance_id == *spec.instance && !is_founded(snapshot, it, now))
+        all.any(|it| *it.instance_id == *spec.instance && !may_be_dialed(snapshot, it, now))
     }
 
     /// Chooses among the terminators that `may_be` accepts.
