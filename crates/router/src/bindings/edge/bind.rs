@@ -24,7 +24,9 @@ use super::{
     connection::{HOSTING, SdkConnection},
     entries::Conn,
     hosted::{Hosted, Placement, Why},
+    patience::Asked,
     refusals::{access_lost, closed_message},
+    request::Request,
 };
 use crate::seam::{ApiSession, Grant, Refusal, TerminatorUpdate, Use};
 
@@ -51,11 +53,11 @@ impl SdkConnection {
     /// Answers a bind, whatever its outcome.
     pub(super) async fn bind(
         self: &Arc<Self>,
-        message: &Message,
+        request: &mut Request,
         reserved: Option<Result<CancellationToken, &'static str>>,
     ) {
         // A bind without a connection id is ignored.
-        let Ok(bind) = Bind::from_message(message) else { return };
+        let Ok(bind) = Bind::from_message(&request.message) else { return };
         let conn_id = bind.conn_id;
         let taken = match reserved {
             Some(Ok(cancel)) => Ok(cancel),
@@ -72,38 +74,46 @@ impl SdkConnection {
             Ok(grant) => grant,
             Err(refusal) => {
                 return match &taken {
-                    Ok(reserved) => self.unmade(message, conn_id, reserved, &refusal).await,
-                    Err(_) => self.refuse_bind(message, conn_id, &refusal).await,
+                    Ok(reserved) => self.unmade(request, conn_id, reserved, &refusal).await,
+                    Err(_) => self.refuse_bind(request, conn_id, &refusal).await,
                 };
             }
         };
         match taken {
-            Ok(reserved) => self.host(message, bind, session, grant, &reserved).await,
+            Ok(reserved) => self.host(request, bind, session, grant, &reserved).await,
             Err(why) => {
                 let placement = self.binding.hosts.lock().place(self.number, &bind, &session);
                 match placement {
-                    Placement::Duplicate(hosted) => self.confirm_again(message, &hosted).await,
-                    _ => self.refuse_bind(message, conn_id, &Refusal::plain(why)).await,
+                    Placement::Duplicate(hosted) => {
+                        self.confirm_again(&request.message, &hosted).await;
+                    }
+                    _ => self.refuse_bind(request, conn_id, &Refusal::plain(why)).await,
                 }
             }
         }
     }
 
-    async fn refuse_bind(&self, message: &Message, conn_id: u32, refusal: &Refusal) {
-        self.send_hosting(closed_message(conn_id, refusal).in_reply_to(message)).await;
+    async fn refuse_bind(&self, request: &mut Request, conn_id: u32, refusal: &Refusal) {
+        self.hold_refusal(request, Use::Bind, None).await;
+        self.tell_refused(request, conn_id, refusal).await;
+    }
+
+    async fn tell_refused(&self, request: &Request, conn_id: u32, refusal: &Refusal) {
+        self.send_hosting(closed_message(conn_id, refusal).in_reply_to(&request.message)).await;
     }
 
     /// Ends a bind that was not made. The SDK is told unless the SDK has taken the bind back: its connection
     /// id may be that of a later bind by then.
     async fn unmade(
         &self,
-        message: &Message,
+        request: &mut Request,
         conn_id: u32,
         reserved: &CancellationToken,
         why: &Refusal,
     ) {
+        self.hold_refusal(request, Use::Bind, Some(reserved)).await;
         if self.ids.release_reserved(conn_id, reserved) {
-            self.refuse_bind(message, conn_id, why).await;
+            self.tell_refused(request, conn_id, why).await;
         }
     }
 
@@ -117,7 +127,7 @@ impl SdkConnection {
     /// Registers the listener, has its terminator made, and answers the SDK at once.
     async fn host(
         self: &Arc<Self>,
-        message: &Message,
+        request: &mut Request,
         bind: Bind,
         session: Arc<ApiSession>,
         grant: Grant,
@@ -127,7 +137,7 @@ impl SdkConnection {
         let entered = self.enter(bind, session, grant.clone(), reserved);
         let Entered { hosted, older, made } = match entered {
             Ok(entered) => entered,
-            Err(why) => return self.unmade(message, conn_id, reserved, &why).await,
+            Err(why) => return self.unmade(request, conn_id, reserved, &why).await,
         };
         if let Some(older) = older {
             self.binding.tell_replaced(&older);
@@ -135,9 +145,9 @@ impl SdkConnection {
         if !self.ids.fill(conn_id, reserved, Conn::Host(Arc::clone(&hosted)), grant) {
             self.binding.withdraw(&hosted);
             // Either the SDK took the bind back, or its right was lost meanwhile.
-            return self.unmade(message, conn_id, reserved, &access_lost()).await;
+            return self.unmade(request, conn_id, reserved, &access_lost()).await;
         }
-        if !self.send_hosting(bound(&hosted.bind).in_reply_to(message)).await {
+        if !self.send_hosting(bound(&hosted.bind).in_reply_to(&request.message)).await {
             // The SDK did not get the answer, and would be dialed for a listener that it does not
             // know.
             self.ids.release_host(&hosted);
@@ -235,6 +245,8 @@ impl SdkConnection {
                     %refusal,
                     "a terminator was refused"
                 );
+                let (patience, sender) = (&self.binding.patience, &hosted.session.identity);
+                patience.hold(sender, Asked::Use(Use::Bind), begun, &hosted.over).await;
                 let known = self.ids.release_host(&hosted);
                 self.binding.forget(&hosted);
                 if known {

@@ -15,7 +15,9 @@ use weft_spans::Spans;
 use weft_wire::VersionInfo;
 use weft_xgress::Options;
 
-use super::{connection::SdkConnection, hosted::Hosts, live::OpenChannels, trust::Trust};
+use super::{
+    connection::SdkConnection, hosted::Hosts, live::OpenChannels, patience::Patience, trust::Trust,
+};
 use crate::{
     forwarder::Forwarder,
     seam::{Access, ApiSession, Control},
@@ -70,6 +72,8 @@ pub(crate) struct EdgeBinding {
     pub(super) draining: AtomicBool,
     /// The limits for traces that SDKs ask for.
     pub(super) trust: Trust,
+    /// The refusals that SDKs were sent lately.
+    pub(super) patience: Patience,
 }
 
 impl EdgeBinding {
@@ -92,6 +96,7 @@ impl EdgeBinding {
             hosts: Mutex::default(),
             draining: AtomicBool::new(false),
             trust: Trust::default(),
+            patience: Patience::default(),
         })
     }
 

@@ -12,7 +12,13 @@ use weft_wire::{
 };
 use weft_xgress::Role;
 
-use super::{connection::SdkConnection, entries::Conn, refusals::access_lost, spans};
+use super::{
+    connection::SdkConnection,
+    entries::Conn,
+    refusals::{access_lost, closed_message},
+    request::Request,
+    spans,
+};
 use crate::{
     forwarder::{App, SdkCircuit},
     seam::{ApiSession, CircuitRequest, Grant, MadeCircuit, PeerData, Refusal, Use},
@@ -25,19 +31,20 @@ impl SdkConnection {
     /// Answers a connect, whatever its outcome.
     pub(super) async fn connect(
         self: &Arc<Self>,
-        message: &Message,
+        request: &mut Request,
         reserved: Option<Result<CancellationToken, &'static str>>,
     ) {
-        let Ok(connect) = Connect::from_message(message) else { return };
-        let Some(conn_id) = connect.conn_id else {
-            return self.refuse(message, 0, &Refusal::plain("connId not set, required")).await;
-        };
+        let Ok(connect) = Connect::from_message(&request.message) else { return };
         let came = self.binding.came();
-        let cancel = match reserved {
-            Some(Ok(cancel)) => cancel,
-            Some(Err(why)) => return self.refuse(message, conn_id, &Refusal::plain(why)).await,
-            None => return,
+        let (conn_id, cancel) = match (connect.conn_id, reserved) {
+            (Some(conn_id), Some(Ok(cancel))) => (conn_id, cancel),
+            (conn_id, reserved) => {
+                let why = reserved.and_then(Result::err).unwrap_or("connId not set, required");
+                self.hold_refusal(request, Use::Dial, None).await;
+                return self.refuse(request, conn_id.unwrap_or(0), &Refusal::plain(why)).await;
+            }
         };
+        let message = &request.message;
         let gone = || Refusal::plain("the channel is closed");
         let (mut span, made) = match self.judged_session().await.ok_or_else(gone) {
             Ok(session) => {
@@ -50,6 +57,7 @@ impl SdkConnection {
             Err(refusal) => (Span::none(), Err(refusal)),
         };
         if let Err(refusal) = made {
+            self.hold_refusal(request, Use::Dial, Some(&cancel)).await;
             let refusal = match (self.ids.release_reserved(conn_id, &cancel), cancel.is_cancelled())
             {
                 (_, false) => refusal,
@@ -59,8 +67,12 @@ impl SdkConnection {
                 (false, true) => return,
             };
             spans::refused(&mut span, &refusal);
-            self.refuse(message, conn_id, &refusal).await;
+            self.refuse(request, conn_id, &refusal).await;
         }
+    }
+
+    async fn refuse(&self, request: &Request, conn_id: u32, refusal: &Refusal) {
+        self.send(closed_message(conn_id, refusal).in_reply_to(&request.message)).await;
     }
 
     async fn make_circuit(

@@ -7,7 +7,10 @@ use std::{
 
 use bytes::Bytes;
 use parking_lot::Mutex;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::{
+    sync::{Semaphore, watch},
+    time::Instant,
+};
 use weft_channel::{ChannelHandle, Lane, SendError};
 use weft_circuit::{Pause, now};
 use weft_limits::Budget;
@@ -18,11 +21,10 @@ use super::{
     ids::Ids,
     live::OpenChannels,
     nudge::{Nudge, meaningless},
-    refusals::closed_message,
 };
 use crate::{
     forwarder::{ConnOwner, Outlet},
-    seam::{ApiSession, Refusal},
+    seam::ApiSession,
 };
 
 /// Most requests of one SDK in work at the same time; more are refused.
@@ -81,8 +83,8 @@ pub(crate) struct SdkConnection {
     /// The pause in reading while circuits have no room for the SDK's data.
     pub(super) pause: Pause,
     early: Mutex<Early>,
-    requests: Arc<Semaphore>,
-    request_bytes: Arc<Semaphore>,
+    pub(super) requests: Arc<Semaphore>,
+    pub(super) request_bytes: Arc<Semaphore>,
     /// Counts written messages, for native SDKs.
     pub(super) nudge: Option<Arc<Nudge>>,
     pub(super) this: Weak<Self>,
@@ -115,7 +117,7 @@ impl SdkConnection {
 
     /// Judges the session in the background; closes the channel if the session is refused.
     pub(super) fn authenticate(self: &Arc<Self>, token: Bytes) {
-        let this = Arc::clone(self);
+        let (this, came) = (Arc::clone(self), Instant::now());
         self.binding.options.control_runtime.spawn(async move {
             let certificates = this.channel.peer().certificates.iter();
             let certificates = certificates.map(|der| Bytes::copy_from_slice(der)).collect();
@@ -130,7 +132,10 @@ impl SdkConnection {
                     measures.refused.one();
                     measures.bad_sessions.one();
                     tracing::info!(peer = %this.channel.peer().remote, %refusal, "SDK refused");
-                    this.channel.close(refusal.message);
+                    tokio::select! {
+                        () = this.refused_channel(came) => this.channel.close(refusal.message),
+                        _ = this.channel.closed() => {}
+                    }
                 }
             }
         });
@@ -261,11 +266,6 @@ impl SdkConnection {
         sent.is_ok()
     }
 
-    /// Answers `request` with a refusal.
-    pub(super) async fn refuse(&self, request: &Message, conn_id: u32, refusal: &Refusal) {
-        self.send(closed_message(conn_id, refusal).in_reply_to(request)).await;
-    }
-
     /// Counts a request that came before the session is judged, when only [`EARLY_BYTES`] are read.
     pub(super) fn note_early(&self, bytes: usize) {
         let mut early = self.early.lock();
@@ -275,14 +275,6 @@ impl SdkConnection {
         if now > EARLY_BYTES {
             self.backlog(true);
         }
-    }
-
-    /// Reserves room for a request among those in work.
-    pub(super) fn room_for(&self, message: &Message) -> Option<[OwnedSemaphorePermit; 2]> {
-        let bytes = u32::try_from(message.wire_len()).ok()?;
-        let bytes = Arc::clone(&self.request_bytes).try_acquire_many_owned(bytes).ok()?;
-        let one = Arc::clone(&self.requests).try_acquire_owned().ok()?;
-        Some([one, bytes])
     }
 
     /// The number of requests in work.

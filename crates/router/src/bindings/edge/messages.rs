@@ -125,46 +125,7 @@ impl SdkConnection {
         }
     }
 
-    /// Handles a request in a task of its own.
-    fn request(self: &Arc<Self>, message: Message) {
-        // A listener is taken down here, in the order of arrival and however many requests wait: the next
-        // message may bind its connection id again, and no one would take it down later.
-        let unbound = match message.content_type {
-            content_type::UNBIND => self.unbind(&message),
-            _ => None,
-        };
-        let Some(room) = self.room_for(&message) else {
-            let id = message.headers.get_u32(header::CONN_ID).unwrap_or(0);
-            let closed = StateClosed::new(id, "too many requests at once on this channel");
-            let _ = self.channel.try_send(closed.to_message().in_reply_to(&message));
-            return;
-        };
-        self.note_early(message.wire_len());
-        let this = Arc::clone(self);
-        // Connection ids are reserved here, in the order of arrival, so that later messages find
-        // them.
-        let reserved = match message.content_type {
-            content_type::CONNECT | content_type::BIND => {
-                message.headers.get_u32(header::CONN_ID).map(|id| self.ids.reserve(id))
-            }
-            _ => None,
-        };
-        self.binding.options.control_runtime.spawn(async move {
-            match message.content_type {
-                content_type::CONNECT => this.connect(&message, reserved).await,
-                content_type::BIND => this.bind(&message, reserved).await,
-                content_type::UPDATE_TOKEN => this.update_token(&message).await,
-                _ => {
-                    if let Some(reply) = unbound {
-                        this.send_hosting(reply).await;
-                    }
-                }
-            }
-            drop(room);
-        });
-    }
-
-    async fn update_token(&self, message: &Message) {
+    pub(super) async fn update_token(&self, message: &Message) {
         let Ok(update) = UpdateToken::from_message(message) else { return };
         let Some(session) = self.judged_session().await else { return };
         match self.binding.access.renew(&session, update.token) {

@@ -27,7 +27,9 @@ mod messages;
 mod nudge;
 mod outbox;
 mod pace;
+mod patience;
 mod refusals;
+mod request;
 mod revoke;
 mod spans;
 #[cfg(test)]

@@ -76,3 +76,34 @@ async fn a_host_that_names_connections_itself_is_reached() {
     dialer.send(4, "x", 0).await;
     assert_eq!(host.data().await.conn_id, 77);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_host_that_asks_again_as_soon_as_it_is_refused_waits_longer_and_longer() {
+    let router = router().await;
+    let mut host = router.sdk("host").await;
+    let bind = |conn_id| Bind { conn_id, token: "forbidden".into(), ..Bind::default() };
+    let begun = Instant::now();
+    for conn_id in 1..12 {
+        let answer = host.channel.request(bind(conn_id).to_message(), PATIENCE).await.unwrap();
+        assert!(StateClosed::from_message(&answer).is_ok(), "{answer:?}");
+    }
+    // Eight at once; the last three after 100, 200 and 400 ms.
+    assert!(begun.elapsed() >= Duration::from_millis(700), "{:?}", begun.elapsed());
+    // A refusal that waits holds nothing else up.
+    let (channel, twelfth) = (host.channel.clone(), bind(12).to_message());
+    let waits = tokio::spawn(async move { channel.request(twelfth, PATIENCE).await });
+    let allowed = Bind {
+        conn_id: 13,
+        token: "echo".into(),
+        supports_bind_success: true,
+        router_conn_ids: true,
+        ..Bind::default()
+    };
+    let bound = host.channel.request(allowed.to_message(), PATIENCE).await.unwrap();
+    assert_eq!(StateConnected::from_message(&bound).unwrap().conn_id, 13);
+    assert_eq!(host.next().await.content_type, content_type::BIND_SUCCESS);
+    let dialer = router.sdk("dialer").await;
+    let (answer, _) = tokio::join!(dialer.connect(1, "echo"), host.accept());
+    StateConnected::from_message(&answer).unwrap();
+    assert!(StateClosed::from_message(&waits.await.unwrap().unwrap()).is_ok());
+}

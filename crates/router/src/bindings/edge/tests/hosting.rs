@@ -223,7 +223,7 @@ async fn a_listener_is_taken_down_although_too_many_requests_wait() {
     host.bind(Bind::default()).await;
     let hosted = router.hosted();
     let connection = router.data.edge().connection(hosted.channel).unwrap();
-    let _all: Vec<_> = std::iter::from_fn(|| connection.room_for(&unbind())).collect();
+    let _all: Vec<_> = std::iter::from_fn(|| connection.take_up(unbind()).ok()).collect();
     host.channel.request(unbind(), PATIENCE).await.unwrap();
     assert_eq!(*router.table.removed.lock(), std::slice::from_ref(&hosted.terminator));
 }
