@@ -144,6 +144,7 @@ impl Plane {
         if router.disabled {
             // The others close their links with the router, also if it is not connected.
             self.peers.changed(id);
+            self.network.shut_out(id);
         }
         let Some(live) = self.network.routers().get(id.as_str()) else { return };
         let snapshot = self.auth.snapshot();

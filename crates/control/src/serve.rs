@@ -131,6 +131,7 @@ impl RouterSession {
             ended::remove_unfounded(self),
             listeners_kept::keep(self),
             plane.network.recount(&self.router),
+            plane.network.confirm_links(&self.router),
         );
         std::future::pending().await
     }

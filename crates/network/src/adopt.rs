@@ -218,6 +218,16 @@ impl Pieces {
         state.telling.contains_key(router) || state.told.contains(router)
     }
 
+    /// Whether a connected router has reported all its circuits.
+    pub(super) fn has_told(&self, router: &Id) -> bool {
+        self.state.lock().told.contains(router)
+    }
+
+    /// The circuits that are known in part.
+    pub(super) fn in_part(&self) -> Vec<String> {
+        self.state.lock().first.keys().cloned().collect()
+    }
+
     /// The pieces of a circuit known in part, by router.
     pub(crate) fn of(&self, circuit: &str) -> Option<BTreeMap<Id, Route>> {
         self.state.lock().circuits.get(circuit).cloned()

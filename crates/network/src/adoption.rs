@@ -43,6 +43,7 @@ impl Network {
             return;
         }
         let snapshot = self.0.kernel.snapshot();
+        let last = part.last;
         let mut named = Vec::with_capacity(part.routes.len());
         for route in part.routes {
             let id = route.circuit_id.clone();
@@ -50,17 +51,23 @@ impl Network {
                 self.refuse(router, Misreport::MalformedCircuit, &id);
                 continue;
             }
-            if !self.take_up(&snapshot, router, route) {
+            // A circuit that is being moved may go over the router already, and its path in the table not yet.
+            let is_moving = || self.0.moves.queue.lock().is_under_way(&id);
+            if !self.take_up(&snapshot, router, route) && !is_moving() {
                 self.unroute(&router.id, &id);
             }
             named.push(id);
         }
-        for id in self.0.pieces.named(&router.id, &named, part.last) {
+        for id in self.0.pieces.named(&router.id, &named, last) {
             if let Some(circuit) = self.0.circuits.get(&id)
                 && is_of_before(&circuit, router)
             {
                 self.not_carried(&circuit, &router.id);
             }
+        }
+        if last && !self.is_early() {
+            // The router may be the last one that could have known more about them.
+            self.0.pieces.in_part().iter().for_each(|id| self.0.gaps.push(id, false));
         }
     }
 
@@ -207,7 +214,7 @@ impl Network {
     /// confirmation and does not report its circuits. Not kept if too many circuits are kept on the
     /// word of that router already. False if the circuit has ended.
     pub(crate) fn adopt_confirmed(&self, router: &Arc<LiveRouter>, id: &str) -> bool {
-        if !is_id(id) || self.is_over(id) || self.0.pieces.state.lock().told.contains(&router.id) {
+        if !is_id(id) || self.is_over(id) || self.0.pieces.has_told(&router.id) {
             return false;
         }
         let _one_by_one = self.0.pieces.taking_up.lock();
@@ -224,7 +231,7 @@ impl Network {
     /// circuit is whole or has too many routers, or if the router has reported all circuits that it
     /// carries.
     pub(crate) fn confirm_member(&self, router: &Arc<LiveRouter>, id: &str) -> bool {
-        if self.0.pieces.state.lock().told.contains(&router.id) {
+        if self.0.pieces.has_told(&router.id) {
             return false;
         }
         let _one_by_one = self.0.pieces.taking_up.lock();

@@ -5,7 +5,9 @@
 //! a circuit, it moves to another path. It does not move at once, because the other routers are connecting, too.
 //! Until all routers have had the time to connect, a circuit without a path waits for one.
 
+use weft_model::Id;
 use weft_paths::queue::Why;
+use weft_wire::ctrl::DestType;
 
 use crate::network::Network;
 
@@ -41,6 +43,11 @@ impl Network {
             return;
         }
         let are_returning = self.awaits_routers(id);
+        if !circuit.has_ends() && self.is_torn(id) {
+            tracing::info!(circuit = %id, "a circuit of an earlier run is removed, because a router has lost one of its ends");
+            self.remove_circuit(id, true);
+            return;
+        }
         let ends = circuit.path.first().zip(circuit.path.last()).filter(|_| circuit.has_ends());
         let has_path = ends.is_some_and(|(first, last)| self.ways(first).cost(last).is_some());
         let moves = has_path || (ends.is_some() && !are_returning);
@@ -53,10 +60,34 @@ impl Network {
         }
     }
 
+    /// Whether an end of a circuit known in part is gone: each link that its known routers use for it leads to
+    /// another one of them, or to a router that has reported all its circuits.
+    fn is_torn(&self, circuit: &str) -> bool {
+        let Some(pieces) = self.0.pieces.of(circuit) else { return false };
+        let leads_on = |router: &Id, link: &str| {
+            let Some(link) = self.0.links.get(link) else { return true };
+            let next = link.other_end(router.as_str());
+            !pieces.contains_key(next) && !self.0.pieces.has_told(next)
+        };
+        !pieces.iter().any(|(router, route)| {
+            let mut links = route.forwards.iter().filter(|way| way.dst_type() == DestType::Link);
+            links.any(|way| leads_on(router, &way.dst_address))
+        })
+    }
+
     /// True while routers may not have connected since the start of the controller, for a circuit of
     /// an earlier run.
     pub(crate) fn awaits_routers(&self, circuit: &str) -> bool {
-        let is_early = self.0.gaps.since_start() < self.0.options.return_time;
-        is_early && !self.is_of_this_run(circuit)
+        self.is_early() && !self.is_of_this_run(circuit)
+    }
+
+    /// The same, for a circuit that is not known.
+    pub(crate) fn may_be_adopted(&self, circuit: &str) -> bool {
+        self.awaits_routers(circuit) && !self.0.circuits.has_ended(circuit)
+    }
+
+    /// True while routers may not have connected since the start of the controller.
+    pub(crate) fn is_early(&self) -> bool {
+        self.0.gaps.since_start() < self.0.options.return_time
     }
 }

@@ -11,14 +11,15 @@
 //!   of circuits; [`routes`]: the routes that routers are told; paths and costs are in `weft_paths`;
 //! - [`create`]: makes circuits; [`failure`]: the reasons why a circuit was not made; [`upkeep`]:
 //!   confirms and ends circuits; `moves`: moves circuits to other paths; `improve`: moves circuits
-//!   to cheaper paths; [`adoption`], [`adopt`]: adopt circuits of an earlier run; [`recount`]: ends
-//!   circuits that a router lost;
+//!   to cheaper paths; [`adoption`], [`adopt`]: adopt circuits of an earlier run; [`recount`]: asks
+//!   routers of other programs for their circuits;
 //! - [`terminators`]: terminators that routers report; [`validate`]: asks routers whether they
 //!   still host their terminators; `unfounded`: terminators whose hosts have lost the right to
 //!   host; `withdrawn`: removes unfounded terminators;
 //! - [`ctrl_listeners`]: listeners on which routers take controllers;
 //! - `link_listeners`: listeners on which routers take links;
-//! - `link_reports`: reports of routers about links; `misreports`: refused reports;
+//! - `link_reports`: reports of routers about links; [`unheard`]: links of routers that are not connected;
+//!   `misreports`: refused reports;
 //! - [`offers`]: the mesh and terminators for the explanation of a dial;
 //! - [`inspect`]: inspections of programs; [`metrics`]: measured values; [`traffic`]: bytes and rates of
 //!   circuits.
@@ -67,6 +68,7 @@ mod moves;
 pub mod moving;
 pub mod network;
 pub mod offers;
+mod questions;
 pub mod recount;
 mod reported;
 pub mod routers;
@@ -77,6 +79,7 @@ mod texts;
 mod traced;
 pub mod traffic;
 mod unfounded;
+pub mod unheard;
 mod unroutes;
 pub mod upkeep;
 mod used;

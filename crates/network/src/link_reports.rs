@@ -8,7 +8,6 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use hashbrown::HashSet;
 use weft_channel::Lane;
 use weft_kernel::events::{Event, LinkChange, LinkEvent};
 use weft_model::Id;
@@ -77,7 +76,7 @@ impl Network {
     }
 
     /// Handles a link that was removed from the table: circuits over it are moved.
-    fn link_lost(&self, link: &Link, change: LinkChange) {
+    pub(super) fn link_lost(&self, link: &Link, change: LinkChange) {
         self.tell_link(link, change);
         self.move_over(&link.id, Why::Broken);
     }
@@ -205,18 +204,25 @@ impl Network {
         true
     }
 
-    /// Handles a router that disconnected: the links that it dialed are removed, and circuits over
-    /// any of its links are moved. Circuits over this router alone stay: they go on without a
-    /// controller (docs/protocol/control-plane.md 14).
-    pub fn lost(&self, router: &LiveRouter) {
+    /// Handles the end of a router's connection. The router may go on carrying data, so that its links and the
+    /// circuits over them stay until a router at another end says that a link has broken
+    /// ([`unheard`](super::unheard)).
+    pub(super) fn lost(&self, router: &LiveRouter) {
         self.router_changed(&router.id);
         self.0.pieces.forget_report(&router.id);
-        let at_it = self.0.links.at(&router.id);
-        let own = self.0.links.take_of(&router.id);
-        own.iter().for_each(|link| self.tell_link(link, LinkChange::Fault));
-        let links: HashSet<&str> = at_it.iter().chain(&own).map(|link| link.id.as_str()).collect();
-        links.into_iter().for_each(|link| self.move_over(link, Why::Broken));
+        if self.cost_unheard(&router.id).is_none() {
+            self.drop_links(&router.id);
+        }
+        self.ask_neighbours(&router.id);
         self.end_rest(&router.id);
         self.end_ended_at(&router.id);
+    }
+
+    /// Removes the links that a router dialed, and moves the circuits over any of its links.
+    pub(super) fn drop_links(&self, router: &Id) {
+        let at_it = self.0.links.at(router);
+        let own = self.0.links.take_of(router);
+        own.iter().for_each(|link| self.tell_link(link, LinkChange::Fault));
+        at_it.iter().for_each(|link| self.move_over(&link.id, Why::Broken));
     }
 }

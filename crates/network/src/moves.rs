@@ -159,10 +159,11 @@ impl Network {
         self.cost_of(path).is_some()
     }
 
-    /// The cost of a path now, without the cost of its first router; none if the path is broken.
+    /// The cost of a path now, without the cost of its first router; none if the path is broken. A router that
+    /// is not heard breaks no path: data goes over it while its links stand ([`unheard`](super::unheard)).
     pub fn cost_of(&self, path: &Path) -> Option<u64> {
         let links = self.0.links.cost_of(path)?;
-        Some(links + self.graph().cost_of(&path.nodes)?)
+        Some(links + self.graph().cost_of(&path.nodes, |router| self.cost_unheard(router))?)
     }
 
     /// Continues circuits that wait for a router: as many as it has slots; all if it is gone.

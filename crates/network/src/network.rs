@@ -78,7 +78,8 @@ pub struct NetworkOptions {
     pub without_path: Duration,
     /// How long a circuit is kept if none of its routers is connected.
     pub lost_circuit_life: Duration,
-    /// How long a router has after it connected to report its circuits; then it is asked for them.
+    /// How long a router has after it connected to report its circuits; then it is asked for them, again and again
+    /// at this interval while it does not answer.
     pub carried_grace: Duration,
     /// How long routers may take to connect after a start of the controller. A router that was
     /// without a controller for long may come late.
@@ -104,8 +105,8 @@ impl Default for NetworkOptions {
             validation_interval: Duration::from_secs(30),
             unfounded_life: Duration::from_secs(60),
             without_path: Duration::from_secs(5),
-            lost_circuit_life: Duration::from_secs(600),
-            carried_grace: Duration::from_secs(10),
+            lost_circuit_life: Duration::from_secs(3600),
+            carried_grace: Duration::from_secs(3),
             return_time: Duration::from_secs(75),
             spans: Spans::off(),
         }
@@ -330,6 +331,10 @@ impl Network {
         }
         self.count_left_out(router);
         self.router_changed(&router.id);
+        if !router.lists_links() {
+            // It names all links that it has anew, but none that it has lost.
+            self.drop_links(&router.id);
+        }
         self.0.links.at(&router.id).iter().for_each(|link| self.move_over(&link.id, Why::Back));
         self.0.pieces.forget_report(&router.id);
         self.0.kernel.online().put_router(&router.id, router.connection, router.facts());

@@ -1,58 +1,55 @@
-//! Finds out which circuits a router still carries after it connected again.
+//! Finds out which circuits a router carries after it has connected.
 //!
-//! A router keeps its circuits while its control channel is down, and loses them when it restarts.
-//! Routers of weft report their circuits ([`adopt`](super::adopt)). Other routers are asked about
-//! the circuits that went over them: the inspection `circuit:ID` has a value in the answer of a
-//! router that carries the circuit, and none otherwise (docs/protocol/control-plane.md 18). A
-//! circuit that the router lost is ended, or moved around the router.
+//! A router keeps its circuits while its control channel is down, and loses them when it restarts. Routers of weft
+//! report their circuits by themselves ([`adopt`](super::adopt)). Other routers are asked for them, and the answer is
+//! handled like such a report: circuits of an earlier run of this controller are put together, circuits that ended
+//! meanwhile are taken down, and circuits that the router has lost end or move around it.
+//!
+//! The inspections `router-circuits` and `router-edge-circuits` list the ways of all circuits, and which ends are in
+//! SDKs. For an end in the router itself, `circuit:ID` says which of the two ends it is
+//! (docs/protocol/control-plane.md 18).
+
+mod listed;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use hashbrown::HashSet;
-use weft_channel::Lane;
-use weft_wire::ProtoBody as _;
-use weft_wire::ctrl::{InspectRequest, InspectResponse};
+use weft_wire::ctrl::{CarriedCircuits, Route};
 
+use self::listed::{CIRCUITS, Described, EDGE_CIRCUITS, Listed, ListedEnds, Roles, inspection};
 use super::circuits::Circuit;
 use super::routers::LiveRouter;
 use crate::adoption::is_of_before;
 use crate::network::Network;
+use crate::questions::Answers;
 
-/// Circuits in one question.
+/// Circuits in one question about ends.
 const PART: usize = 50;
+/// Circuits of an answer that are handled before the task yields.
+const TURN: usize = 500;
 /// How long a router has to answer, as long as for a validation.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Failed questions after which the other circuits are kept without asking.
+/// Questions without an answer after which the circuits are kept without asking.
 const FAILURES: usize = 5;
 
 impl Network {
-    /// Asks a router that has connected for its former circuits, unless it reports them.
+    /// Asks a router that has connected for its circuits, unless it reports them.
     pub async fn recount(&self, router: &Arc<LiveRouter>) {
-        if self.of_before(router).is_empty() {
-            return;
-        }
-        tokio::time::sleep(self.0.options.carried_grace).await;
-        if self.0.pieces.has_begun(&router.id) {
-            return;
-        }
-        let circuits = self.of_before(router);
-        let mut parts = circuits.chunks(PART);
-        let (mut part, mut failures) = (parts.next(), 0);
-        while let Some(asked) = part {
-            match carried(router, asked).await {
-                Ok(carried) => {
-                    self.end_missing(router, asked, &carried);
-                    part = parts.next();
-                }
+        for _ in 0..FAILURES {
+            tokio::time::sleep(self.0.options.carried_grace).await;
+            if self.0.pieces.has_begun(&router.id) {
+                return;
+            }
+            match self.carried(router).await {
+                // The report may have come meanwhile.
+                Ok(_) if self.0.pieces.has_begun(&router.id) => return,
+                Ok(routes) => return self.take_answer(router, routes).await,
                 Err(problem) => {
-                    failures += 1;
                     tracing::info!(router = %router.id, problem, "a router does not answer which circuits it carries; they are kept for now");
-                    if failures == FAILURES || router.channel.is_closed() {
-                        return;
-                    }
-                    tokio::time::sleep(self.0.options.carried_grace).await;
                 }
+            }
+            if router.channel.is_closed() {
+                return;
             }
         }
     }
@@ -64,36 +61,43 @@ impl Network {
         circuits
     }
 
-    fn end_missing(&self, router: &LiveRouter, asked: &[Arc<Circuit>], carried: &HashSet<String>) {
-        let mut ended = 0;
-        for circuit in asked.iter().filter(|circuit| !carried.contains(&circuit.id)) {
-            // The circuit may have been moved away, or moved anew, since the question.
-            let now = self.0.circuits.get(&circuit.id);
-            if now.is_some_and(|now| Arc::ptr_eq(&now, circuit)) {
-                ended += usize::from(self.not_carried(circuit, &router.id));
+    /// The routes that a router carries for this controller.
+    async fn carried(&self, router: &LiveRouter) -> Result<Vec<Route>, String> {
+        let names = vec![CIRCUITS.to_owned(), EDGE_CIRCUITS.to_owned()];
+        let answers = Answers::of(router, names, PATIENCE).await?;
+        let listed: Listed = answers.get(CIRCUITS)?.ok_or("the answer has no circuits")?;
+        let mut circuits = listed.of_controller(&self.0.kernel.settings().id);
+        let ends: ListedEnds = answers.get(EDGE_CIRCUITS)?.unwrap_or_default();
+        let mut roles = Roles::from(ends);
+        // The ends of a circuit that is known whole are known, too.
+        let is_open = |id: &str| self.0.circuits.get(id).is_none_or(|circuit| !circuit.is_whole);
+        let open: Vec<String> = circuits
+            .iter()
+            .filter(|circuit| is_open(&circuit.id) && circuit.has_end_in_router())
+            .map(|circuit| inspection(&circuit.id))
+            .collect();
+        for names in open.chunks(PART) {
+            let answers = Answers::of(router, names.to_vec(), PATIENCE).await?;
+            for name in names {
+                let described: Option<Described> = answers.get(name)?;
+                roles.extend(described.unwrap_or_default());
             }
         }
-        if ended > 0 {
-            tracing::info!(router = %router.id, ended, "circuits ended, because the router lost them");
+        Ok(circuits.drain(..).map(|circuit| circuit.route(&roles)).collect())
+    }
+
+    /// Handles the answer of a router like a report.
+    async fn take_answer(&self, router: &Arc<LiveRouter>, routes: Vec<Route>) {
+        let mut rest = routes;
+        loop {
+            let later = rest.split_off(rest.len().min(TURN));
+            let last = later.is_empty();
+            self.on_carried(router, CarriedCircuits { routes: rest, last });
+            if last {
+                return;
+            }
+            rest = later;
+            tokio::task::yield_now().await;
         }
     }
-}
-
-/// The circuits among `asked` that a router carries.
-async fn carried(router: &LiveRouter, asked: &[Arc<Circuit>]) -> Result<HashSet<String>, String> {
-    let requested_values = asked.iter().map(|circuit| name(&circuit.id)).collect();
-    let request = InspectRequest { requested_values }.to_message();
-    let answer = router.channel.request_on(Lane::Low, request, PATIENCE).await;
-    let answer = answer.map_err(|problem| problem.to_string())?;
-    let answer = InspectResponse::from_message(&answer).map_err(|problem| problem.to_string())?;
-    if !answer.success || !answer.errors.is_empty() {
-        return Err(answer.errors.join("; "));
-    }
-    let named: HashSet<String> = answer.values.into_iter().map(|value| value.name).collect();
-    Ok(asked.iter().map(|it| it.id.clone()).filter(|id| named.contains(&name(id))).collect())
-}
-
-/// The name of a circuit in inspections.
-fn name(circuit: &str) -> String {
-    format!("circuit:{circuit}")
 }

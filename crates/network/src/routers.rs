@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use hashbrown::HashMap;
 use parking_lot::{Mutex, RwLock};
+use tokio::sync::Notify;
 use weft_channel::ChannelHandle;
 use weft_kernel::online::{RouterFacts, RouterVersion};
 use weft_limits::TokenBucket;
@@ -31,9 +32,16 @@ const CERTIFICATES: usize = 8;
 const REPORTS: f64 = 2.0 * 1024.0 * 1024.0;
 const REPORTS_AT_ONCE: u32 = 64 << 20;
 
+/// Unroutes to its neighbours that reports of a router may cause in a second, on average, and at once.
+const SPREAD: f64 = 1_000.0;
+const SPREAD_AT_ONCE: u32 = 20_000;
+
 /// A connection that this controller dialed may be replaced if a heartbeat on it stays unanswered
 /// for longer than this.
 const UNANSWERED: Duration = Duration::from_secs(5);
+
+/// A router that leaves a heartbeat unanswered for this time may be frozen.
+const SILENT: Duration = Duration::from_secs(2);
 
 /// The number of the next connection.
 static CONNECTIONS: AtomicU64 = AtomicU64::new(1);
@@ -73,8 +81,12 @@ pub struct LiveRouter {
     drains: AtomicBool,
     /// The bytes of reports that it may send now.
     reports: Mutex<TokenBucket>,
+    /// The unroutes to its neighbours that its reports may cause now.
+    spread: Mutex<TokenBucket>,
     /// Unroutes that wait for room on its channel.
     pub(crate) unroutes: Unroutes,
+    /// Notified when a router at the other end of one of its links is not heard any more.
+    pub(crate) doubts: Notify,
 }
 
 impl LiveRouter {
@@ -104,7 +116,9 @@ impl LiveRouter {
             window: Window::default(),
             drains: AtomicBool::new(false),
             reports: Mutex::new(TokenBucket::new(REPORTS, REPORTS_AT_ONCE, clock::now())),
+            spread: Mutex::new(TokenBucket::new(SPREAD, SPREAD_AT_ONCE, clock::now())),
             unroutes: Unroutes::default(),
+            doubts: Notify::new(),
         })
     }
 
@@ -112,6 +126,12 @@ impl LiveRouter {
     pub fn may_report(&self, bytes: usize) -> bool {
         let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
         self.reports.lock().try_take(bytes, clock::now())
+    }
+
+    /// Whether a report of the router may cause so many unroutes to its neighbours now.
+    pub(crate) fn may_tell_neighbours(&self, count: usize) -> bool {
+        let count = u32::try_from(count).unwrap_or(u32::MAX);
+        self.spread.lock().try_take(count, clock::now())
     }
 
     /// Its release, if it can be compared.
@@ -139,6 +159,16 @@ impl LiveRouter {
     /// Whether its last heartbeat was answered, or is still young.
     fn answers(&self) -> bool {
         self.channel.liveness().outstanding.is_none_or(|waits| waits < UNANSWERED)
+    }
+
+    /// Whether its last heartbeat was answered within [`SILENT`].
+    pub(crate) fn answers_heartbeats(&self) -> bool {
+        self.channel.liveness().outstanding.is_none_or(|waits| waits < SILENT)
+    }
+
+    /// Whether it says at each connection which links it has. Routers before 2.0 do not.
+    pub(crate) fn lists_links(&self) -> bool {
+        self.release().is_none_or(|release| release.at_least(2, 0, 0))
     }
 
     /// Lets the connection rely on a new certificate as well.

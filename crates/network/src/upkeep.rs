@@ -166,7 +166,9 @@ impl Network {
                     return;
                 }
                 let Some(circuit) = self.0.circuits.get(&fault.id) else { return };
-                if circuit.path.has_node(router.id.as_str()) {
+                let is_over_it = circuit.path.has_node(router.id.as_str());
+                // Of a circuit that is known in part, the router may have the end that is not known.
+                if is_over_it || (!circuit.is_whole && !self.0.pieces.has_told(&router.id)) {
                     self.0.moves.ended.note(&circuit, &router.id, clock::now());
                     self.remove_circuit(&fault.id, false);
                 } else {
@@ -186,12 +188,28 @@ impl Network {
                 Some(circuit) if circuit.path.has_node(router.id.as_str()) => {
                     self.move_or_end(&circuit, Why::Faulty);
                 }
-                Some(_) => self.unroute(&router.id, id),
-                None if is_owner && !self.0.circuits.is_known(id) => {
-                    self.unroute(&router.id, id);
+                // The router may be one of those that are not known, or may have lost the circuit.
+                Some(circuit) if !circuit.is_whole => {
+                    self.confirm_member(router, id);
+                    self.move_or_end(&circuit, Why::Faulty);
                 }
-                None => {}
+                Some(_) => self.unroute(&router.id, id),
+                // Its routers may be about to report it.
+                None if self.0.circuits.is_known(id) || self.may_be_adopted(id) => {}
+                None => self.end_everywhere(router, id, is_owner),
             }
+        }
+    }
+
+    /// Takes an ended circuit down at a router that reports it. Payloads of the circuit may come to the router from a
+    /// neighbour, which was away when the circuit ended; the neighbours are told, too, as often as the limit allows.
+    fn end_everywhere(&self, router: &Arc<LiveRouter>, circuit: &str, is_owner: bool) {
+        if is_owner {
+            self.unroute(&router.id, circuit);
+        }
+        let neighbours = self.0.links.neighbours(&router.id);
+        if router.may_tell_neighbours(neighbours.len()) {
+            neighbours.iter().for_each(|neighbour| self.unroute(neighbour, circuit));
         }
     }
 

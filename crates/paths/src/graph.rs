@@ -117,11 +117,13 @@ impl Graph {
         graph
     }
 
-    /// The cost of entering the routers of a path, except the first one; none if one of them is not
-    /// connected.
-    pub fn cost_of(&self, nodes: &[Id]) -> Option<u64> {
-        let costs =
-            nodes.iter().map(|router| Some(u64::from(self.node(self.number(router)?).cost)));
+    /// The cost of entering the routers of a path, except the first one. `other` gives the cost of a router
+    /// that is not connected; none if that router, and therefore the path, cannot be used.
+    pub fn cost_of(&self, nodes: &[Id], other: impl Fn(&Id) -> Option<u16>) -> Option<u64> {
+        let costs = nodes.iter().map(|router| match self.number(router) {
+            Some(number) => Some(u64::from(self.node(number).cost)),
+            None => other(router).map(|cost| u64::from(u32::from(cost).max(self.min_router_cost))),
+        });
         costs.enumerate().map(|(at, cost)| cost.map(|cost| if at == 0 { 0 } else { cost })).sum()
     }
 

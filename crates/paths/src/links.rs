@@ -270,6 +270,11 @@ impl Links {
         self.len() == 0
     }
 
+    /// Whether a router has links.
+    pub fn has_any(&self, router: &Id) -> bool {
+        !self.table.read().at(router).is_empty()
+    }
+
     /// The routers to which a router has links.
     pub fn neighbours(&self, router: &Id) -> Vec<Id> {
         let table = self.table.read();
@@ -410,7 +415,7 @@ impl Links {
         true
     }
 
-    /// Removes the links that a router dialed, after it has disconnected.
+    /// Removes the links that a router dialed.
     pub fn take_of(&self, source: &Id) -> Vec<Arc<Link>> {
         let mut table = self.table.write();
         let ids: Vec<String> = table.dialed_by(source).map(|link| link.id.clone()).collect();

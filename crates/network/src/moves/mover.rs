@@ -167,11 +167,17 @@ impl Network {
         let now = clock::now();
         let expired = self.0.moves.queue.lock().expired(now, LOOKED_AT);
         for (at, id) in expired.iter().enumerate() {
-            // The path may be whole again, and the circuit not yet in the queue for that.
             let circuit = self.0.circuits.get(id);
-            let has_path = circuit.is_some_and(|it| it.is_whole && self.is_usable(&it.path));
+            // The path may be whole again, and the circuit not yet in the queue for that.
+            let has_path =
+                circuit.as_ref().is_some_and(|it| it.is_whole && self.is_usable(&it.path));
             if has_path && self.0.moves.queue.lock().try_at_last(id, now) {
                 self.0.moves.wake.notify_one();
+                continue;
+            }
+            // A router at an end may be frozen for a moment, or cut off from the controller alone.
+            let is_silent = circuit.is_some_and(|it| self.has_silent_end(&it.path));
+            if is_silent && self.0.moves.queue.lock().wait_longer(id, now) {
                 continue;
             }
             tracing::info!(circuit = %id, "a circuit is removed, because it had no path for too long, or could not take it");

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use serde_json::json;
 use weft_model::Id;
 use weft_network::NetworkOptions;
 use weft_wire::ProtoBody;
@@ -11,7 +12,6 @@ use weft_wire::ctrl::{
     self, CarriedCircuits, CircuitConfirmation, DestType, Fault, InspectRequest, InspectResponse,
     Route, Unroute,
 };
-use weft_wire::edge_ctrl::CreateTunnelCircuitV2Response;
 
 use super::circuits::{hosted, hosted_with, made};
 use super::support::{quick, soon, until};
@@ -129,13 +129,15 @@ async fn a_router_that_tells_nothing_is_asked_what_it_lost() {
     let failed = InspectResponse { success: false, ..InspectResponse::default() };
     peer.send(failed.to_message().in_reply_to(&asked)).await;
     asked = peer.expect(ctrl::content_type::INSPECT_REQUEST).await;
-    let mut names = InspectRequest::from_message(&asked).unwrap().requested_values;
-    names.sort_unstable();
-    let name = |circuit: &CreateTunnelCircuitV2Response| format!("circuit:{}", circuit.circuit_id);
-    let mut expected = [name(&kept), name(&lost)];
-    expected.sort_unstable();
-    assert_eq!(names, expected, "what is younger than the connection is not asked about");
-    let values = vec![InspectValue { name: name(&kept), value: "{}".into() }];
+    let names = InspectRequest::from_message(&asked).unwrap().requested_values;
+    assert_eq!(names, ["router-circuits", "router-edge-circuits"]);
+    let listed = [&kept, &young].map(|circuit| {
+        let id = &circuit.circuit_id;
+        (id.clone(), json!({"id": id, "ctrlId": "ctrl1", "routes": {}, "destinations": {}}))
+    });
+    let listed = serde_json::Map::from_iter(listed);
+    let value = json!({ "circuits": listed }).to_string();
+    let values = vec![InspectValue { name: "router-circuits".into(), value }];
     let answer = InspectResponse { success: true, errors: Vec::new(), values };
     peer.send(answer.to_message().in_reply_to(&asked)).await;
     let unroute = Unroute::from_message(&peer.expect(ctrl::content_type::UNROUTE).await).unwrap();

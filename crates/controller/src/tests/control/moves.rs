@@ -1,8 +1,10 @@
 //! Circuits that move while routers refuse routes, do not answer, restart or connect again.
 
 mod adopted;
+mod asked;
 mod broken;
 mod square;
+mod unheard;
 
 use std::collections::HashSet;
 use std::sync::Arc;

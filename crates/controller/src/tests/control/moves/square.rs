@@ -1,16 +1,18 @@
 //! Four routers, of which a test says how they answer routes.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use serde_json::json;
+use serde_json::{Value, json};
 use weft_channel::ChannelHandle;
 use weft_model::Id;
 use weft_network::NetworkOptions;
+use weft_wire::ctrl::inspect_response::InspectValue;
 use weft_wire::ctrl::{
-    self, CarriedCircuits, CircuitRequest, Fault, FaultSubject, Route, RouteError, RouteErrorCode,
-    RouteResult, RouterLink, RouterLinks, Unroute,
+    self, CarriedCircuits, CircuitRequest, Fault, FaultSubject, InspectRequest, InspectResponse,
+    Route, RouteError, RouteErrorCode, RouteResult, RouterLink, RouterLinks, Unroute,
 };
 use weft_wire::edge_ctrl::CreateTunnelTerminatorRequestV2;
 use weft_wire::metrics::{Histogram, MetricsMessage, link_latency_name};
@@ -40,6 +42,9 @@ pub(super) struct State {
     pub(super) told: Vec<Told>,
     /// Routes that the router has not answered.
     pub(super) open: Vec<Message>,
+    /// The answers to inspections by name, and how often an inspection was asked for.
+    pub(super) shows: HashMap<String, Value>,
+    pub(super) asked: usize,
 }
 
 /// A router that answers routes by itself, as its mood says.
@@ -51,7 +56,13 @@ pub(super) struct Auto {
 
 impl Auto {
     pub(super) fn start(router: TestRouter, mut peer: Peer) -> Self {
-        let state = State { mood: Mood::Obeys, told: Vec::new(), open: Vec::new() };
+        let state = State {
+            mood: Mood::Obeys,
+            told: Vec::new(),
+            open: Vec::new(),
+            shows: HashMap::new(),
+            asked: 0,
+        };
         let (state, channel) = (Arc::new(Mutex::new(state)), peer.channel.clone());
         let (own, back) = (Arc::clone(&state), channel.clone());
         tokio::spawn(async move {
@@ -145,6 +156,20 @@ impl State {
                 let unroute = Unroute::from_message(&message).unwrap();
                 self.told.push(Told::Unroute(unroute.circuit_id));
                 None
+            }
+            ctrl::content_type::INSPECT_REQUEST => {
+                let names = InspectRequest::from_message(&message).unwrap().requested_values;
+                if self.shows.is_empty() {
+                    return None;
+                }
+                self.asked += 1;
+                let value = |name: String| {
+                    let value = self.shows.get(&name)?.to_string();
+                    Some(InspectValue { name, value })
+                };
+                let values = names.into_iter().filter_map(value).collect();
+                let answer = InspectResponse { success: true, errors: Vec::new(), values };
+                Some(answer.to_message().in_reply_to(&message))
             }
             _ => None,
         }
@@ -251,15 +276,30 @@ impl Square {
         assert!(self.net.network.change_link(link, Some(cost), None));
     }
 
-    /// The second router restarts, and has lost its circuits.
+    /// The controller does not hear a router any more.
+    pub(super) async fn cut(&self, router: &Auto) {
+        router.channel.close("test");
+        until(|| self.net.network.routers().get(router.id().as_str()).is_none()).await;
+    }
+
+    /// The same router is heard again.
+    pub(super) async fn heard_again(&self, router: &Auto) -> Auto {
+        let peer = self.net.connect(&router.router).await;
+        let router = TestRouter { id: router.id().clone(), chain: router.router.chain.clone() };
+        Auto::start(router, peer)
+    }
+
+    /// The second router restarts, and has lost its circuits. The links that it dialed break.
     pub(super) async fn two_starts_again(&mut self) {
         self.net.bed.clock.advance(Duration::from_secs(5));
-        self.two.channel.close("test");
-        let connected = || self.net.network.routers().get(self.two.id().as_str()).is_some();
-        until(|| !connected()).await;
-        let peer = self.net.connect(&self.two.router).await;
-        let router = TestRouter { id: self.two.id().clone(), chain: self.two.router.chain.clone() };
-        self.two = Auto::start(router, peer);
+        self.cut(&self.two).await;
+        let links = self.net.network.links().at(self.two.id());
+        for link in links.iter().filter(|link| link.source == *self.two.id()) {
+            let others = [&self.dialer, &self.three, &self.host];
+            let other = others.into_iter().find(|other| *other.id() == link.destination).unwrap();
+            other.fault(FaultSubject::Link, &link.id).await;
+        }
+        self.two = self.heard_again(&self.two).await;
     }
 }
 

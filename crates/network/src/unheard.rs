@@ -1,0 +1,148 @@
+//! Routers that this controller does not hear, and their links.
+//!
+//! A router goes on carrying data while its connection to the controller is cut. Its circuits therefore stay, and so
+//! do its links in the table, until a router at the other end of a link says that the link has broken. New paths
+//! avoid such a router, because it can be told no routes.
+//!
+//! Routers of other programs report only links that they dialed. While such a router has links with a router that is
+//! not heard, it is asked at intervals which links it has. A router of weft reports all its links that break; it is
+//! asked once after it has connected, because a link may have broken while it was away, too.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use hashbrown::HashSet;
+use serde::Deserialize;
+use weft_kernel::events::LinkChange;
+use weft_model::Id;
+use weft_model::entity::Router;
+use weft_paths::links::Link;
+use weft_paths::path::Path;
+
+use crate::network::Network;
+use crate::questions::Answers;
+use crate::routers::LiveRouter;
+
+/// The interval of questions about links with routers that are not heard, and the time until the first one: a router
+/// that has just gone down takes its links along within this time.
+const INTERVAL: Duration = Duration::from_secs(5);
+/// How long a router has to answer.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// The inspection that lists the links of a router.
+const LINKS: &str = "links";
+
+impl Network {
+    /// The cost of a router that is not connected, if data may still go over it: it is enrolled and not disabled.
+    pub(crate) fn cost_unheard(&self, router: &Id) -> Option<u16> {
+        let snapshot = self.0.kernel.snapshot();
+        let router = snapshot.get::<Router>(router)?;
+        (!router.disabled && router.fingerprint.is_some()).then_some(router.cost)
+    }
+
+    /// Whether a path begins or ends at a router that does not answer now, but is not known to be gone: it is
+    /// connected and leaves a heartbeat unanswered, or it is not heard and has links that stand.
+    pub(crate) fn has_silent_end(&self, path: &Path) -> bool {
+        let is_silent = |end: &Id| match self.0.routers.get(end.as_str()) {
+            Some(live) => !live.answers_heartbeats(),
+            None => self.0.links.has_any(end) && self.cost_unheard(end).is_some(),
+        };
+        [path.first(), path.last()].into_iter().flatten().any(is_silent)
+    }
+
+    /// Ends the circuits of a router that may not be used any more, and removes its links, also if it is not
+    /// connected.
+    pub fn shut_out(&self, router: &Id) {
+        self.end_circuits_at(router);
+        self.drop_links(router);
+    }
+
+    /// Has the neighbours of a router asked about their links with it.
+    pub(crate) fn ask_neighbours(&self, router: &Id) {
+        let neighbours = self.0.links.neighbours(router);
+        let live = neighbours.iter().filter_map(|peer| self.0.routers.get(peer.as_str()));
+        live.for_each(|live| live.doubts.notify_one());
+    }
+
+    /// Asks a connected router about its links with routers that are not heard, whenever there are some; never
+    /// returns.
+    pub async fn confirm_links(&self, router: &Arc<LiveRouter>) {
+        let mut is_new = true;
+        loop {
+            while !self.doubtful(&router.id).is_empty() {
+                tokio::time::sleep(INTERVAL).await;
+                let reports_faults = self.0.pieces.has_begun(&router.id);
+                if reports_faults && !is_new {
+                    break;
+                }
+                let doubtful = self.doubtful(&router.id);
+                match links_of(router).await {
+                    Ok(links) => {
+                        self.drop_all_but(&doubtful, &links);
+                        is_new = false;
+                    }
+                    Err(problem) => {
+                        tracing::debug!(router = %router.id, problem, "a router does not answer which links it has; they are kept for now");
+                    }
+                }
+            }
+            router.doubts.notified().await;
+        }
+    }
+
+    /// The links of a router with routers that are not heard.
+    fn doubtful(&self, router: &Id) -> Vec<Arc<Link>> {
+        let mut links = self.0.links.at(router);
+        links.retain(|link| self.0.routers.get(link.other_end(router.as_str()).as_str()).is_none());
+        links
+    }
+
+    /// Removes the links that their router does not have.
+    fn drop_all_but(&self, asked: &[Arc<Link>], links: &HashSet<String>) {
+        for link in asked.iter().filter(|link| !links.contains(&link.id)) {
+            // The link may have been dialed anew since the question.
+            let is_same =
+                self.0.links.get(&link.id).is_some_and(|now| now.iteration == link.iteration);
+            if is_same && let Some(link) = self.0.links.fault(&link.id, link.iteration) {
+                tracing::info!(link = %link.id, "a link with a router that is not heard is gone");
+                self.link_lost(&link, LinkChange::Fault);
+            }
+        }
+    }
+}
+
+/// The answer of a router to the question which links it has. Other members are passed over.
+#[derive(Debug, Deserialize)]
+struct Listed {
+    #[serde(default)]
+    links: Option<Vec<ListedLink>>,
+}
+
+#[derive(Debug, Deserialize)]
+struct ListedLink {
+    id: String,
+}
+
+/// The ids of the links that a router has.
+async fn links_of(router: &LiveRouter) -> Result<HashSet<String>, String> {
+    let answers = Answers::of(router, vec![LINKS.to_owned()], PATIENCE).await?;
+    let listed: Listed = answers.get(LINKS)?.ok_or("the answer has no links")?;
+    Ok(listed.links.unwrap_or_default().into_iter().map(|link| link.id).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_of_routers_are_read() {
+        let ids = |text: &str| {
+            let listed: Listed = serde_json::from_str(text).ok()?;
+            Some(listed.links.unwrap_or_default().into_iter().map(|it| it.id).collect::<Vec<_>>())
+        };
+        let whole = r#"{"links":[{"id":"l1","iteration":2},{"id":"l2"}],"destinations":null}"#;
+        assert_eq!(ids(whole), Some(vec!["l1".to_owned(), "l2".to_owned()]));
+        assert_eq!(ids(r#"{"links":null}"#), Some(Vec::new()));
+        assert_eq!(ids(r#"{"destinations":[]}"#), Some(Vec::new()));
+        assert_eq!(ids(r#"{"links":[{"iteration":2}]}"#), None);
+    }
+}
