@@ -5,6 +5,8 @@
 //!                  │       ╱    ╲        │
 //!                  └─── r5 ────── r4 ────┘
 //! ```
+//!
+//! `WEFT_CHAOS_ZITI` names a router program of OpenZiti, which then runs r2 and r3.
 
 use std::{fs, path::PathBuf, time::Duration};
 
@@ -27,6 +29,8 @@ pub(super) const PAIRS: [(usize, usize); 7] =
 /// The routers that SDKs use.
 pub(super) const WEST: usize = 0;
 pub(super) const EAST: usize = 2;
+/// The routers that a program of another make runs, if there is one.
+const FOREIGN: [usize; 2] = [1, EAST];
 /// Settings of link dialers that try again soon, so that links are repaired several times in a test of
 /// some seconds.
 const DIALER: &str = "startupDelay: 500ms, \
@@ -40,6 +44,8 @@ pub(super) struct Router {
     pub(super) id: String,
     file: PathBuf,
     pub(super) program: Option<Program>,
+    /// The wires to the controller.
+    pub(super) control: Wires,
 }
 
 /// The network.
@@ -68,7 +74,8 @@ impl Bed {
                     place.home().join(format!("routers/{number}/router.yaml")),
                 ),
             };
-            routers.push(Router { name, id: String::new(), file, program: None });
+            let control = Wires::to(place.control).await;
+            routers.push(Router { name, id: String::new(), file, program: None, control });
         }
         let (mut sections, mut wires) = (vec![String::new(); ROUTERS], Vec::new());
         let mut dialed = vec![Vec::new(); ROUTERS];
@@ -95,6 +102,9 @@ impl Bed {
             }
             replace_links(&router.file, &section);
             wait_for_controllers(&router.file);
+            let [direct, wired] = [place.control, router.control.port]
+                .map(|port| format!("endpoint: \"tls:localhost:{port}\""));
+            replace(&router.file, &direct, &wired);
         }
         let controller = Some(place.start_controller());
         let operator = Operator::log_in(place.control).await;
@@ -140,8 +150,14 @@ impl Bed {
 
     pub(super) fn start_router(&mut self, at: usize) {
         let router = &mut self.routers[at];
-        let file = router.file.to_str().unwrap();
-        router.program = Some(self.place.start(&router.name, &["router", "run", file]));
+        let args = ["router", "run", router.file.to_str().unwrap()];
+        let program = match std::env::var("WEFT_CHAOS_ZITI") {
+            Ok(foreign) if FOREIGN.contains(&at) => {
+                self.place.start_shell(&router.name, &format!("exec {foreign} {}", args.join(" ")))
+            }
+            _ => self.place.start(&router.name, &args),
+        };
+        router.program = Some(program);
     }
 
     /// Starts the controller, without waiting for it.
@@ -225,11 +241,15 @@ impl From<weft_client::Error> for Failed {
 /// Lets a router that starts wait for a controller longer than any is away. After 30 s, the default, it would end, and
 /// nobody here would start it again, as a service manager does.
 fn wait_for_controllers(file: &PathBuf) {
-    let text = fs::read_to_string(file).unwrap();
     let section = "\nctrl:\n";
-    assert!(text.contains(section), "{text}");
-    fs::write(file, text.replacen(section, &format!("{section}  startupTimeout: 10m\n"), 1))
-        .unwrap();
+    replace(file, section, &format!("{section}  startupTimeout: 10m\n"));
+}
+
+/// Replaces a text in a router's file, which has it once.
+fn replace(file: &PathBuf, from: &str, to: &str) {
+    let text = fs::read_to_string(file).unwrap();
+    assert_eq!(text.matches(from).count(), 1, "{from} in {text}");
+    fs::write(file, text.replace(from, to)).unwrap();
 }
 
 /// Puts another section `link` into a router's file.

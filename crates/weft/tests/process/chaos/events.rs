@@ -31,6 +31,8 @@ enum Part {
     Router(usize),
     /// A pair of routers.
     Pair(usize),
+    /// The connection of a router to the controller. Data goes on over the router.
+    Control(usize),
 }
 
 /// What repairs a part.
@@ -115,7 +117,10 @@ impl Chaos {
                     self.bed.routers[router].program.as_ref().unwrap().signal("CONT");
                 }
                 (Part::Pair(pair), Repair::Wires) => self.bed.wires[pair].set(State::default()),
-                (Part::Pair(_), _) => continue,
+                (Part::Control(router), Repair::Wires) => {
+                    self.bed.routers[router].control.set(State::default());
+                }
+                (Part::Pair(_) | Part::Control(_), _) => continue,
             }
             self.say(&format!("{} is repaired", name(part)));
         }
@@ -127,8 +132,8 @@ impl Chaos {
         if !self.broken.iter().any(is_over) || self.asked.elapsed() < Duration::from_millis(300) {
             return;
         }
-        let is_away = |one: &Broken| one.part == Part::Controller && one.repair.is_some();
-        if self.broken.iter().any(is_away) {
+        let is_controller = |one: &Broken| one.part == Part::Controller && one.repair.is_some();
+        if self.broken.iter().any(is_controller) {
             return;
         }
         self.asked = Instant::now();
@@ -139,14 +144,14 @@ impl Chaos {
             Part::Controller => true,
             Part::Pair(pair) => {
                 let (one, other) = PAIRS[pair];
-                let has_router = [one, other].iter().all(|at| !broken.contains(&Part::Router(*at)));
+                let has_router = [one, other].iter().all(|at| !is_away(&broken, *at));
                 linked[pair] || !has_router
             }
-            Part::Router(router) => (0..PAIRS.len()).all(|pair| {
+            Part::Router(router) | Part::Control(router) => (0..PAIRS.len()).all(|pair| {
                 let (one, other) = PAIRS[pair];
                 let of_others = broken.contains(&Part::Pair(pair))
-                    || broken.contains(&Part::Router(one))
-                    || broken.contains(&Part::Router(other));
+                    || is_away(&broken, one)
+                    || is_away(&broken, other);
                 ![one, other].contains(&router) || linked[pair] || of_others
             }),
         };
@@ -157,8 +162,13 @@ impl Chaos {
         self.broken.iter().any(|one| one.part == part)
     }
 
-    /// True if the ends have a path without this part and without what is broken.
+    /// True if the ends have a path without this part and without what is broken. While the controller does not hear
+    /// an end, no circuit of that end can be moved, so that nothing else may break.
     fn leaves_a_path(&self, part: Part) -> bool {
+        let ends = [WEST, EAST].map(Part::Control);
+        if ends.contains(&part) || ends.iter().any(|end| self.breaks(*end)) {
+            return self.broken.is_empty();
+        }
         let is_gone = |one: Part| one == part || self.breaks(one);
         let mut reached = BTreeSet::from([WEST]);
         for _ in 0..ROUTERS {
@@ -166,6 +176,7 @@ impl Chaos {
                 for (from, to) in [(one, other), (other, one)] {
                     let leads = reached.contains(&from)
                         && !is_gone(Part::Pair(pair))
+                        && !is_gone(Part::Control(to))
                         && !is_gone(Part::Router(to));
                     if leads {
                         reached.insert(to);
@@ -178,7 +189,8 @@ impl Chaos {
 
     fn break_something(&mut self) {
         let random = &mut self.random;
-        let part = match random.random_range(0..20) {
+        let part = match random.random_range(0..23) {
+            20..23 => Part::Control(random.random_range(0..ROUTERS)),
             0..2 => Part::Controller,
             2 => Part::Router([WEST, EAST][random.random_range(0..2)]),
             3..9 => Part::Router(BETWEEN[random.random_range(0..BETWEEN.len())]),
@@ -215,11 +227,23 @@ impl Chaos {
                 ("is stopped by SIGSTOP", Repair::Continue, time)
             }
             Part::Pair(pair) => self.break_wires(pair, kind, time, pick),
+            Part::Control(router) => self.break_control(router, kind, time),
         };
         self.say(&format!("{} {what} for {time} ms", name(part)));
         let at = Instant::now() + Duration::from_millis(time);
         self.broken.push(Broken { part, repair: Some(repair), at });
         self.count += 1;
+    }
+
+    fn break_control(&self, router: usize, kind: u32, time: u64) -> (&'static str, Repair, u64) {
+        let wires = &self.bed.routers[router].control;
+        if kind < 5 {
+            wires.set(State { is_refusing: true, ..State::default() });
+            wires.cut();
+            return ("is cut", Repair::Wires, time);
+        }
+        wires.set(State { is_refusing: false, holds_there: true, holds_back: true });
+        ("is held up", Repair::Wires, time)
     }
 
     fn break_wires(
@@ -272,6 +296,11 @@ impl Chaos {
     }
 }
 
+/// Whether a router, or its connection to the controller, is broken.
+fn is_away(broken: &BTreeSet<Part>, router: usize) -> bool {
+    broken.contains(&Part::Router(router)) || broken.contains(&Part::Control(router))
+}
+
 fn name(part: Part) -> String {
     match part {
         Part::Controller => "the controller".to_owned(),
@@ -280,5 +309,6 @@ fn name(part: Part) -> String {
             let (one, other) = PAIRS[pair];
             format!("the link of routers {} and {}", one + 1, other + 1)
         }
+        Part::Control(router) => format!("the control connection of router {}", router + 1),
     }
 }
