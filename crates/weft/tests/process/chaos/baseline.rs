@@ -48,7 +48,9 @@ pub(super) async fn measure(bed: &Bed, limit: Duration) -> Baseline {
 fn now(bed: &Bed) -> Baseline {
     let controller = ("controller".to_owned(), Held::by(bed.controller.as_ref().unwrap()));
     let held = |program: &Option<Program>| Held::by(program.as_ref().unwrap());
-    let routers = bed.routers.iter().map(|one| (one.name.clone(), held(&one.program)));
+    // How much a program of another make holds is its own concern.
+    let routers = bed.routers.iter().filter(|one| one.foreign.is_none());
+    let routers = routers.map(|one| (one.name.clone(), held(&one.program)));
     routers.chain([controller]).collect()
 }
 
@@ -132,6 +134,7 @@ async fn ask(bed: &Bed) -> Result<BTreeMap<String, Said>, String> {
                 said.circuits = value["circuits"].as_object().map_or(0, serde_json::Map::len);
             }
             Some("router-drops") => said.drops = value.clone(),
+            _ if router.foreign.is_some() => {}
             _ => said.buffered = metric(value, "weft.buffered_bytes").ok_or("not measured")?,
         }
     }

@@ -44,6 +44,8 @@ pub(super) struct Router {
     pub(super) id: String,
     file: PathBuf,
     pub(super) program: Option<Program>,
+    /// The program of another make that runs the router.
+    pub(super) foreign: Option<String>,
     /// The wires to the controller.
     pub(super) control: Wires,
 }
@@ -75,7 +77,10 @@ impl Bed {
                 ),
             };
             let control = Wires::to(place.control).await;
-            routers.push(Router { name, id: String::new(), file, program: None, control });
+            let foreign = std::env::var("WEFT_CHAOS_ZITI").ok();
+            let foreign = foreign.filter(|_| FOREIGN.contains(&(number - 1)));
+            let id = String::new();
+            routers.push(Router { name, id, file, program: None, foreign, control });
         }
         let (mut sections, mut wires) = (vec![String::new(); ROUTERS], Vec::new());
         let mut dialed = vec![Vec::new(); ROUTERS];
@@ -151,11 +156,11 @@ impl Bed {
     pub(super) fn start_router(&mut self, at: usize) {
         let router = &mut self.routers[at];
         let args = ["router", "run", router.file.to_str().unwrap()];
-        let program = match std::env::var("WEFT_CHAOS_ZITI") {
-            Ok(foreign) if FOREIGN.contains(&at) => {
+        let program = match &router.foreign {
+            Some(foreign) => {
                 self.place.start_shell(&router.name, &format!("exec {foreign} {}", args.join(" ")))
             }
-            _ => self.place.start(&router.name, &args),
+            None => self.place.start(&router.name, &args),
         };
         router.program = Some(program);
     }
