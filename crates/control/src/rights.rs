@@ -32,6 +32,9 @@ const REST: u32 = 4;
 /// The longest such rest.
 const LONGEST_REST: Duration = Duration::from_millis(500);
 
+/// Circuits that are looked at before the task yields.
+const TURN: usize = 500;
+
 /// The right of an identity to dial or host a service over a router. The router is not known if the
 /// circuit is known in part.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -160,7 +163,10 @@ pub(crate) async fn follow(plane: Arc<Plane>) {
 async fn end_unheld(plane: &Plane) {
     let (mut judge, mut count) = (Judge::new(plane), 0);
     for router in plane.network.circuits().routers() {
-        for circuit in plane.network.circuits().at(&router) {
+        for (at, circuit) in plane.network.circuits().at(&router).into_iter().enumerate() {
+            if at % TURN == TURN - 1 {
+                tokio::task::yield_now().await;
+            }
             let is_first = circuit.path.first() == Some(&router);
             if is_first && !judge.is_held(&circuit) && end_if_unheld(plane, &circuit) {
                 count += 1;
