@@ -73,6 +73,7 @@ impl Network {
         let forward = Fault::link(link.id.clone(), link.iteration).to_message();
         self.tell(link.other_end(router.id.as_str()).as_str(), Lane::Default, forward);
         self.link_lost(&link, change);
+        self.may_come_back(&link, router);
     }
 
     /// Handles a link that was removed from the table: circuits over it are moved.
@@ -81,7 +82,7 @@ impl Network {
         self.move_over(&link.id, Why::Broken);
     }
 
-    fn tell_link(&self, link: &Link, change: LinkChange) {
+    pub(super) fn tell_link(&self, link: &Link, change: LinkChange) {
         self.0.events.tell(Event::Link(LinkEvent {
             at: self.0.kernel.now(),
             link: link.id.clone(),

@@ -174,6 +174,7 @@ pub(crate) struct Inner {
     pub(crate) waiting: Waiting,
     pub(crate) pieces: crate::adopt::Pieces,
     pub(crate) gaps: crate::gaps::Gaps,
+    pub(crate) broken: crate::unheard::Broken,
     pub(crate) validations: Validations,
     pub(crate) events: Events,
     /// The tag with which circuit ids of this run begin.
@@ -239,6 +240,7 @@ impl Network {
             waiting: Waiting::default(),
             pieces: crate::adopt::Pieces::default(),
             gaps: crate::gaps::Gaps::new(clock::now()),
+            broken: Default::default(),
             validations: Validations::default(),
             events: Events::default(),
             run: run.chars().take(RUN_TAG).collect(),
@@ -337,6 +339,7 @@ impl Network {
         }
         self.0.links.at(&router.id).iter().for_each(|link| self.move_over(&link.id, Why::Back));
         self.0.pieces.forget_report(&router.id);
+        self.0.broken.forget(&router.id);
         self.0.kernel.online().put_router(&router.id, router.connection, router.facts());
         let (router, at) = (router.id.clone(), router.connected_at);
         self.0.events.tell(Event::Router(RouterEvent { at, router, online: true }));
@@ -422,6 +425,7 @@ impl Network {
         self.router_changed(router);
         self.0.pieces.forget_report(router);
         self.0.links.forget(router);
+        self.0.broken.forget(router);
         self.0.misreports.forget(router);
         self.0.reported.forget(router);
     }

@@ -7,18 +7,25 @@
 //! Routers of other programs report only links that they dialed. While such a router has links with a router that is
 //! not heard, it is asked at intervals which links it has. A router of weft reports all its links that break; it is
 //! asked once after it has connected, because a link may have broken while it was away, too.
+//!
+//! Only the router that dialed a link reports the link when it is back. If that router is not heard, the other one is
+//! asked for a while whether it has the link again.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use hashbrown::HashSet;
+use hashbrown::{HashMap, HashSet};
+use parking_lot::Mutex;
 use serde::Deserialize;
 use weft_kernel::events::LinkChange;
 use weft_model::Id;
 use weft_model::entity::Router;
-use weft_paths::links::Link;
+use weft_paths::links::{Link, Report};
 use weft_paths::path::Path;
+use weft_paths::queue::Why;
+use weft_wire::ctrl::RouterLink;
 
+use crate::clock;
 use crate::network::Network;
 use crate::questions::Answers;
 use crate::routers::LiveRouter;
@@ -30,6 +37,45 @@ const INTERVAL: Duration = Duration::from_secs(5);
 const PATIENCE: Duration = Duration::from_secs(10);
 /// The inspection that lists the links of a router.
 const LINKS: &str = "links";
+/// How long a router is asked whether a link that broke is back: no circuit waits longer for it.
+const WAITS: Duration = Duration::from_secs(60);
+/// Most broken links that may come back.
+const MOST_BROKEN: usize = 20_000;
+
+/// Links that broke while one of their routers was not heard, by id, with the time at which they broke.
+#[derive(Debug, Default)]
+pub(crate) struct Broken(Mutex<HashMap<String, (Arc<Link>, Instant)>>);
+
+impl Broken {
+    fn insert(&self, link: &Arc<Link>, now: Instant) {
+        let mut links = self.0.lock();
+        if links.len() < MOST_BROKEN {
+            links.insert(link.id.clone(), (Arc::clone(link), now));
+        }
+    }
+
+    /// Whether a link of a router may come back.
+    fn has_at(&self, router: &Id, now: Instant) -> bool {
+        let mut links = self.0.lock();
+        links.retain(|_, (_, at)| now.saturating_duration_since(*at) < WAITS);
+        links.values().any(|(link, _)| link.has_end(router.as_str()))
+    }
+
+    /// Takes the links of a router that it has again.
+    fn take(&self, router: &Id, named: &HashSet<String>) -> Vec<Arc<Link>> {
+        let mut links = self.0.lock();
+        let is_back = |link: &Link| link.has_end(router.as_str()) && named.contains(&link.id);
+        let back: Vec<Arc<Link>> =
+            links.values().map(|(link, _)| link).filter(|link| is_back(link)).cloned().collect();
+        back.iter().for_each(|link| drop(links.remove(&link.id)));
+        back
+    }
+
+    /// Forgets the links of a router, which says by itself which links it has, or may have none.
+    pub(crate) fn forget(&self, router: &Id) {
+        self.0.lock().retain(|_, (link, _)| !link.has_end(router.as_str()));
+    }
+}
 
 impl Network {
     /// The cost of a router that is not connected, if data may still go over it: it is enrolled and not disabled.
@@ -52,6 +98,7 @@ impl Network {
     /// Ends the circuits of a router that may not be used any more, and removes its links, also if it is not
     /// connected.
     pub fn shut_out(&self, router: &Id) {
+        self.0.broken.forget(router);
         self.end_circuits_at(router);
         self.drop_links(router);
     }
@@ -68,16 +115,17 @@ impl Network {
     pub async fn confirm_links(&self, router: &Arc<LiveRouter>) {
         let mut is_new = true;
         loop {
-            while !self.doubtful(&router.id).is_empty() {
+            while self.is_to_be_asked(&router.id, is_new) {
                 tokio::time::sleep(INTERVAL).await;
-                let reports_faults = self.0.pieces.has_begun(&router.id);
-                if reports_faults && !is_new {
-                    break;
-                }
                 let doubtful = self.doubtful(&router.id);
                 match links_of(router).await {
                     Ok(links) => {
                         self.drop_all_but(&doubtful, &links);
+                        self.0
+                            .broken
+                            .take(&router.id, &links)
+                            .iter()
+                            .for_each(|it| self.is_back(it));
                         is_new = false;
                     }
                     Err(problem) => {
@@ -87,6 +135,43 @@ impl Network {
             }
             router.doubts.notified().await;
         }
+    }
+
+    /// Notes that a link broke, of which a router said so that is connected. If the other one is not heard, the link
+    /// may come back without a report.
+    pub(crate) fn may_come_back(&self, link: &Arc<Link>, reporter: &LiveRouter) {
+        let other = link.other_end(reporter.id.as_str());
+        let is_unheard = self.0.routers.get(other.as_str()).is_none();
+        if is_unheard && self.cost_unheard(other).is_some() {
+            self.0.broken.insert(link, clock::now());
+            reporter.doubts.notify_one();
+        }
+    }
+
+    /// Handles a broken link that one of its routers has again.
+    fn is_back(&self, link: &Link) {
+        let reported = RouterLink {
+            id: link.id.clone(),
+            dest_router_id: link.destination.to_string(),
+            link_protocol: link.protocol.clone(),
+            dial_address: link.address.clone(),
+            iteration: link.iteration,
+            conn_state: None,
+        };
+        let (now, initial) = (self.0.kernel.now(), self.0.options.initial_link_latency);
+        if let Report::New(link) = self.0.links.report(&link.source, &reported, initial, now) {
+            tracing::info!(link = %link.id, "a link with a router that is not heard is back");
+            self.tell_link(&link, LinkChange::New);
+            self.move_over(&link.id, Why::Back);
+        }
+    }
+
+    /// Whether a router is to be asked about its links. One that reports its faults is asked only when it is new, and
+    /// about links that may come back.
+    fn is_to_be_asked(&self, router: &Id, is_new: bool) -> bool {
+        let reports_faults = self.0.pieces.has_begun(router) && !is_new;
+        (!reports_faults && !self.doubtful(router).is_empty())
+            || self.0.broken.has_at(router, clock::now())
     }
 
     /// The links of a router with routers that are not heard.

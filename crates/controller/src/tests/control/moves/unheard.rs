@@ -136,7 +136,7 @@ async fn a_circuit_whose_end_went_down_is_given_up_soon() {
 async fn a_circuit_waits_for_a_router_at_its_end_that_is_not_heard() {
     for is_back in [true, false] {
         let (mesh, circuit) = Square::with_circuit(&["direct"]).await;
-        mesh.say(&ALL);
+        mesh.say(&["to2", "to3", "from2", "from3"]);
         mesh.cut(&mesh.host).await;
         mesh.dialer.send(Fault::link("direct", 1).to_message()).await;
         until(|| mesh.net.network.without_path() == 1).await;
@@ -151,6 +151,32 @@ async fn a_circuit_waits_for_a_router_at_its_end_that_is_not_heard() {
         until(|| mesh.path(&circuit).is_none()).await;
         until(|| mesh.dialer.unroutes(&circuit) == 1).await;
     }
+}
+
+/// The router at the end of a circuit, which dialed the link, is not heard; the link breaks and is back.
+#[tokio::test]
+async fn a_link_that_is_back_without_a_report_of_its_dialer_keeps_its_circuits() {
+    let (mesh, circuit) = Square::with_circuit(&["direct"]).await;
+    for router in [&mesh.two, &mesh.three, &mesh.host] {
+        // As routers of weft do, which report the faults of all links.
+        router.carries(true).await;
+    }
+    mesh.say(&["to2", "to3", "from2", "from3"]);
+    mesh.cut(&mesh.dialer).await;
+    mesh.host.send(Fault::link("direct", 1).to_message()).await;
+    until(|| mesh.net.network.without_path() == 1).await;
+    mesh.pass(Duration::from_secs(20)).await;
+    assert_eq!(mesh.net.network.without_path(), 1);
+    mesh.say(&ALL);
+    mesh.pass(Duration::from_secs(5)).await;
+    until(|| mesh.net.network.without_path() == 0).await;
+    mesh.pass(LONG_AGO).await;
+    assert_eq!(mesh.path(&circuit).unwrap(), ["direct"]);
+    assert_eq!(mesh.host.unroutes(&circuit), 0);
+    // Nobody is asked for ever.
+    let asked = mesh.host.state.lock().asked;
+    mesh.pass(Duration::from_secs(60)).await;
+    assert_eq!(mesh.host.state.lock().asked, asked);
 }
 
 #[tokio::test]
