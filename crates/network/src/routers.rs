@@ -40,9 +40,6 @@ const SPREAD_AT_ONCE: u32 = 20_000;
 /// for longer than this.
 const UNANSWERED: Duration = Duration::from_secs(5);
 
-/// A router that leaves a heartbeat unanswered for this time may be frozen.
-const SILENT: Duration = Duration::from_secs(2);
-
 /// The number of the next connection.
 static CONNECTIONS: AtomicU64 = AtomicU64::new(1);
 
@@ -159,11 +156,6 @@ impl LiveRouter {
     /// Whether its last heartbeat was answered, or is still young.
     fn answers(&self) -> bool {
         self.channel.liveness().outstanding.is_none_or(|waits| waits < UNANSWERED)
-    }
-
-    /// Whether its last heartbeat was answered within [`SILENT`].
-    pub(crate) fn answers_heartbeats(&self) -> bool {
-        self.channel.liveness().outstanding.is_none_or(|waits| waits < SILENT)
     }
 
     /// Whether it says at each connection which links it has. Routers before 2.0 do not.

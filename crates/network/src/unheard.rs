@@ -85,14 +85,14 @@ impl Network {
         (!router.disabled && router.fingerprint.is_some()).then_some(router.cost)
     }
 
-    /// Whether a path begins or ends at a router that does not answer now, but is not known to be gone: it is
-    /// connected and leaves a heartbeat unanswered, or it is not heard and has links that stand.
-    pub(crate) fn has_silent_end(&self, path: &Path) -> bool {
-        let is_silent = |end: &Id| match self.0.routers.get(end.as_str()) {
-            Some(live) => !live.answers_heartbeats(),
+    /// Whether the routers at both ends of a path are there, as far as anybody can tell: connected, or with a link
+    /// that stands.
+    pub(crate) fn has_both_ends(&self, path: &Path) -> bool {
+        let is_there = |end: &Id| match self.0.routers.get(end.as_str()) {
+            Some(_) => true,
             None => self.0.links.has_any(end) && self.cost_unheard(end).is_some(),
         };
-        [path.first(), path.last()].into_iter().flatten().any(is_silent)
+        [path.first(), path.last()].into_iter().flatten().all(is_there)
     }
 
     /// Ends the circuits of a router that may not be used any more, and removes its links, also if it is not

@@ -15,12 +15,9 @@ use weft_model::Id;
 /// How long a circuit that cannot be moved is kept, whatever the reasons.
 const IN_ALL: Duration = Duration::from_secs(60);
 
-/// How long a circuit is kept that has no path and ends at a router that does not answer. Less than a minute after the
-/// router went, whoever waits at the other end is told.
-const SILENT_END: Duration = Duration::from_secs(45);
-
-/// How long a circuit that ends at a router that does not answer waits until that is checked again.
-const AGAIN: Duration = Duration::from_secs(1);
+/// How long a circuit is kept that has no path, while the routers at its ends are there. Less than a minute after a
+/// link broke, whoever waits at the ends is told.
+const WITH_BOTH_ENDS: Duration = Duration::from_secs(45);
 
 /// Why a circuit has to move.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -363,15 +360,16 @@ impl Queue {
         true
     }
 
-    /// Lets a circuit without path wait on, because a router at one of its ends does not answer now. False if it has
-    /// waited for long enough.
+    /// Lets a circuit without path wait once more as long as before, because the routers at its ends are there. False if
+    /// it has waited for long enough.
     pub fn wait_longer(&mut self, id: &Arc<str>, now: Instant) -> bool {
+        let further = now + self.without_path;
         let Some(mut entry) = self.take(id) else { return false };
         let mut waits = false;
         if let Place::Stranded(until, _) = &mut entry.place {
-            let last = *entry.waits.since.get_or_insert(now) + SILENT_END;
+            let last = *entry.waits.since.get_or_insert(now) + WITH_BOTH_ENDS;
             waits = now < last;
-            *until = (*until).max(last.min(now + AGAIN));
+            *until = (*until).max(last.min(further));
         }
         self.put(id, entry);
         waits

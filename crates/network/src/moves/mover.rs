@@ -175,9 +175,10 @@ impl Network {
                 self.0.moves.wake.notify_one();
                 continue;
             }
-            // A router at an end may be frozen for a moment, or cut off from the controller alone.
-            let is_silent = circuit.is_some_and(|it| self.has_silent_end(&it.path));
-            if is_silent && self.0.moves.queue.lock().wait_longer(id, now) {
+            // The links between the routers at the ends may come back: packets get lost for a while, and routers are
+            // frozen for a moment or not heard.
+            let has_ends = circuit.is_some_and(|it| self.has_both_ends(&it.path));
+            if has_ends && self.0.moves.queue.lock().wait_longer(id, now) {
                 continue;
             }
             tracing::info!(circuit = %id, "a circuit is removed, because it had no path for too long, or could not take it");

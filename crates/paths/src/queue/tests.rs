@@ -291,3 +291,26 @@ fn many_links_are_lost_at_once() {
     assert_eq!((&*order[0], &*order[199_999], &*order[200_000]), ("lost0", "lost199999", "dear0"));
     assert!(order.len() == 400_000 && queue.untouched.is_empty());
 }
+
+#[test]
+fn a_circuit_whose_ends_are_there_waits_longer_and_not_for_ever() {
+    let (mut queue, start) = (queue(), Instant::now());
+    queue.push(&id(1), Why::Broken);
+    let (next, wish) = queue.pop(false).unwrap();
+    queue.strand(&next, wish, start, 1);
+    let mut now = start;
+    loop {
+        now += LIMIT;
+        assert_eq!(queue.expired(now, 10), [id(1)]);
+        if !queue.wait_longer(&id(1), now) {
+            break;
+        }
+        assert_eq!(queue.expired(now, 10), Vec::<Arc<str>>::new());
+        // A look that finds no path gives it no more time than a new one.
+        queue.found_none(&id(1), now);
+    }
+    assert_eq!(now, start + WITH_BOTH_ENDS);
+    assert!(!queue.wait_longer(&id(2), now), "there is no such circuit");
+    queue.forget(&id(1));
+    assert!(is_bare(&queue));
+}
