@@ -144,6 +144,8 @@ impl Plane {
         if router.disabled {
             // The others close their links with the router, also if it is not connected.
             self.peers.changed(id);
+        }
+        if router.disabled || router.fingerprint.is_none() {
             self.network.shut_out(id);
         }
         let Some(live) = self.network.routers().get(id.as_str()) else { return };
@@ -160,7 +162,7 @@ impl Plane {
     }
 
     fn router_deleted(&self, id: &weft_model::Id) {
-        self.network.end_circuits_at(id);
+        self.network.shut_out(id);
         if let Some(live) = self.network.routers().get(id.as_str()) {
             live.channel.close("the router was deleted");
         }

@@ -425,7 +425,6 @@ impl Network {
         self.router_changed(router);
         self.0.pieces.forget_report(router);
         self.0.links.forget(router);
-        self.0.broken.forget(router);
         self.0.misreports.forget(router);
         self.0.reported.forget(router);
     }

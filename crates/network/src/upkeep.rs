@@ -3,6 +3,7 @@
 //!
 //! A router's messages count only for circuits that go over it.
 
+use std::cell::LazyCell;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -183,6 +184,7 @@ impl Network {
     }
 
     fn forward_failed(&self, router: &Arc<LiveRouter>, fault: &Fault, is_owner: bool) {
+        let neighbours = LazyCell::new(|| self.0.links.neighbours(&router.id));
         for id in fault.ids().take(MAX_NAMED) {
             match self.0.circuits.get(id) {
                 Some(circuit) if circuit.path.has_node(router.id.as_str()) => {
@@ -196,18 +198,19 @@ impl Network {
                 Some(_) => self.unroute(&router.id, id),
                 // Its routers may be about to report it.
                 None if self.0.circuits.is_known(id) || self.may_be_adopted(id) => {}
-                None => self.end_everywhere(router, id, is_owner),
+                None => {
+                    if is_owner {
+                        self.unroute(&router.id, id);
+                    }
+                    self.end_at_neighbours(router, &neighbours, id);
+                }
             }
         }
     }
 
-    /// Takes an ended circuit down at a router that reports it. Payloads of the circuit may come to the router from a
-    /// neighbour, which was away when the circuit ended; the neighbours are told, too, as often as the limit allows.
-    fn end_everywhere(&self, router: &Arc<LiveRouter>, circuit: &str, is_owner: bool) {
-        if is_owner {
-            self.unroute(&router.id, circuit);
-        }
-        let neighbours = self.0.links.neighbours(&router.id);
+    /// Takes an ended circuit down at the neighbours of a router that reports it, as often as the limit allows: its
+    /// payloads come from a neighbour that was away when the circuit ended.
+    fn end_at_neighbours(&self, router: &LiveRouter, neighbours: &[Id], circuit: &str) {
         if router.may_tell_neighbours(neighbours.len()) {
             neighbours.iter().for_each(|neighbour| self.unroute(neighbour, circuit));
         }

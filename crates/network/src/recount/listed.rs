@@ -103,9 +103,10 @@ impl From<ListedEnds> for Roles {
 }
 
 impl Listed {
-    /// The circuits that belong to a controller.
+    /// The circuits that belong to a controller, or to none that is named.
     pub(super) fn of_controller(self, controller: &str) -> Vec<ListedCircuit> {
-        self.circuits.into_values().filter(|circuit| circuit.ctrl_id == controller).collect()
+        let is_own = |id: &str| id == controller || id.is_empty();
+        self.circuits.into_values().filter(|circuit| is_own(&circuit.ctrl_id)).collect()
     }
 }
 

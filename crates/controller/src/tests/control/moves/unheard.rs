@@ -180,17 +180,19 @@ async fn a_link_that_is_back_without_a_report_of_its_dialer_keeps_its_circuits()
 }
 
 #[tokio::test]
-async fn a_router_that_is_disabled_while_it_is_not_heard_loses_its_circuits() {
-    for links in [&["direct"][..], &["to2", "from2"]] {
-        let (mesh, circuit) = Square::with_circuit(links).await;
-        mesh.say(&ALL);
-        let unheard = if links.len() == 1 { &mesh.host } else { &mesh.two };
-        mesh.cut(unheard).await;
-        let disabled = json!({"disabled": true});
-        mesh.net.manage("patchEdgeRouter", &[unheard.id().as_str()], disabled).await;
-        match links {
-            ["direct"] => until(|| mesh.path(&circuit).is_none()).await,
-            _ => mesh.has_path(&circuit, &["to3", "from3"]).await,
+async fn a_router_that_is_disabled_or_deleted_while_it_is_not_heard_loses_its_circuits() {
+    let acts = [("patchEdgeRouter", json!({"disabled": true})), ("deleteEdgeRouter", json!(null))];
+    for (operation, body) in acts {
+        for links in [&["direct"][..], &["to2", "from2"]] {
+            let (mesh, circuit) = Square::with_circuit(links).await;
+            mesh.say(&ALL);
+            let unheard = if links.len() == 1 { &mesh.host } else { &mesh.two };
+            mesh.cut(unheard).await;
+            mesh.net.manage(operation, &[unheard.id().as_str()], body.clone()).await;
+            match links {
+                ["direct"] => until(|| mesh.path(&circuit).is_none()).await,
+                _ => mesh.has_path(&circuit, &["to3", "from3"]).await,
+            }
         }
     }
 }
