@@ -27,10 +27,10 @@ use crate::plane::Plane;
 /// restart of the controller, which may have lost their rights just before.
 const LOOK: Duration = Duration::from_secs(30);
 /// After a look at all circuits nothing is looked at for this many times as long as it took, so that many
-/// changes in a row take a small part of the processor.
+/// changes in a row leave most of the processor to others.
 const REST: u32 = 4;
 /// The longest such rest.
-const LONGEST_REST: Duration = Duration::from_millis(500);
+const LONGEST_REST: Duration = Duration::from_millis(1_500);
 
 /// Circuits that are looked at before the task yields.
 const TURN: usize = 500;

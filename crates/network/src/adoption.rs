@@ -34,6 +34,12 @@ impl Network {
     /// Handles a part of a router's report of the circuits that it carries. A router reports once
     /// for each connection.
     pub fn on_carried(&self, router: &Arc<LiveRouter>, part: CarriedCircuits) {
+        router.has_reported();
+        self.take_report(router, part);
+    }
+
+    /// Handles a part of the circuits that a router carries, which it reported or was asked for.
+    pub(crate) fn take_report(&self, router: &Arc<LiveRouter>, part: CarriedCircuits) {
         if !self.0.routers.is_current(router) {
             return;
         }
@@ -51,10 +57,8 @@ impl Network {
                 self.refuse(router, Misreport::MalformedCircuit, &id);
                 continue;
             }
-            // A circuit that is being moved may go over the router already, and its path in the table not yet.
-            let is_moving = || self.0.moves.queue.lock().is_under_way(&id);
-            if !self.take_up(&snapshot, router, route) && !is_moving() {
-                self.unroute(&router.id, &id);
+            if !self.take_up(&snapshot, router, route) {
+                self.unroute_unless_moved(&router.id, &id);
             }
             named.push(id);
         }
@@ -65,9 +69,21 @@ impl Network {
                 self.not_carried(&circuit, &router.id);
             }
         }
-        if last && !self.is_early() {
-            // The router may be the last one that could have known more about them.
-            self.0.pieces.in_part().iter().for_each(|id| self.0.gaps.push(id, false));
+        if last {
+            // The router may be the last one that could have known more about circuits that are known in part.
+            self.0.gaps.look_at_all();
+        }
+    }
+
+    /// Takes a circuit down at a router that it does not go over. A circuit that is being moved may go over the
+    /// router already, and its path in the table not yet.
+    fn unroute_unless_moved(&self, router: &Id, circuit: &str) {
+        // The lock on the queue keeps the circuit from moving meanwhile.
+        let queue = self.0.moves.queue.lock();
+        let now = self.0.circuits.get(circuit);
+        let is_on = now.is_some_and(|it| it.path.nodes.contains(router));
+        if !is_on && !queue.is_under_way(circuit) {
+            self.unroute(router, circuit);
         }
     }
 
@@ -150,7 +166,8 @@ impl Network {
         true
     }
 
-    fn is_over(&self, id: &str) -> bool {
+    /// Whether a circuit that is not known has ended for certain.
+    pub(crate) fn is_over(&self, id: &str) -> bool {
         self.is_of_this_run(id) || self.0.circuits.has_ended(id)
     }
 
@@ -244,6 +261,12 @@ impl Network {
         }
         let path = with_member(&circuit, &router.id);
         self.0.circuits.put(Arc::new(circuit.moved(path)))
+    }
+
+    /// Whether a router has reported all its circuits.
+    #[cfg(any(test, feature = "testing"))]
+    pub fn has_told(&self, router: &Id) -> bool {
+        self.0.pieces.has_told(router)
     }
 
     /// Number of circuits that are known in part.

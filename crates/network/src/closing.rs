@@ -5,7 +5,10 @@
 //! a circuit, it moves to another path. It does not move at once, because the other routers are connecting, too.
 //! Until all routers have had the time to connect, a circuit without a path waits for one.
 
+use std::cell::LazyCell;
+
 use weft_model::Id;
+use weft_model::entity::Router;
 use weft_paths::queue::Why;
 use weft_wire::ctrl::DestType;
 
@@ -19,6 +22,9 @@ impl Network {
     pub(crate) async fn close_gaps(self) {
         loop {
             self.0.gaps.wait().await;
+            if !self.is_early() && self.0.gaps.takes_all() {
+                self.0.pieces.in_part().iter().for_each(|id| self.0.gaps.push(id, false));
+            }
             while self.close_some().await == TURN {
                 tokio::task::yield_now().await;
             }
@@ -29,12 +35,15 @@ impl Network {
     async fn close_some(&self) -> usize {
         let _turn = self.0.moves.searching.acquire().await;
         let next = std::iter::from_fn(|| self.0.gaps.pop()).take(TURN);
-        next.map(|(circuit, sends_again)| self.close_gap(&circuit, sends_again)).count()
+        // The same for all circuits of the turn.
+        let awaits_reports = LazyCell::new(|| self.awaits_reports());
+        let torn = |circuit: &str| self.is_torn(circuit, || *awaits_reports);
+        next.map(|(circuit, sends_again)| self.close_gap(&circuit, sends_again, torn)).count()
     }
 
     /// Moves an adopted circuit if its path has a gap, or if its routers are to be told their routes
     /// again. A circuit that cannot be moved yet is looked at again.
-    fn close_gap(&self, id: &str, sends_again: bool) {
+    fn close_gap(&self, id: &str, sends_again: bool, is_torn: impl Fn(&str) -> bool) {
         let Some(circuit) = self.0.circuits.get(id) else { return };
         if circuit.is_whole && self.is_usable(&circuit.path) {
             if sends_again {
@@ -43,7 +52,7 @@ impl Network {
             return;
         }
         let are_returning = self.awaits_routers(id);
-        if !circuit.has_ends() && self.is_torn(id) {
+        if !circuit.has_ends() && is_torn(id) {
             tracing::info!(circuit = %id, "a circuit of an earlier run is removed, because a router has lost one of its ends");
             self.remove_circuit(id, true);
             return;
@@ -61,17 +70,27 @@ impl Network {
     }
 
     /// Whether an end of a circuit known in part is gone: each link that its known routers use for it leads to
-    /// another one of them, or to a router that has reported all its circuits.
-    fn is_torn(&self, circuit: &str) -> bool {
+    /// another one of them, or to a router that has reported all its circuits. A link that is not known leads on
+    /// while a router that may be there has not reported.
+    fn is_torn(&self, circuit: &str, awaits_reports: impl Fn() -> bool) -> bool {
         let Some(pieces) = self.0.pieces.of(circuit) else { return false };
         let leads_on = |router: &Id, link: &str| {
-            let Some(link) = self.0.links.get(link) else { return true };
+            let Some(link) = self.0.links.get(link) else { return awaits_reports() };
             let next = link.other_end(router.as_str());
             !pieces.contains_key(next) && !self.0.pieces.has_told(next)
         };
         !pieces.iter().any(|(router, route)| {
             let mut links = route.forwards.iter().filter(|way| way.dst_type() == DestType::Link);
             links.any(|way| leads_on(router, &way.dst_address))
+        })
+    }
+
+    /// True while a router that is enrolled and not disabled has not reported its circuits.
+    fn awaits_reports(&self) -> bool {
+        let snapshot = self.0.kernel.snapshot();
+        let mut routers = snapshot.list::<Router>();
+        routers.any(|it| {
+            !it.disabled && it.fingerprint.is_some() && !self.0.pieces.has_told(&it.base.id)
         })
     }
 

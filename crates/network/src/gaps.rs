@@ -3,6 +3,7 @@
 use std::{
     collections::{BTreeSet, HashMap},
     sync::Arc,
+    sync::atomic::{AtomicBool, Ordering},
     time::{Duration, Instant},
 };
 
@@ -22,6 +23,8 @@ pub(crate) struct Gaps {
     /// The start of the controller.
     since: Instant,
     due: Mutex<Due>,
+    /// Whether all circuits that are known in part are to be looked at.
+    all: AtomicBool,
     wake: Notify,
 }
 
@@ -73,7 +76,7 @@ impl Due {
 impl Gaps {
     /// No circuits; the controller starts now.
     pub(crate) fn new(now: Instant) -> Self {
-        Self { since: now, due: Mutex::default(), wake: Notify::new() }
+        Self { since: now, due: Mutex::default(), all: AtomicBool::new(false), wake: Notify::new() }
     }
 
     /// The time since the start of the controller.
@@ -92,6 +95,18 @@ impl Gaps {
         }
     }
 
+    /// Has all circuits that are known in part looked at, later than those that are listed.
+    pub(crate) fn look_at_all(&self) {
+        if !self.all.swap(true, Ordering::AcqRel) {
+            self.wake.notify_one();
+        }
+    }
+
+    /// Whether all circuits that are known in part are to be looked at now.
+    pub(crate) fn takes_all(&self) -> bool {
+        self.due.lock().order.is_empty() && self.all.swap(false, Ordering::AcqRel)
+    }
+
     /// The next circuit whose time has come, and whether its routers are told their routes again.
     pub(crate) fn pop(&self) -> Option<(Arc<str>, bool)> {
         self.due.lock().pop(clock::now())
@@ -102,6 +117,7 @@ impl Gaps {
         let next = self.due.lock().order.first().map(|(at, _)| *at);
         match next {
             Some(at) => tokio::time::sleep_until(at.into()).await,
+            None if self.all.load(Ordering::Acquire) => tokio::time::sleep(LOOK).await,
             None => self.wake.notified().await,
         }
     }

@@ -80,6 +80,7 @@ impl Network {
     pub(super) fn link_lost(&self, link: &Link, change: LinkChange) {
         self.tell_link(link, change);
         self.move_over(&link.id, Why::Broken);
+        self.0.gaps.look_at_all();
     }
 
     pub(super) fn tell_link(&self, link: &Link, change: LinkChange) {
@@ -212,18 +213,19 @@ impl Network {
         self.router_changed(&router.id);
         self.0.pieces.forget_report(&router.id);
         if self.cost_unheard(&router.id).is_none() {
-            self.drop_links(&router.id);
+            self.drop_links(&self.0.links.at(&router.id));
         }
         self.ask_neighbours(&router.id);
         self.end_rest(&router.id);
         self.end_ended_at(&router.id);
     }
 
-    /// Removes the links that a router dialed, and moves the circuits over any of its links.
-    pub(super) fn drop_links(&self, router: &Id) {
-        let at_it = self.0.links.at(router);
-        let own = self.0.links.take_of(router);
-        own.iter().for_each(|link| self.tell_link(link, LinkChange::Fault));
-        at_it.iter().for_each(|link| self.move_over(&link.id, Why::Broken));
+    /// Removes links, and moves the circuits over them.
+    pub(super) fn drop_links(&self, links: &[Arc<Link>]) {
+        for link in links {
+            if let Some(link) = self.0.links.fault(&link.id, 0) {
+                self.link_lost(&link, LinkChange::Fault);
+            }
+        }
     }
 }

@@ -335,7 +335,9 @@ impl Network {
         self.router_changed(&router.id);
         if !router.lists_links() {
             // It names all links that it has anew, but none that it has lost.
-            self.drop_links(&router.id);
+            let mut links = self.0.links.at(&router.id);
+            links.retain(|link| link.source == router.id);
+            self.drop_links(&links);
         }
         self.0.links.at(&router.id).iter().for_each(|link| self.move_over(&link.id, Why::Back));
         self.0.pieces.forget_report(&router.id);

@@ -24,12 +24,20 @@ impl Answers {
         let request = InspectRequest { requested_values: names }.to_message();
         let answer = router.channel.request_on(Lane::Low, request, patience).await;
         let answer = answer.map_err(|problem| problem.to_string())?;
+        if !router.may_report(answer.body.len()) {
+            return Err(format!("{} bytes are more than it may report now", answer.body.len()));
+        }
         let answer = InspectResponse::from_message(&answer).map_err(|it| it.to_string())?;
         if !answer.success || !answer.errors.is_empty() {
             return Err(answer.errors.join("; "));
         }
         let values = answer.values.into_iter().map(|value| (value.name, value.value));
         Ok(Self(values.collect()))
+    }
+
+    /// Whether the router gave a value.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.0.contains_key(name)
     }
 
     /// A value; none if the router left it out.

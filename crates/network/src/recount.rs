@@ -16,7 +16,9 @@ use std::time::Duration;
 
 use weft_wire::ctrl::{CarriedCircuits, Route};
 
-use self::listed::{CIRCUITS, Described, EDGE_CIRCUITS, Listed, ListedEnds, Roles, inspection};
+use self::listed::{
+    CIRCUITS, Described, EDGE_CIRCUITS, Listed, ListedCircuit, ListedEnds, Roles, inspection,
+};
 use super::circuits::Circuit;
 use super::routers::LiveRouter;
 use crate::adoption::is_of_before;
@@ -65,8 +67,11 @@ impl Network {
     async fn carried(&self, router: &LiveRouter) -> Result<Vec<Route>, String> {
         let names = vec![CIRCUITS.to_owned(), EDGE_CIRCUITS.to_owned()];
         let answers = Answers::of(router, names, PATIENCE).await?;
-        let listed: Listed = answers.get(CIRCUITS)?.ok_or("the answer has no circuits")?;
+        let Some(listed) = answers.get::<Listed>(CIRCUITS)? else {
+            return self.carried_of_before(router).await;
+        };
         let mut circuits = listed.of_controller(&self.0.kernel.settings().id);
+        circuits.retain(|circuit| !self.has_closed(router, circuit));
         let ends: ListedEnds = answers.get(EDGE_CIRCUITS)?.unwrap_or_default();
         let mut roles = Roles::from(ends);
         // The ends of a circuit that is known whole are known, too.
@@ -79,11 +84,39 @@ impl Network {
         for names in open.chunks(PART) {
             let answers = Answers::of(router, names.to_vec(), PATIENCE).await?;
             for name in names {
-                let described: Option<Described> = answers.get(name)?;
-                roles.extend(described.unwrap_or_default());
+                match answers.get::<Described>(name)? {
+                    Some(described) => roles.extend(described),
+                    // It has ended since it was listed.
+                    None => circuits.retain(|circuit| inspection(&circuit.id) != *name),
+                }
             }
         }
-        Ok(circuits.drain(..).map(|circuit| circuit.route(&roles)).collect())
+        circuits.retain(|circuit| !router.has_ended(&circuit.id));
+        Ok(circuits.into_iter().map(|circuit| circuit.route(&roles)).collect())
+    }
+
+    /// Whether the end of a whole circuit at this router has closed.
+    fn has_closed(&self, router: &LiveRouter, listed: &ListedCircuit) -> bool {
+        let Some(circuit) = self.0.circuits.get(&listed.id).filter(|it| it.is_whole) else {
+            return false;
+        };
+        let path = &circuit.path;
+        let ends = [(path.first(), &circuit.ingress), (path.last(), &circuit.egress)];
+        ends.into_iter().any(|(end, address)| end == Some(&router.id) && listed.lacks(address))
+    }
+
+    /// The circuits among the known ones that a router carries which cannot list all of them, without their ways.
+    async fn carried_of_before(&self, router: &LiveRouter) -> Result<Vec<Route>, String> {
+        let ids: Vec<String> = self.of_before(router).iter().map(|it| it.id.clone()).collect();
+        let mut routes = Vec::new();
+        for ids in ids.chunks(PART) {
+            let names = ids.iter().map(|id| inspection(id)).collect();
+            let answers = Answers::of(router, names, PATIENCE).await?;
+            let carried = ids.iter().filter(|id| answers.has(&inspection(id)));
+            let route = |id: &String| Route { circuit_id: id.clone(), ..Route::default() };
+            routes.extend(carried.map(route));
+        }
+        Ok(routes)
     }
 
     /// Handles the answer of a router like a report.
@@ -92,7 +125,7 @@ impl Network {
         loop {
             let later = rest.split_off(rest.len().min(TURN));
             let last = later.is_empty();
-            self.on_carried(router, CarriedCircuits { routes: rest, last });
+            self.take_report(router, CarriedCircuits { routes: rest, last });
             if last {
                 return;
             }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::Notify;
 use weft_channel::ChannelHandle;
@@ -18,6 +18,7 @@ use weft_paths::window::Window;
 use weft_wire::ctrl::{Listener, RouterHello};
 use weft_wire::{Capabilities, Version, VersionInfo};
 
+use crate::adopt::is_id;
 use crate::clock;
 use crate::ctrl_listeners;
 use crate::link_listeners::{self, LinkListeners, Reported};
@@ -35,6 +36,9 @@ const REPORTS_AT_ONCE: u32 = 64 << 20;
 /// Unroutes to its neighbours that reports of a router may cause in a second, on average, and at once.
 const SPREAD: f64 = 1_000.0;
 const SPREAD_AT_ONCE: u32 = 20_000;
+
+/// Most circuits whose end is remembered for a router that was not asked yet which circuits it carries.
+const MOST_ENDED: usize = 10_000;
 
 /// A connection that this controller dialed may be replaced if a heartbeat on it stays unanswered
 /// for longer than this.
@@ -76,12 +80,16 @@ pub struct LiveRouter {
     pub window: Window,
     /// Whether it says that it drains.
     drains: AtomicBool,
+    /// Whether it is a router of weft, which reports its circuits and all its links that break.
+    reports_by_itself: AtomicBool,
     /// The bytes of reports that it may send now.
     reports: Mutex<TokenBucket>,
     /// The unroutes to its neighbours that its reports may cause now.
     spread: Mutex<TokenBucket>,
     /// Unroutes that wait for room on its channel.
     pub(crate) unroutes: Unroutes,
+    /// Circuits whose end the router reported before it was known which circuits it carries.
+    ended: Mutex<HashSet<String>>,
     /// Notified when a router at the other end of one of its links is not heard any more.
     pub(crate) doubts: Notify,
 }
@@ -112,9 +120,11 @@ impl LiveRouter {
             listeners_left_out,
             window: Window::default(),
             drains: AtomicBool::new(false),
+            reports_by_itself: AtomicBool::new(false),
             reports: Mutex::new(TokenBucket::new(REPORTS, REPORTS_AT_ONCE, clock::now())),
             spread: Mutex::new(TokenBucket::new(SPREAD, SPREAD_AT_ONCE, clock::now())),
             unroutes: Unroutes::default(),
+            ended: Mutex::default(),
             doubts: Notify::new(),
         })
     }
@@ -129,6 +139,19 @@ impl LiveRouter {
     pub(crate) fn may_tell_neighbours(&self, count: usize) -> bool {
         let count = u32::try_from(count).unwrap_or(u32::MAX);
         self.spread.lock().try_take(count, clock::now())
+    }
+
+    /// Notes that the router reported the end of a circuit that is not known, so that no earlier answer of it counts.
+    pub(crate) fn note_ended(&self, circuit: &str) {
+        let mut ended = self.ended.lock();
+        if ended.len() < MOST_ENDED && is_id(circuit) {
+            ended.insert(circuit.to_owned());
+        }
+    }
+
+    /// Whether the router reported the end of a circuit that was not known.
+    pub(crate) fn has_ended(&self, circuit: &str) -> bool {
+        self.ended.lock().contains(circuit)
     }
 
     /// Its release, if it can be compared.
@@ -188,6 +211,16 @@ impl LiveRouter {
     /// Notes that it drains. False if that is known already.
     pub(super) fn begins_to_drain(&self) -> bool {
         !self.drains.swap(true, Ordering::AcqRel)
+    }
+
+    /// Notes that it reports its circuits by itself, as routers of weft do.
+    pub(crate) fn has_reported(&self) {
+        self.reports_by_itself.store(true, Ordering::Release);
+    }
+
+    /// Whether it reports its circuits, and all its links that break, by itself.
+    pub(crate) fn reports_by_itself(&self) -> bool {
+        self.reports_by_itself.load(Ordering::Acquire)
     }
 
     /// Whether new paths avoid it, whatever its entity says: it answers no routes, or drains.

@@ -88,11 +88,19 @@ impl Network {
     /// Whether the routers at both ends of a path are there, as far as anybody can tell: connected, or with a link
     /// that stands.
     pub(crate) fn has_both_ends(&self, path: &Path) -> bool {
-        let is_there = |end: &Id| match self.0.routers.get(end.as_str()) {
-            Some(_) => true,
-            None => self.0.links.has_any(end) && self.cost_unheard(end).is_some(),
-        };
-        [path.first(), path.last()].into_iter().flatten().all(is_there)
+        [path.first(), path.last()].into_iter().flatten().all(|end| self.is_there(end))
+    }
+
+    /// Whether a router is connected, or not heard with a link that stands.
+    pub(crate) fn is_there(&self, router: &Id) -> bool {
+        self.0.routers.get(router.as_str()).is_some()
+            || (self.0.links.has_any(router) && self.cost_unheard(router).is_some())
+    }
+
+    /// Whether a router at an end of a path is not heard.
+    pub(crate) fn has_unheard_end(&self, path: &Path) -> bool {
+        let is_unheard = |end: &Id| self.0.routers.get(end.as_str()).is_none();
+        [path.first(), path.last()].into_iter().flatten().any(is_unheard)
     }
 
     /// Ends the circuits of a router that may not be used any more, and removes its links, also if it is not
@@ -100,7 +108,7 @@ impl Network {
     pub fn shut_out(&self, router: &Id) {
         self.0.broken.forget(router);
         self.end_circuits_at(router);
-        self.drop_links(router);
+        self.drop_links(&self.0.links.at(router));
     }
 
     /// Has the neighbours of a router asked about their links with it.
@@ -115,8 +123,11 @@ impl Network {
     pub async fn confirm_links(&self, router: &Arc<LiveRouter>) {
         let mut is_new = true;
         loop {
-            while self.is_to_be_asked(&router.id, is_new) {
+            while self.is_to_be_asked(router, is_new) {
                 tokio::time::sleep(INTERVAL).await;
+                if !self.is_to_be_asked(router, is_new) {
+                    break;
+                }
                 let doubtful = self.doubtful(&router.id);
                 match links_of(router).await {
                     Ok(links) => {
@@ -142,7 +153,7 @@ impl Network {
     pub(crate) fn may_come_back(&self, link: &Arc<Link>, reporter: &LiveRouter) {
         let other = link.other_end(reporter.id.as_str());
         let is_unheard = self.0.routers.get(other.as_str()).is_none();
-        if is_unheard && self.cost_unheard(other).is_some() {
+        if link.source == *other && is_unheard && self.cost_unheard(other).is_some() {
             self.0.broken.insert(link, clock::now());
             reporter.doubts.notify_one();
         }
@@ -168,10 +179,10 @@ impl Network {
 
     /// Whether a router is to be asked about its links. One that reports its faults is asked only when it is new, and
     /// about links that may come back.
-    fn is_to_be_asked(&self, router: &Id, is_new: bool) -> bool {
-        let reports_faults = self.0.pieces.has_begun(router) && !is_new;
-        (!reports_faults && !self.doubtful(router).is_empty())
-            || self.0.broken.has_at(router, clock::now())
+    fn is_to_be_asked(&self, router: &LiveRouter, is_new: bool) -> bool {
+        let reports_faults = router.reports_by_itself() && !is_new;
+        (!reports_faults && !self.doubtful(&router.id).is_empty())
+            || self.0.broken.has_at(&router.id, clock::now())
     }
 
     /// The links of a router with routers that are not heard.

@@ -16,6 +16,7 @@ use weft_wire::ctrl::{
     CircuitConfirmation, Fault, FaultSubject, REROUTE_ATTEMPT, RouteResult, Unroute,
 };
 
+use super::adopt::is_id;
 use super::circuits::Circuit;
 use super::misreports::Misreport;
 use super::routers::LiveRouter;
@@ -166,7 +167,12 @@ impl Network {
                 if self.0.circuits.fault_in_making(&fault.id, &router.id) {
                     return;
                 }
-                let Some(circuit) = self.0.circuits.get(&fault.id) else { return };
+                let Some(circuit) = self.0.circuits.get(&fault.id) else {
+                    if !self.0.pieces.has_told(&router.id) {
+                        router.note_ended(&fault.id);
+                    }
+                    return;
+                };
                 let is_over_it = circuit.path.has_node(router.id.as_str());
                 // Of a circuit that is known in part, the router may have the end that is not known.
                 if is_over_it || (!circuit.is_whole && !self.0.pieces.has_told(&router.id)) {
@@ -185,7 +191,7 @@ impl Network {
 
     fn forward_failed(&self, router: &Arc<LiveRouter>, fault: &Fault, is_owner: bool) {
         let neighbours = LazyCell::new(|| self.0.links.neighbours(&router.id));
-        for id in fault.ids().take(MAX_NAMED) {
+        for id in fault.ids().take(MAX_NAMED).filter(|id| is_id(id)) {
             match self.0.circuits.get(id) {
                 Some(circuit) if circuit.path.has_node(router.id.as_str()) => {
                     self.move_or_end(&circuit, Why::Faulty);
@@ -198,6 +204,8 @@ impl Network {
                 Some(_) => self.unroute(&router.id, id),
                 // Its routers may be about to report it.
                 None if self.0.circuits.is_known(id) || self.may_be_adopted(id) => {}
+                // It may be the circuit of another controller.
+                None if !is_owner && !self.is_over(id) => {}
                 None => {
                     if is_owner {
                         self.unroute(&router.id, id);

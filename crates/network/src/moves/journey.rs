@@ -314,7 +314,12 @@ impl Network {
                 around.or_else(again)
             }
         };
-        let path = path.ok_or(NotMoved::NoPath)?;
+        let Some(path) = path else {
+            // A circuit whose end is not heard cannot be told anything; data goes on over its path.
+            let goes_on =
+                now.is_some() && !journey.has_changed && self.has_unheard_end(&circuit.path);
+            return if goes_on { Ok(None) } else { Err(NotMoved::NoPath) };
+        };
         if may_stay && now.is_some_and(|now| now <= u64::from(path.cost)) {
             return Ok(None);
         }

@@ -119,15 +119,15 @@ impl Network {
     }
 
     /// Unroutes circuits at routers that they left some time ago and did not return to, and those that ended at
-    /// a router which is gone.
+    /// a router which is gone with all its links.
     fn leave_routers(&self, left: &mut VecDeque<Left>) {
         for _ in 0..left.len().min(TURN) {
             if left.front().is_none_or(|it| clock::since(it.at) < DRAIN) {
                 return;
             }
             let Some(gone) = left.pop_front() else { return };
-            let is_back = |router: &Id| self.0.routers.get(router.as_str()).is_some();
-            if gone.for_loss_of.as_ref().is_some_and(is_back) {
+            let is_there = |router: &Id| self.is_there(router);
+            if gone.for_loss_of.as_ref().is_some_and(is_there) {
                 continue;
             }
             // The lock on the queue keeps the circuit from moving meanwhile: otherwise the unroute

@@ -15,6 +15,9 @@ pub(super) const EDGE_CIRCUITS: &str = "router-edge-circuits";
 const IN_ROUTER: &str = "xgress";
 /// The kind of an address that is an end in an SDK.
 const IN_SDK: &str = "xg-edge-fwd";
+/// The kind of an address that is known no more: the router keeps the ways of a closed end until it is told to
+/// take the circuit down.
+const MISSING: &str = "missing";
 /// The role of the end of a dialer.
 const INITIATOR: &str = "Initiator";
 
@@ -120,13 +123,19 @@ impl ListedCircuit {
         self.routes.values().any(|to| self.kind(to) == IN_ROUTER)
     }
 
-    /// The route. An address of any other kind than an end is that of a link, which may have broken.
+    /// Whether an address of the circuit leads to nothing: a link that broke, or an end that has closed.
+    pub(super) fn lacks(&self, address: &str) -> bool {
+        self.kind(address) == MISSING
+    }
+
+    /// The route, without ways that lead to nothing.
     pub(super) fn route(self, roles: &Roles) -> Route {
         let kind = |to: &str| match self.kind(to) {
             IN_ROUTER | IN_SDK => roles.ends.get(to).copied().unwrap_or(DestType::End),
             _ => DestType::Link,
         };
-        let forwards = self.routes.iter().map(|(from, to)| Forward {
+        let ways = self.routes.iter().filter(|(_, to)| !self.lacks(to));
+        let forwards = ways.map(|(from, to)| Forward {
             src_address: from.clone(),
             dst_address: to.clone(),
             dst_type: kind(to).into(),
@@ -170,7 +179,7 @@ mod tests {
         let routes: Vec<Route> = circuits.into_iter().map(|it| it.route(&roles)).collect();
         assert_eq!(ways(&routes[0]), [("A", "l1", DestType::Link), ("l1", "A", DestType::End)]);
         assert_eq!(routes[0].tags.get("serviceId").map(String::as_str), Some("s1"));
-        assert_eq!(ways(&routes[1]), [("B", "l2", DestType::Link), ("l2", "B", DestType::Start)]);
+        assert_eq!(ways(&routes[1]), [("l2", "B", DestType::Start)], "its link has broken");
         assert_eq!(ways(&routes[2]), [("l1", "l2", DestType::Link), ("l2", "l1", DestType::Link)]);
     }
 

@@ -122,7 +122,22 @@ async fn the_other_end_of_a_router_that_stops_hears_soon_that_nothing_more_comes
     let circuit = mesh.circuit().await;
     mesh.host.fault(FaultSubject::Egress, &circuit).await;
     until(|| mesh.dialer.unroutes(&circuit) == 1).await;
-    mesh.host.channel.close("stopped");
+    mesh.cut(&mesh.host).await;
+    // Its links stand: it may send what it has kept.
+    later(Duration::from_millis(2_500)).await;
+    mesh.dialer.settled().await;
+    assert_eq!(mesh.dialer.unroutes(&circuit), 1);
+
+    let mesh = Square::new(quick()).await;
+    let circuit = mesh.circuit().await;
+    mesh.host.fault(FaultSubject::Egress, &circuit).await;
+    until(|| mesh.dialer.unroutes(&circuit) == 1).await;
+    let ends = [(&mesh.dialer, "direct"), (&mesh.two, "from2"), (&mesh.three, "from3")];
+    for (other, link) in ends {
+        other.fault(FaultSubject::Link, link).await;
+    }
+    mesh.cut(&mesh.host).await;
+    later(Duration::from_millis(2_500)).await;
     until(|| mesh.dialer.unroutes(&circuit) == 2).await;
 }
 

@@ -107,21 +107,68 @@ async fn a_circuit_whose_end_is_lost_ends_at_the_other_one() {
     assert!(mesh.net.network.circuits().is_empty());
 }
 
-/// The link of the dialer is not known to the controller: the router behind it may not have connected yet.
+/// The link of the dialer is not known to the controller: a router behind it may not have connected yet.
 #[tokio::test]
 async fn a_circuit_that_may_go_on_at_an_unknown_router_stays() {
-    let mesh = Square::asking([Some(start("unknown")), None, None, None]).await;
-    until(|| mesh.net.network.circuits().get(EARLIER).is_some()).await;
-    for _ in 0..20 {
-        later(Duration::from_secs(5)).await;
-        for router in [&mesh.dialer, &mesh.two, &mesh.three, &mesh.host] {
-            router.settled().await;
+    for is_unknown in [true, false] {
+        let mesh = Square::asking([Some(start("unknown")), None, None, None]).await;
+        if is_unknown {
+            mesh.net.router("er5").await;
         }
+        until(|| mesh.net.network.circuits().get(EARLIER).is_some()).await;
+        mesh.pass(Duration::from_secs(100)).await;
+        if is_unknown {
+            assert_eq!(mesh.dialer.unroutes(EARLIER), 0);
+            // A router that has lost it ends it.
+            mesh.dialer.fault(FaultSubject::Forward, EARLIER).await;
+        }
+        until(|| mesh.dialer.unroutes(EARLIER) == 1).await;
     }
-    assert_eq!(mesh.dialer.unroutes(EARLIER), 0);
-    // A router that has lost it ends it.
-    mesh.dialer.fault(FaultSubject::Forward, EARLIER).await;
-    until(|| mesh.dialer.unroutes(EARLIER) == 1).await;
+}
+
+/// The controller was away when the host closed the circuit. Its router keeps the ways of the closed end.
+#[tokio::test]
+async fn a_circuit_whose_end_closed_while_nobody_heard_it_ends() {
+    let closed = [("from2", "link"), ("E", "missing")];
+    let ways = [Some(start("to2")), Some(between("to2", "from2")), None, Some(closed)];
+    let mesh = Square::asking(ways).await;
+    until(|| mesh.net.network.circuits().get(EARLIER).is_some()).await;
+    mesh.pass(Duration::from_secs(100)).await;
+    for router in [&mesh.dialer, &mesh.two, &mesh.host] {
+        until(|| router.unroutes(EARLIER) > 0).await;
+    }
+    assert!(mesh.net.network.circuits().is_empty());
+
+    // The same for a circuit of this run, whose router was not heard.
+    let mesh = Square::new(quick()).await;
+    let id = mesh.circuit().await;
+    let circuit = mesh.net.network.circuits().get(&id).unwrap();
+    mesh.cut(&mesh.host).await;
+    let host = mesh.heard_again(&mesh.host).await;
+    let destinations = json!({"direct": "link", &*circuit.egress: "missing"});
+    let routes = json!({"direct": &*circuit.egress});
+    let listed =
+        json!({"id": id, "ctrlId": "ctrl1", "routes": routes, "destinations": destinations});
+    let listed = json!({"circuits": {&*id: listed}});
+    host.state.lock().shows = HashMap::from([("router-circuits".to_owned(), listed)]);
+    mesh.pass(Duration::from_secs(5)).await;
+    until(|| mesh.dialer.unroutes(&id) == 1).await;
+}
+
+/// A router reports the end of a circuit after it has listed the circuit, and before the answer has come.
+#[tokio::test]
+async fn a_circuit_that_ends_while_its_router_is_asked_is_not_adopted() {
+    let mesh = Square::new(quick()).await;
+    for router in [&mesh.dialer, &mesh.host] {
+        router.has(Some(end("direct")));
+        router.fault(FaultSubject::Egress, EARLIER).await;
+    }
+    later(Duration::from_secs(3)).await;
+    for router in [&mesh.dialer, &mesh.host] {
+        until(|| router.state.lock().asked > 0).await;
+        until(|| mesh.net.network.has_told(router.id())).await;
+    }
+    assert!(mesh.net.network.circuits().get(EARLIER).is_none());
 }
 
 /// A router that was away when a circuit ended goes on sending to its neighbour, which does not know the circuit.

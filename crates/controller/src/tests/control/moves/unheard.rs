@@ -31,7 +31,7 @@ impl Square {
     }
 
     /// Time passes, in which connected routers answer heartbeats.
-    async fn pass(&self, time: Duration) {
+    pub(super) async fn pass(&self, time: Duration) {
         for _ in 0..time.as_secs() / 5 {
             later(Duration::from_secs(5)).await;
             for router in [&self.dialer, &self.two, &self.three, &self.host] {
@@ -69,6 +69,18 @@ async fn a_circuit_goes_on_while_none_of_its_links_breaks() {
     for router in [&two, &host, &dialer] {
         assert_eq!((router.unroutes(&circuit), router.routes(&circuit).len()), (0, 0));
     }
+}
+
+/// The router of the dialer reports payloads that could not be sent while a link broke for a moment.
+#[tokio::test]
+async fn a_fault_of_a_circuit_whose_path_stands_and_whose_end_is_not_heard_changes_nothing() {
+    let (mesh, circuit) = Square::with_circuit(&["direct"]).await;
+    mesh.say(&ALL);
+    mesh.cut(&mesh.host).await;
+    mesh.dialer.fault(FaultSubject::Forward, &circuit).await;
+    mesh.pass(LONG_AGO).await;
+    assert_eq!(mesh.path(&circuit).unwrap(), ["direct"]);
+    assert_eq!((mesh.dialer.unroutes(&circuit), mesh.net.network.without_path()), (0, 0));
 }
 
 /// New circuits avoid the router: it could not be told their routes.
