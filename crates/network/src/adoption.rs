@@ -96,8 +96,7 @@ impl Network {
         if !circuit.path.has_node(router.as_str()) {
             return false;
         }
-        if circuit.is_whole && ![circuit.path.first(), circuit.path.last()].contains(&Some(router))
-        {
+        if circuit.is_whole && !circuit.path.has_end(router) {
             self.move_or_end(&circuit, Why::Lost);
             return false;
         }

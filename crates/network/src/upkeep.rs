@@ -247,8 +247,7 @@ impl Network {
                 continue;
             };
             let idle = asked.idle_times.get(id).copied().unwrap_or(0) / 1_000_000;
-            let ends = [circuit.path.first(), circuit.path.last()];
-            let is_end = ends.contains(&Some(&router.id));
+            let is_end = circuit.path.has_end(&router.id);
             if service.max_idle_millis > 0 && idle >= service.max_idle_millis && is_end {
                 self.remove_circuit(id, true);
             }

@@ -29,6 +29,11 @@ impl Path {
         self.nodes.last()
     }
 
+    /// Whether it begins or ends at a router.
+    pub fn has_end(&self, router: &Id) -> bool {
+        [self.first(), self.last()].contains(&Some(router))
+    }
+
     /// Whether it goes over a router.
     pub fn has_node(&self, router: &str) -> bool {
         self.nodes.iter().any(|node| node.as_str() == router)

@@ -39,8 +39,7 @@ impl Tried {
     /// Notes that an attempt failed at a router, which took no new circuits if it `is_busy`. True if the
     /// router is between the ends and no attempt failed there before.
     pub(super) fn note(&mut self, chosen: &Chosen, router: &Id, is_busy: bool) -> bool {
-        let ends = [chosen.path.first(), chosen.path.last()];
-        if !ends.contains(&Some(router)) {
+        if !chosen.path.has_end(router) {
             let is_new = !self.transit.contains(router);
             self.transit.push(router.clone());
             return is_new;

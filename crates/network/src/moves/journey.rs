@@ -351,7 +351,7 @@ impl Network {
         for router in steps.routers() {
             let live = self.live(router)?;
             if live.window.is_silent(clock::now()) {
-                if is_end(circuit, router) {
+                if circuit.path.has_end(router) {
                     return Err(NotMoved::SilentEnd(router.clone()));
                 }
                 return Err(NotMoved::at(
@@ -445,7 +445,7 @@ impl Network {
             Err(problem) => (Answer::Gone, problem.to_string()),
         };
         // The refusal of an end concerns the end itself: the application may be gone.
-        let is_end = is_end(circuit, &live.id);
+        let is_end = circuit.path.has_end(&live.id);
         let counts = !is_end || matches!(answer, Answer::Done | Answer::Silence);
         if counts && let Some(until) = live.window.answered(answer, clock::now()) {
             self.leave_alone(live, until);
@@ -476,7 +476,7 @@ impl Network {
     }
 
     fn note_dial(&self, path: &Path, router: &Id, answer: Answer) {
-        if [path.first(), path.last()].contains(&Some(router)) {
+        if path.has_end(router) {
             return;
         }
         let Some(live) = self.0.routers.get(router.as_str()) else { return };
@@ -497,9 +497,4 @@ impl Network {
         self.unpark(&live.id);
         self.0.moves.wake.notify_one();
     }
-}
-
-/// Whether a circuit begins or ends at a router.
-fn is_end(circuit: &Circuit, router: &Id) -> bool {
-    [circuit.path.first(), circuit.path.last()].contains(&Some(router))
 }
