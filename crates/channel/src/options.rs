@@ -88,13 +88,11 @@ impl ChannelOptions {
         }
     }
 
-    /// How long the peer may leave sent bytes unacknowledged on one connection; `None` leaves that to the system. A
-    /// peer that may take longer to accept bytes may also be silent for longer, and one that may not be silent for long
-    /// may not be so on a single connection of several.
+    /// How long the peer may leave sent bytes unacknowledged, or accept none, on one connection; `None` leaves that to
+    /// the system. It leaves time for several probes, of which each may be lost. A peer of which nothing at all comes
+    /// is the matter of the heartbeats.
     pub(crate) fn peer_timeout(&self) -> Option<Duration> {
-        let limit = self.write_timeout?.max(PEER_TIMEOUT);
-        let silence = self.heartbeat.and_then(|heartbeat| heartbeat.close_unresponsive);
-        Some(silence.map_or(limit, |silence| silence.min(limit)))
+        Some(self.write_timeout?.max(PEER_TIMEOUT))
     }
 
     /// The options of an SDK channel: data, without heartbeats.

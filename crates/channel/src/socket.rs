@@ -175,6 +175,7 @@ fn alternate(addresses: impl Iterator<Item = SocketAddr>) -> Vec<SocketAddr> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::options::ChannelOptions;
     use tokio::net::TcpListener;
     use tokio::time::Instant;
 
@@ -226,6 +227,21 @@ mod tests {
             assert_eq!(socket.tcp_keepalive_time().unwrap(), KEEPALIVE);
             assert_eq!(socket.tcp_keepalive_interval().unwrap(), KEEPALIVE_INTERVAL);
             assert_eq!(socket.tcp_user_timeout().unwrap(), Some(PEER_TIMEOUT));
+        }
+    }
+
+    #[test]
+    fn every_channel_survives_the_loss_of_a_probe_and_a_peer_that_reads_nothing_for_a_while() {
+        let probed = KEEPALIVE + KEEPALIVE_INTERVAL * KEEPALIVE_RETRIES;
+        for options in [ChannelOptions::control, ChannelOptions::link, ChannelOptions::edge] {
+            let options = options("");
+            let timeout =
+                |write_timeout| ChannelOptions { write_timeout, ..options.clone() }.peer_timeout();
+            for limit in [Duration::from_secs(1), 2 * PEER_TIMEOUT] {
+                let timeout = timeout(Some(limit)).unwrap();
+                assert!(timeout >= probed && timeout >= limit, "{timeout:?}");
+            }
+            assert_eq!(timeout(None), None);
         }
     }
 
