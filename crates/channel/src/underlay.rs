@@ -219,7 +219,6 @@ impl Underlay {
                 if chunk.is_empty() {
                     break;
                 }
-                self.channel.shared().heartbeat.heard();
                 let mut rest = chunk;
                 let message = self.decoder.decode(&mut rest);
                 let used = chunk.len() - rest.len();
@@ -247,6 +246,8 @@ impl Underlay {
                 Received::Bytes(bytes) => {
                     taken += bytes;
                     self.has_read = true;
+                    // A record may take long to come whole over a slow path.
+                    self.channel.shared().heartbeat.heard();
                     self.note_carried(bytes);
                 }
                 Received::Blocked => return Ok(Turn::Empty),

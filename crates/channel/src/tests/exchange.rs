@@ -2,6 +2,7 @@
 
 use super::support::*;
 use crate::*;
+use std::io::Write as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -263,14 +264,55 @@ async fn silent_listener(
     let tls = tokio_rustls::TlsAcceptor::from(authority.server());
     let (keep, kept) = tokio::sync::oneshot::channel();
     tokio::spawn(async move {
-        let mut stream = tls.accept(listener.accept().await.unwrap().0).await.unwrap();
-        let hello = Hello::from_message(read_message(&mut stream).await).unwrap();
-        let answer = HelloResult::accept(&hello, "id", "listener").to_message();
-        stream.write_all(&frame::encode(&answer)).await.unwrap();
-        stream.flush().await.unwrap();
+        let stream = tls.accept(listener.accept().await.unwrap().0).await.unwrap();
+        let _stream = answered(stream).await;
         let _ = kept.await;
     });
     (keep, addr)
+}
+
+#[tokio::test]
+async fn a_record_that_comes_slowly_is_no_silence() {
+    const SLOW: Duration = Duration::from_millis(5);
+    let server = Server::new(None).await;
+    let mut options = server.dial_options("dialer");
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    options.address.port = listener.local_addr().unwrap().port();
+    options.channel.heartbeat = Some(HeartbeatOptions { check_interval: SLOW, ..QUICK });
+    let tls = tokio_rustls::TlsAcceptor::from(server.authority.server());
+    let slow = tokio::spawn(async move {
+        let stream = tls.accept(listener.accept().await.unwrap().0).await.unwrap();
+        let mut stream = answered(stream).await;
+        let (socket, session) = stream.get_mut();
+        // One record, several times longer on its way than a peer may be silent.
+        let body = vec![b'x'; 200];
+        session.writer().write_all(&frame::encode(&Message::new(1000, body))).unwrap();
+        let mut record = Vec::new();
+        session.write_tls(&mut record).unwrap();
+        for byte in record {
+            socket.write_all(&[byte]).await.unwrap();
+            tokio::time::sleep(SLOW).await;
+        }
+        stream
+    });
+    let (behaviour, mut inbox) = inbox(InboxLimits::default());
+    let dialer = soon(dial(options)).await.unwrap().start(behaviour);
+    let received = soon(inbox.recv()).await;
+    assert!(
+        received.is_some_and(|message| message.body.len() == 200),
+        "{:?}",
+        dialer.closed_because()
+    );
+    drop(soon(slow).await);
+}
+
+/// The stream after the answer to its hello.
+async fn answered<S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin>(mut stream: S) -> S {
+    let hello = Hello::from_message(read_message(&mut stream).await).unwrap();
+    let answer = HelloResult::accept(&hello, "id", "listener").to_message();
+    stream.write_all(&frame::encode(&answer)).await.unwrap();
+    stream.flush().await.unwrap();
+    stream
 }
 
 async fn read_message<S: tokio::io::AsyncRead + Unpin>(stream: &mut S) -> Message {
