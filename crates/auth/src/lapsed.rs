@@ -137,7 +137,9 @@ async fn end_lapsed(kernel: &Kernel, entries: Vec<Entry>) -> Result<(), Failure>
                 let authenticator = tip.get::<Authenticator>(id);
                 let authenticator = authenticator.filter(|_| *kind == Kind::Authenticator);
                 if let Some(mut authenticator) = authenticator.map(|it| (**it).clone())
-                    && let Some(updb) = authenticator.updb.as_mut().filter(|it| !it.is_locked(now))
+                    && let Some(updb) = authenticator.updb.as_mut()
+                    && updb.locked_at.is_some()
+                    && !updb.is_locked(now)
                 {
                     updb.unlock();
                     authenticator.base.updated_at = now;
