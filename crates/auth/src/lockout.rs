@@ -31,12 +31,12 @@ pub async fn wrong_password(auth: &Auth, caller: &Caller, authenticator: &Authen
     let locks = auth.lockouts().wrong(&authenticator.base.id, policy.max_attempts, from);
     if let Some(addresses) = locks {
         let minutes = u64::from(policy.lockout_duration_minutes);
-        lock(auth, &authenticator.base.id, minutes, &addresses).await;
+        lock(auth, &identity.name, &authenticator.base.id, minutes, &addresses).await;
     }
 }
 
-/// Locks a password; 0 minutes mean until an administrator enables the identity.
-async fn lock(auth: &Auth, authenticator: &Id, minutes: u64, addresses: &[IpAddr]) {
+/// Locks the password of the identity of this name; 0 minutes mean until an administrator enables the identity.
+async fn lock(auth: &Auth, identity: &str, authenticator: &Id, minutes: u64, addresses: &[IpAddr]) {
     let id = authenticator.clone();
     let by: Vec<Arc<str>> = addresses.iter().map(|it| it.to_string().into()).collect();
     let own = Caller::own("lockout");
@@ -64,15 +64,16 @@ async fn lock(auth: &Auth, authenticator: &Id, minutes: u64, addresses: &[IpAddr
     };
     match done {
         Ok(_) if is_locked(&auth.snapshot()) => {
-            tracing::warn!(%authenticator, minutes, ?addresses, "too many wrong passwords: the password is locked now; `weft enable identity` unlocks it");
+            tracing::warn!(identity, %authenticator, minutes, ?addresses, "too many wrong passwords: the password is locked now; `weft enable identity` unlocks it");
         }
         Ok(_) => tracing::warn!(
+            identity,
             %authenticator,
             ?addresses,
             "too many wrong passwords of the last administrator: the password is not locked"
         ),
         Err(error) => {
-            tracing::error!(%authenticator, %error, "a password with too many wrong tries could not be locked")
+            tracing::error!(identity, %authenticator, %error, "a password with too many wrong tries could not be locked")
         }
     }
 }

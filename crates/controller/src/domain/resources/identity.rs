@@ -82,6 +82,10 @@ fields! {
     };
     show edge_router_connection_status, has_edge_router_connection elsewhere;
     show env_info, has_api_session, interfaces, sdk_info elsewhere;
+    search Column::one("isLocked", Type::Bool, |context, it| {
+        Value::Bool(super::authenticator::lock_of(context, it.base.id.as_str()).is_some())
+    })
+    .public();
     show is_locked, locked_at, locked_by, locked_until elsewhere;
 }
 

@@ -132,8 +132,10 @@ async fn a_locked_password_is_said_to_be_locked_until_it_is_not() {
         let path = if operation == "getCurrentIdentity" { &[][..] } else { &path };
         assert_eq!(lock(&bed.client(&user, operation, path, NONE).await.unwrap()), expected);
     }
-    let found = bed.list(&admin, "listAuthenticators", "isLocked = true").await;
-    assert_eq!(found.iter().map(|it| &it["id"]).collect::<Vec<_>>(), [&json!(own)]);
+    for (operation, one) in [("listAuthenticators", &own), ("listIdentities", &id)] {
+        let found = bed.list(&admin, operation, "isLocked = true").await;
+        assert_eq!(found.iter().map(|it| &it["id"]).collect::<Vec<_>>(), [&json!(one)]);
+    }
 
     // The lock ends by its time, and nothing is stored of the guesser any more.
     let stored = || {
