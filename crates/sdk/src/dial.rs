@@ -76,13 +76,14 @@ async fn dial_by(
     let (mut attempts, mut refused) = (0u32, None);
     loop {
         attempts += 1;
+        let begun = Instant::now();
         span.set(attribute::ATTEMPTS, attempts);
         let service = inner.account.service(name, DialBind::Dial).await?;
         let session = inner.account.session(&service, DialBind::Dial).await?;
         span.set(attribute::SERVICE_ID, &service.base.id);
         span.event("session known");
         let (session, channel) =
-            route(inner, &service, session, refused.as_ref(), deadline).await?;
+            route(inner, &service, session, begun, refused.as_ref(), deadline).await?;
         span.event("router connected");
         let trace = span.context();
         let failure = match connect(guard, &service, &session, &channel, options, trace).await? {
@@ -106,11 +107,13 @@ async fn dial_by(
     }
 }
 
-/// A router for the session; newer ones are asked for if the known ones cannot be reached.
+/// A router for the session; newer ones are asked for if the known ones cannot be reached, and were known when the
+/// attempt began.
 async fn route(
     inner: &Arc<Inner>,
     service: &ServiceDetail,
     session: Arc<SessionDetail>,
+    begun: Instant,
     refused: Option<&Arc<RouterChannel>>,
     deadline: Instant,
 ) -> Result<(Arc<SessionDetail>, Arc<RouterChannel>)> {
@@ -119,7 +122,7 @@ async fn route(
         Err(Error::NoEdgeRouters { .. }) => {}
         picked => return Ok((session, picked?)),
     }
-    let session = inner.account.session_now(service, DialBind::Dial).await?;
+    let session = inner.account.session_since(service, DialBind::Dial, begun).await?;
     let channel = inner.pick(&service.name, &session.edge_routers, refused, deadline).await?;
     Ok((session, channel))
 }

@@ -28,6 +28,8 @@ const ROUTERS_UNREAD: Duration = Duration::from_secs(60);
 pub(super) struct KeptSession {
     pub(super) detail: Arc<SessionDetail>,
     api_token: Option<String>,
+    /// The time at which it was made, or its routers were read.
+    read: Instant,
     /// The time from which its routers are read again before it is used.
     pub(super) outdated: Instant,
 }
@@ -36,6 +38,7 @@ pub(super) struct KeptSession {
 #[derive(Debug)]
 struct KnownSession {
     detail: Arc<SessionDetail>,
+    read: Instant,
     /// Its routers were read long ago, or may have changed.
     is_outdated: bool,
 }
@@ -68,6 +71,19 @@ impl Account {
                 self.postpone_routers(service, wanted);
                 Ok(known.detail)
             }
+        }
+    }
+
+    /// The service session with the routers of this time or a later one, which are read if they are older.
+    pub(crate) async fn session_since(
+        &self,
+        service: &ServiceDetail,
+        wanted: DialBind,
+        since: Instant,
+    ) -> Result<Arc<SessionDetail>> {
+        match self.known_session(service, wanted) {
+            Some(known) if known.read >= since => Ok(known.detail),
+            _ => self.session_now(service, wanted).await,
         }
     }
 
@@ -115,7 +131,8 @@ impl Account {
         let session = known.sessions.get(&(service.base.id.clone(), wanted))?;
         if session.api_token == api_token {
             let is_outdated = Instant::now() >= session.outdated;
-            return Some(KnownSession { detail: Arc::clone(&session.detail), is_outdated });
+            let (detail, read) = (Arc::clone(&session.detail), session.read);
+            return Some(KnownSession { detail, read, is_outdated });
         }
         known.sessions.clear();
         None
@@ -153,8 +170,9 @@ impl Account {
                 true => jittered(ROUTERS_KNOWN),
                 false => Duration::ZERO,
             };
-            let outdated = Instant::now() + known_for;
-            let session = KeptSession { detail, api_token: self.token(), outdated };
+            let read = Instant::now();
+            let outdated = read + known_for;
+            let session = KeptSession { detail, api_token: self.token(), read, outdated };
             known.sessions.insert(key, session);
         }
     }

@@ -23,6 +23,9 @@ use weft_contract::resource::service_session::SessionDetail;
 /// is found without a reading.
 const OFFLINE_WAIT: Duration = Duration::from_secs(15);
 
+/// The longest wait for the next reading after the context has forgotten a router.
+const FORGOTTEN_WAIT: Duration = Duration::from_secs(1);
+
 /// A service session that is being read.
 type Reading = BoxFuture<'static, Result<Arc<SessionDetail>>>;
 
@@ -132,7 +135,8 @@ impl<'a> Following<'a> {
     /// Reads the routers again if the context has forgotten one of them: it is not dialed any more.
     fn look_for_forgotten(&mut self) {
         if self.places.listed().any(|slot| slot.is_dropped()) {
-            self.rereading.read_at(Instant::now());
+            // Every listener of the router is told at once.
+            self.rereading.read_at(Instant::now() + FORGOTTEN_WAIT.mul_f64(rand::random()));
         }
     }
 

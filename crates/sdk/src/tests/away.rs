@@ -166,6 +166,20 @@ async fn a_dialer_dials_again_after_its_router_was_listed_without_addresses() {
 }
 
 #[tokio::test]
+async fn a_dial_while_every_router_is_offline_reads_the_routers_once() {
+    let network = Network::new().await;
+    network.change(|state| state.offline = vec!["router1"]);
+    let dialer = network.context().await;
+    let reads = || network.seen(|state| state.session_reads);
+    // The first dial makes the session, and its routers are known with it.
+    for expected in [0, 1, 2] {
+        let none = soon(dialer.dial("plain")).await.unwrap_err();
+        assert!(matches!(none, Error::NoEdgeRouters { .. }), "{none}");
+        assert_eq!(reads(), expected);
+    }
+}
+
+#[tokio::test]
 async fn a_host_takes_its_second_router_again_that_was_away() {
     let network = Network::new().await;
     let mut other = Router::start(&network.pki, &network.controller, "router2").await;
