@@ -70,7 +70,7 @@ pub struct LiveRouter {
     pub dialed: bool,
     /// The listeners on which it says that it takes controllers.
     pub ctrl_listeners: BTreeMap<String, CtrlListener>,
-    /// Fingerprints that this connection may rely on, the oldest first.
+    /// Fingerprints that this connection may rely on: the shown one, then the others, the oldest first.
     fingerprints: RwLock<Vec<Arc<str>>>,
     /// Its listeners for links.
     listeners: Mutex<LinkListeners>,
@@ -186,14 +186,15 @@ impl LiveRouter {
         self.release().is_none_or(|release| release.at_least(2, 0, 0))
     }
 
-    /// Lets the connection rely on a new certificate as well.
+    /// Lets the connection rely on a new certificate as well. It goes on relying on the shown one, which comes first:
+    /// the new one may never be stored.
     pub fn renewed(&self, fingerprint: &str) {
         let mut fingerprints = self.fingerprints.write();
         if fingerprints.iter().any(|own| **own == *fingerprint) {
             return;
         }
         if fingerprints.len() >= CERTIFICATES {
-            fingerprints.remove(0);
+            fingerprints.remove(1);
         }
         fingerprints.push(fingerprint.into());
     }

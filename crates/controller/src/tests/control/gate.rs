@@ -126,6 +126,10 @@ async fn a_renewed_certificate_keeps_the_connection_and_another_ends_it() {
     peer.send(request.to_message()).await;
     peer.expect(content_type::ENROLLMENT_CERTS_RESPONSE).await;
     assert_ne!(waiting(), second);
+    // Certificates that could not be stored do not take the place of the one that counts.
+    let live = net.network.routers().get(router.id.as_str()).unwrap();
+    (0..20).for_each(|number| live.renewed(&format!("{number:040}")));
+    assert!(live.stands_on(live.shown()));
     heard(&net, &mut witness, "last1").await;
     peer.settled().await;
 
