@@ -3,7 +3,7 @@
 use std::{
     io,
     pin::Pin,
-    task::{Context, Poll},
+    task::{Context, Poll, ready},
 };
 
 use socket2::SockRef;
@@ -14,8 +14,9 @@ use tokio::{
 
 /// The half of an application's socket that data of the network is written to.
 ///
-/// A socket ends with a reset unless [`ended`](Self::ended) was called, so that the application never takes the end of
-/// a task, of a circuit, or of this whole process for the end of the data.
+/// A socket ends with a reset unless it was shut down or [`ended`](Self::ended) was called, so that the application never
+/// takes the end of a task, of a circuit, or of this whole process for the end of the data. Once the end of the data is
+/// written, a reset would only discard what the application has not read yet.
 #[derive(Debug)]
 pub struct AppWriter(Option<OwnedWriteHalf>);
 
@@ -29,11 +30,15 @@ impl AppWriter {
 
     /// The connection has ended in order: what was written is still sent, then the socket ends as usual.
     pub fn ended(mut self) {
-        if let Some(half) = self.0.take()
-            && let Err(error) = SockRef::from(half.as_ref()).set_linger(None)
-        {
-            tracing::debug!(%error, "a socket whose connection has ended in order ends with a reset");
+        if let Some(half) = self.0.take() {
+            end_as_usual(half.as_ref());
         }
+    }
+}
+
+fn end_as_usual(stream: &TcpStream) {
+    if let Err(error) = SockRef::from(stream).set_linger(None) {
+        tracing::debug!(%error, "a socket whose data has ended in order ends with a reset");
     }
 }
 
@@ -78,7 +83,11 @@ impl AsyncWrite for AppWriter {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match &mut self.0 {
-            Some(half) => Pin::new(half).poll_shutdown(cx),
+            Some(half) => {
+                ready!(Pin::new(&mut *half).poll_shutdown(cx))?;
+                end_as_usual(half.as_ref());
+                Poll::Ready(Ok(()))
+            }
             None => Poll::Ready(Err(gone())),
         }
     }
@@ -86,7 +95,7 @@ impl AsyncWrite for AppWriter {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
+    use std::{future::poll_fn, time::Duration};
 
     use tokio::{
         io::{AsyncReadExt as _, AsyncWriteExt as _},
@@ -122,5 +131,30 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[tokio::test]
+    async fn data_whose_end_was_written_arrives_whole_at_a_slow_reader() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (application, accepted) = tokio::join!(TcpStream::connect(address), listener.accept());
+        let (reader, half) = accepted.unwrap().0.into_split();
+        let mut writer = AppWriter::new(half);
+        let data = vec![7; 64 << 10];
+        let mut written = writer.write(&data).await.unwrap();
+        // The application reads nothing yet, so that the system soon takes no more.
+        let full = poll_fn(|cx| {
+            while let Poll::Ready(more) = Pin::new(&mut writer).poll_write(cx, &data) {
+                written += more?;
+            }
+            Poll::Ready(io::Result::Ok(()))
+        });
+        full.await.unwrap();
+        writer.shutdown().await.unwrap();
+        drop((writer, reader));
+        let (mut application, mut whole) = (application.unwrap(), Vec::new());
+        let read = application.read_to_end(&mut whole);
+        tokio::time::timeout(Duration::from_secs(20), read).await.unwrap().unwrap();
+        assert_eq!(whole.len(), written);
     }
 }
