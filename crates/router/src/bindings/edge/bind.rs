@@ -25,7 +25,7 @@ use super::{
     entries::Conn,
     hosted::{Hosted, Placement, Why},
     patience::Asked,
-    refusals::{access_lost, closed_message},
+    refusals::{access_lost, closed_message, no_session},
     request::Request,
 };
 use crate::seam::{ApiSession, Grant, Refusal, TerminatorUpdate, Use};
@@ -64,7 +64,9 @@ impl SdkConnection {
             Some(Err(why)) => Err(why),
             None => return,
         };
-        let Some(session) = self.judged_session().await else { return };
+        let Some(session) = self.judged_session().await else {
+            return self.tell_refused(request, conn_id, &no_session()).await;
+        };
         let judged = match &taken {
             Ok(reserved) => self.judge(conn_id, reserved, &session, &bind.token, Use::Bind),
             // The connection id is in use.

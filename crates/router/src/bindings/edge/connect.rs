@@ -15,7 +15,7 @@ use weft_xgress::Role;
 use super::{
     connection::SdkConnection,
     entries::Conn,
-    refusals::{access_lost, closed_message},
+    refusals::{access_lost, closed_message, no_session},
     request::Request,
     spans,
 };
@@ -45,8 +45,7 @@ impl SdkConnection {
             }
         };
         let message = &request.message;
-        let gone = || Refusal::plain("the channel is closed");
-        let (mut span, made) = match self.judged_session().await.ok_or_else(gone) {
+        let (mut span, made) = match self.judged_session().await.ok_or_else(no_session) {
             Ok(session) => {
                 let mut span = self.binding.dial_span(message, &session, came);
                 let made =

@@ -11,6 +11,7 @@ use tokio::{
     sync::{Semaphore, watch},
     time::Instant,
 };
+use tokio_util::sync::CancellationToken;
 use weft_channel::{ChannelHandle, Lane, SendError};
 use weft_circuit::{Pause, now};
 use weft_limits::Budget;
@@ -83,6 +84,8 @@ pub(crate) struct SdkConnection {
     /// The pause in reading while circuits have no room for the SDK's data.
     pub(super) pause: Pause,
     early: Mutex<Early>,
+    /// Cancelled when the session is refused, before the channel is closed.
+    refused: CancellationToken,
     pub(super) requests: Arc<Semaphore>,
     pub(super) request_bytes: Arc<Semaphore>,
     /// Counts written messages, for native SDKs.
@@ -107,6 +110,7 @@ impl SdkConnection {
             ids: Ids::default(),
             pause: Pause::default(),
             early: Mutex::new(Early::Bytes(0)),
+            refused: CancellationToken::new(),
             requests: Arc::new(Semaphore::new(MAX_REQUESTS)),
             request_bytes: Arc::new(Semaphore::new(MAX_REQUEST_BYTES)),
             nudge: Nudge::of(channel.peer()),
@@ -132,6 +136,9 @@ impl SdkConnection {
                     measures.refused.one();
                     measures.bad_sessions.one();
                     tracing::info!(peer = %this.channel.peer().remote, %refusal, "SDK refused");
+                    // What came is answered, and nothing more is read until the channel is closed.
+                    this.refused.cancel();
+                    this.note_early(usize::MAX);
                     tokio::select! {
                         () = this.refused_channel(came) => this.channel.close(refusal.message),
                         _ = this.channel.closed() => {}
@@ -196,11 +203,12 @@ impl SdkConnection {
         self.session.borrow().clone()
     }
 
-    /// Waits for the session to be judged; `None` if the channel closed.
+    /// Waits for the session to be judged; `None` if it is refused, or the channel closed.
     pub(super) async fn judged_session(&self) -> Option<Arc<ApiSession>> {
         let mut session = self.session.subscribe();
         tokio::select! {
             known = session.wait_for(Option::is_some) => known.ok()?.clone(),
+            () = self.refused.cancelled() => None,
             _ = self.channel.closed() => None,
         }
     }

@@ -5,7 +5,7 @@
 //! refused lately, counted from the time when its request came. Requests that are not refused are answered
 //! at once, also in between.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::{sync::Semaphore, time::Instant};
@@ -31,9 +31,9 @@ const FORGET: Duration = Duration::from_secs(30);
 /// Most senders whose refusals are counted; beyond that the one that was not refused for the longest time
 /// is forgotten.
 const MOST_SENDERS: usize = 10_000;
-/// Most refusals that wait; more are sent at once. A refusal that waits takes some KiB at most, within the
-/// limits of requests in work.
-const MOST_WAITING: usize = 16_384;
+/// Most refused channels that wait for their close, because anybody with a certificate of their own can open them; more
+/// are closed at once. Refusals of requests are limited by their channel.
+const MOST_CHANNELS: usize = 1_024;
 
 /// What is refused. Each is counted by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -57,7 +57,7 @@ impl Asked {
 /// The number of refusals in a row of each sender.
 pub(super) struct Patience {
     refused: Mutex<BoundedTable<(String, Asked), u32, ()>>,
-    waiting: Arc<Semaphore>,
+    channels: Semaphore,
 }
 
 impl Default for Patience {
@@ -68,8 +68,8 @@ impl Default for Patience {
             max_age: Some(FORGET),
             when_full: WhenFull::EvictOldest,
         };
-        let waiting = Arc::new(Semaphore::new(MOST_WAITING));
-        Self { refused: Mutex::new(BoundedTable::new(caps)), waiting }
+        let channels = Semaphore::new(MOST_CHANNELS);
+        Self { refused: Mutex::new(BoundedTable::new(caps)), channels }
     }
 }
 
@@ -84,7 +84,13 @@ impl Patience {
         over: &CancellationToken,
     ) {
         let late = self.count(sender, asked);
-        let Ok(_place) = self.waiting.try_acquire() else { return };
+        let _place = match asked {
+            Asked::Channel => match self.channels.try_acquire() {
+                Ok(place) => Some(place),
+                Err(_) => return,
+            },
+            Asked::Use(_) => None,
+        };
         tokio::select! {
             () = tokio::time::sleep_until(came + late) => {}
             () = over.cancelled() => {}
@@ -151,6 +157,24 @@ mod tests {
         over.cancel();
         patience.hold("host", BIND, Instant::now(), &over).await;
         assert_eq!(came.elapsed().as_millis(), 1100);
-        assert_eq!(patience.waiting.available_permits(), MOST_WAITING);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_limited_number_of_refused_channels_waits_and_keeps_no_bind_from_waiting() {
+        let (patience, over) = (Patience::default(), CancellationToken::new());
+        let taken = patience.channels.try_acquire_many(MOST_CHANNELS as u32).unwrap();
+        let came = Instant::now();
+        for _ in 0..20 {
+            patience.hold("stranger", Asked::Channel, came, &over).await;
+        }
+        assert_eq!(came.elapsed(), Duration::ZERO);
+        for _ in 0..9 {
+            patience.hold("host", BIND, came, &over).await;
+        }
+        assert_eq!(came.elapsed().as_millis(), 100);
+        drop(taken);
+        patience.hold("stranger", Asked::Channel, came, &over).await;
+        assert_eq!(came.elapsed(), LONGEST);
+        assert_eq!(patience.channels.available_permits(), MOST_CHANNELS);
     }
 }

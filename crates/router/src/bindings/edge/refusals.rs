@@ -24,6 +24,11 @@ pub(super) fn refusal(code: ErrorCode, message: &str) -> Refusal {
     Refusal::new(code, RetryHint::START_OVER, message)
 }
 
+/// The refusal of a request whose session was refused, or whose channel is closed.
+pub(super) fn no_session() -> Refusal {
+    refusal(ErrorCode::INVALID_SESSION, "the session of the channel is refused")
+}
+
 /// A refusal in the form that SDKs read.
 pub(super) fn structured(refusal: &Refusal) -> StructuredError {
     StructuredError {

@@ -163,13 +163,13 @@ impl Control for FakeControl {
     }
 }
 
-/// Believes every session token but `bad`; a service token is the service's name.
+/// Believes every session token that does not end with `bad`; a service token is the service's name.
 pub(super) struct Believer {
     pub(super) events: broadcast::Sender<AccessEvent>,
     pub(super) ended: Ended,
     /// Sessions that end just before a reader subscribes, so that it misses the event.
     pub(super) end_before_next: Ended,
-    /// The session of `slow` is judged after this.
+    /// The sessions whose tokens begin with `slow` are judged after this.
     pub(super) judge_slow: CancellationToken,
     /// Work that runs while a service token is judged.
     pub(super) while_judging: Hook,
@@ -192,10 +192,10 @@ impl Access for Believer {
         let id = String::from_utf8_lossy(&token).into_owned();
         let judge_slow = self.judge_slow.clone();
         async move {
-            if id == "slow" {
+            if id.starts_with("slow") {
                 judge_slow.cancelled().await;
             }
-            if id == "bad" {
+            if id.ends_with("bad") {
                 return Err(refusal("who are you?"));
             }
             Ok(Arc::new(ApiSession {

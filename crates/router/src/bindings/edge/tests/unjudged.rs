@@ -3,6 +3,7 @@
 use weft_channel::CloseReason;
 
 use super::*;
+use crate::bindings::edge::patience::Asked;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn before_the_session_is_judged_no_long_message_is_taken() {
@@ -48,4 +49,35 @@ async fn what_is_asked_before_the_session_is_judged_waits_within_bounds() {
         let answer = answer.await.unwrap().unwrap();
         assert!(StateClosed::from_message(&answer).unwrap().reason.contains("access denied"));
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_asked_on_a_refused_channel_is_answered_and_no_more_is_read_before_its_close() {
+    let router = router().await;
+    let _judged = router.host("other").await;
+    let edge = router.data.edge();
+    // The certificate was refused so often that the channel is closed late.
+    let certificate =
+        edge.live().pop().unwrap().channel.peer().certificates.first().unwrap().clone();
+    let (sender, over) = (weft_identity::fingerprint(&certificate), CancellationToken::new());
+    over.cancel();
+    for _ in 0..20 {
+        edge.patience.hold(&sender, Asked::Channel, tokio::time::Instant::now(), &over).await;
+    }
+    let sdk = router.sdk("slow and bad").await;
+    let bind = Bind { conn_id: 2, token: "echo".into(), ..Bind::default() }.to_message();
+    let asked = async { tokio::join!(sdk.connect(1, "echo"), sdk.channel.request(bind, PATIENCE)) };
+    let judge = async {
+        let unjudged = || edge.live().into_iter().find(|it| it.session().is_none());
+        let waits = || unjudged().is_some_and(|it| it.requests_in_work() == 2);
+        router.until("both to wait", waits).await;
+        let connection = unjudged().unwrap();
+        router.judge_slow.cancel();
+        router.until("it is read no more", || connection.pause.is_on()).await;
+    };
+    let ((dialed, bound), ()) = tokio::join!(asked, judge);
+    for answer in [dialed, bound.unwrap()] {
+        assert_eq!(StateClosed::from_message(&answer).unwrap().reason, "Invalid Session");
+    }
+    tokio::time::timeout(PATIENCE, sdk.channel.closed()).await.unwrap();
 }
