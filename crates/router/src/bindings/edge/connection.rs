@@ -32,6 +32,9 @@ use crate::{
 const MAX_REQUESTS: usize = 1024;
 /// Most bytes of these requests. A token, a key and the application data take a few KiB.
 const MAX_REQUEST_BYTES: usize = 8 << 20;
+/// Most refusals of one SDK that wait beside its requests in work; those of more requests wait in the place of their
+/// request.
+const MAX_HELD: usize = 256;
 /// Most bytes of requests that are read before the session of an SDK is judged; the rest is read
 /// later.
 const EARLY_BYTES: usize = 256 << 10;
@@ -88,6 +91,7 @@ pub(crate) struct SdkConnection {
     refused: CancellationToken,
     pub(super) requests: Arc<Semaphore>,
     pub(super) request_bytes: Arc<Semaphore>,
+    pub(super) held_refusals: Semaphore,
     /// Counts written messages, for native SDKs.
     pub(super) nudge: Option<Arc<Nudge>>,
     pub(super) this: Weak<Self>,
@@ -113,6 +117,7 @@ impl SdkConnection {
             refused: CancellationToken::new(),
             requests: Arc::new(Semaphore::new(MAX_REQUESTS)),
             request_bytes: Arc::new(Semaphore::new(MAX_REQUEST_BYTES)),
+            held_refusals: Semaphore::new(MAX_HELD),
             nudge: Nudge::of(channel.peer()),
             channel,
             this: this.clone(),

@@ -79,16 +79,20 @@ impl SdkConnection {
         }
     }
 
-    /// Waits until the refusal of a request may be sent. The request no longer takes the place of others; its
-    /// bytes count until it is answered. The wait ends when the SDK takes the request back.
+    /// Waits until the refusal of a request may be sent. The request no longer takes the place of others, unless too
+    /// many refusals of the SDK wait already; its bytes count until it is answered. The wait ends when the SDK takes the
+    /// request back.
     pub(super) async fn hold_refusal(
         &self,
         request: &mut Request,
         purpose: Use,
         reserved: Option<&CancellationToken>,
     ) {
-        request.place = None;
         let Some(session) = self.session() else { return };
+        let held = self.held_refusals.try_acquire();
+        if held.is_ok() {
+            request.place = None;
+        }
         let never = CancellationToken::new();
         let over = reserved.unwrap_or(&never);
         let patience = &self.binding.patience;

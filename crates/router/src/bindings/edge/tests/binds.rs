@@ -1,6 +1,7 @@
 //! Binds: one that takes a terminator over, one that is taken back, and hosts that name connections themselves.
 
 use super::*;
+use crate::bindings::edge::patience::Asked;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_newer_bind_takes_the_terminator_over() {
@@ -106,4 +107,29 @@ async fn a_host_that_asks_again_as_soon_as_it_is_refused_waits_longer_and_longer
     let (answer, _) = tokio::join!(dialer.connect(1, "echo"), host.accept());
     StateConnected::from_message(&answer).unwrap();
     assert!(StateClosed::from_message(&waits.await.unwrap().unwrap()).is_ok());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn refusals_that_wait_are_limited_by_their_channel_and_late_all_the_same() {
+    let router = router().await;
+    let host = router.sdk("host").await;
+    router.until("the channel", || router.data.edge().connections() == 1).await;
+    let connection = router.data.edge().live().pop().unwrap();
+    // No refusal may wait beside the requests in work.
+    let all = connection.held_refusals.available_permits();
+    connection.held_refusals.forget_permits(all);
+    // The host was refused so often that the next refusal is late by 4 s.
+    let over = CancellationToken::new();
+    over.cancel();
+    for _ in 0..20 {
+        let (sender, came) = ("identity of host", tokio::time::Instant::now());
+        router.data.edge().patience.hold(sender, Asked::Use(Use::Bind), came, &over).await;
+    }
+    let begun = Instant::now();
+    let bind = Bind { conn_id: 1, token: "forbidden".into(), ..Bind::default() };
+    let refused = host.channel.request(bind.to_message(), PATIENCE);
+    let waits = router.until("it to keep its place", || connection.requests_in_work() == 1);
+    let (answer, ()) = tokio::join!(refused, waits);
+    assert!(StateClosed::from_message(&answer.unwrap()).is_ok());
+    assert!(begun.elapsed() >= Duration::from_secs(4), "{:?}", begun.elapsed());
 }
