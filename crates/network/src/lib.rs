@@ -18,8 +18,8 @@
 //!   host; `withdrawn`: removes unfounded terminators;
 //! - [`ctrl_listeners`]: listeners on which routers take controllers;
 //! - `link_listeners`: listeners on which routers take links;
-//! - `link_reports`: reports of routers about links; [`unheard`]: links of routers that are not connected;
-//!   `misreports`: refused reports;
+//! - `link_reports`: reports of routers about links; [`unheard`], `broken`: links of routers that are not
+//!   connected; `misreports`: refused reports;
 //! - [`offers`]: the mesh and terminators for the explanation of a dial;
 //! - [`inspect`]: inspections of programs; [`metrics`]: measured values; [`traffic`]: bytes and rates of
 //!   circuits.
@@ -52,6 +52,7 @@
 
 pub mod adopt;
 pub mod adoption;
+mod broken;
 pub mod circuits;
 mod closing;
 pub mod create;

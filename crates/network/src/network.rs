@@ -174,7 +174,7 @@ pub(crate) struct Inner {
     pub(crate) waiting: Waiting,
     pub(crate) pieces: crate::adopt::Pieces,
     pub(crate) gaps: crate::gaps::Gaps,
-    pub(crate) broken: crate::unheard::Broken,
+    pub(crate) broken: crate::broken::Broken,
     pub(crate) validations: Validations,
     pub(crate) events: Events,
     /// The tag with which circuit ids of this run begin.

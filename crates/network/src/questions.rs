@@ -1,4 +1,4 @@
-//! Questions of this controller to a router about its inside ([inspections](docs/protocol/control-plane.md), 18).
+//! Questions of this controller to a router about its inside: inspections (docs/protocol/control-plane.md 18).
 
 use std::time::Duration;
 
