@@ -143,6 +143,8 @@ fn standing(facts: &Facts) -> Finding {
     if let Some(lock) = lock(&facts.identity) {
         let ways = match &facts.identity {
             it if it.authenticators.cert.is_some() => "; its certificate lets the identity log in",
+            it if it.external_id.is_some() => "; an external signer lets the identity log in",
+            it if it.type_id == "Router" => "; its router lets the identity log in",
             it if it.has_api_session => "; the session of the identity goes on",
             _ => "",
         };
@@ -338,15 +340,17 @@ mod tests {
              192.0.2.7, 2001:db8::1"
         );
         assert!(finding.help[0].contains("weft enable identity anna"));
-        // A certificate is not locked, and existing sessions go on.
-        let updb = json!({"id": "a"});
-        let certificate = json!({"updb": updb, "cert": {"id": "b"}});
-        for (authenticators, is_logged_in) in [(certificate, false), (json!({"updb": updb}), true)]
-        {
-            let able =
-                facts(json!({"name": "anna", "isLocked": true, "hasApiSession": is_logged_in,
-                "authenticators": authenticators}));
-            let finding = standing(&able);
+        // Other ways to log in are not locked, and existing sessions go on.
+        let updb = json!({"updb": {"id": "a"}});
+        for (member, value) in [
+            ("authenticators", json!({"updb": {"id": "a"}, "cert": {"id": "b"}})),
+            ("externalId", json!("anna@example.com")),
+            ("typeId", json!("Router")),
+            ("hasApiSession", json!(true)),
+        ] {
+            let mut able = json!({"name": "anna", "isLocked": true, "authenticators": updb});
+            able[member] = value;
+            let finding = standing(&facts(able));
             assert!(finding.holds && finding.says.contains("locked until the identity is enabled"));
         }
     }
