@@ -71,7 +71,7 @@ async fn carry_halves(
     first: Bytes,
     crypto: Option<Crypto>,
 ) {
-    let _served = Served(end);
+    let served = Served(end);
     let (sealing, opening) = directions(crypto);
     let reading = read_stream(end, reader, first, sealing);
     let delivering = deliver_stream(end, writer, opening, PATIENCE);
@@ -81,6 +81,7 @@ async fn carry_halves(
         () = &mut delivering => {}
         () = &mut reading => delivering.await,
     }
+    served.is_over();
 }
 
 /// The half of a stream that is written to. If it is dropped before its end, the application can tell that data is
@@ -103,6 +104,13 @@ impl EndingHalf for WriteHalf<TlsStream<TcpStream>> {
 
 /// Gives the circuit up if it is dropped while the circuit lives: the application is no longer served.
 struct Served<'a>(&'a LocalEnd);
+
+impl Served<'_> {
+    /// The circuit is closed, or closes by itself once the application's data has arrived.
+    fn is_over(self) {
+        std::mem::forget(self);
+    }
+}
 
 impl Drop for Served<'_> {
     fn drop(&mut self) {

@@ -211,6 +211,29 @@ async fn a_sealed_stream_that_was_cut_short_has_not_ended() {
 }
 
 #[tokio::test]
+async fn data_of_an_application_is_still_sent_after_the_peer_was_cut_off() {
+    let offer = keys::Offer::new(true).unwrap();
+    let host = keys::answer(&offer.peer_data()).unwrap().unwrap();
+    let (host, told) = host.ready(true);
+    let keys = offer.accepted(&told).unwrap().unwrap();
+    let (sealer, header) = Sealer::new(&keys.session.tx, &mut rand::rng());
+    let mut sealing = Outgoing::new(sealer, keys.seals.own_end);
+    let (mut dialer, end) = before_a_socket();
+    dialer.write(Bytes::copy_from_slice(header.as_bytes())).unwrap();
+    dialer.write(sealing.seal(b"hello").unwrap()).unwrap();
+    pass(&mut dialer, &end);
+    let (socket, mut application) = narrow().await;
+    let carried = carry(Arc::clone(&end), Stream::Tcp(socket), "answer".into(), Some(host));
+    let carried = tokio::spawn(carried);
+    // The answer is written in the same step as the greeting, at the latest.
+    application.read_exact(&mut [0; 5]).await.unwrap();
+    dialer.finish(std::time::Instant::now());
+    pass(&mut dialer, &end);
+    tokio::time::timeout(Duration::from_secs(20), carried).await.expect("an end").unwrap();
+    assert!(!end.is_closed(), "the answer is not acknowledged yet");
+}
+
+#[tokio::test]
 async fn a_connection_that_is_served_no_longer_has_not_ended() {
     let (mut dialer, end) = before_a_socket();
     dialer.write("hello".into()).unwrap();
