@@ -218,7 +218,8 @@ impl Backlog {
         self.still.zip(self.patience()).map(|(since, patience)| since + patience)
     }
 
-    fn patience(&self) -> Option<Duration> {
+    /// How long the circuit may take nothing; `None` while nobody waits for it.
+    pub(super) fn patience(&self) -> Option<Duration> {
         match (self.slow, self.is_lost) {
             (Some(_), false) => Some(PATIENCE),
             _ => self.is_left.then_some(LEFT_PATIENCE),
@@ -386,6 +387,7 @@ mod tests {
             backlog.push(last);
             backlog.settle(start);
             assert_eq!(backlog.ends_at(), Some(start + patience));
+            assert_eq!(backlog.patience(), Some(patience), "as the log says");
         }
     }
 

@@ -374,16 +374,20 @@ impl<F: EndFlow> Exchanges for LocalEnd<F> {
 
 impl<F: EndFlow> Timed for LocalEnd<F> {
     fn on_timer(&self, at: Instant, now: Instant) {
-        let stuck =
-            self.drive(|driver, _| driver.fires(at, now) && driver.machine.ends_if_stuck(now));
-        if stuck && let App::Sdk { owner, .. } = &self.app {
+        let stuck = self.drive(|driver, _| {
+            driver.fires(at, now).then(|| driver.machine.ends_if_stuck(now)).flatten()
+        });
+        if let Some(patience) = stuck
+            && let App::Sdk { owner, .. } = &self.app
+        {
             self.around.drops.stuck();
             tracing::warn!(
                 circuit = %self.circuit.id,
                 sdk = ?owner.upgrade(),
-                "a circuit is ended: its other end has taken nothing for 45 s, and the SDK, which \
+                "a circuit is ended: its other end has taken nothing for {} s, and the SDK, which \
                  has no flow control of its own, has left the circuit or was read slowly for it \
-                 meanwhile"
+                 meanwhile",
+                patience.as_secs()
             );
         }
     }

@@ -1,7 +1,10 @@
 //! The state of an end on this router, under its lock: the end itself, and the further state for an
 //! SDK without flow control of its own.
 
-use std::{collections::VecDeque, time::Instant};
+use std::{
+    collections::VecDeque,
+    time::{Duration, Instant},
+};
 
 use weft_circuit::{Machine, Sample};
 use weft_wire::{
@@ -179,13 +182,12 @@ impl State {
         self.end.abort();
     }
 
-    /// Ends a circuit that has taken nothing from its backlog for too long: true if it was ended.
-    pub(super) fn ends_if_stuck(&mut self, now: Instant) -> bool {
+    /// Ends a circuit that has taken nothing from its backlog for too long; returns for how long if it was ended.
+    pub(super) fn ends_if_stuck(&mut self, now: Instant) -> Option<Duration> {
         let stuck = self.end.closed().is_none() && self.backlog.is_stuck(now);
-        if stuck {
-            self.abort();
-        }
-        stuck
+        let patience = self.backlog.patience().filter(|_| stuck)?;
+        self.abort();
+        Some(patience)
     }
 }
 
