@@ -19,10 +19,8 @@ use weft_xgress::{End, ITEM_COST, Piece};
 const LIMIT: usize = 1 << 20;
 /// The SDK is read as usual again once fewer bytes than this wait.
 const RESUME: usize = LIMIT / 2;
-/// Bytes by which the backlog may grow in a millisecond of slow reading.
-const GROWTH: usize = 720;
-/// Most bytes that may wait for one connection id, after about [`PATIENCE`] of slow reading; the SDK is no longer read
-/// then.
+/// Most bytes that may wait for one connection id, after [`PATIENCE`] of slow reading, during which the backlog may grow
+/// evenly; half of the budget of the SDK if that is less, so that one circuit does not take it all.
 const MOST: usize = 32 << 20;
 /// Bytes by which the backlog may grow after each pause in reading.
 const SLICE: usize = 256 << 10;
@@ -71,6 +69,8 @@ impl FromSdk {
 pub(super) struct Backlog {
     items: VecDeque<FromSdk>,
     bytes: usize,
+    /// Most bytes that may wait.
+    most: usize,
     /// The bytes that wait, drawn from the budget of the SDK's connection.
     held: Grant,
     /// The time since which the SDK is read more slowly because of this backlog.
@@ -94,9 +94,11 @@ impl Backlog {
     pub(super) fn new(budget: &Budget) -> Self {
         let held = budget.empty();
         let items = VecDeque::new();
+        let half = usize::try_from(budget.limit() / 2).unwrap_or(usize::MAX);
+        let most = half.clamp(LIMIT + SLICE, MOST);
         let [over, is_left, is_lost] = [false; 3];
         let [slow, look, still] = [None; 3];
-        Self { items, bytes: 0, held, slow, over, look, is_left, is_lost, still, taken: 0 }
+        Self { items, bytes: 0, most, held, slow, over, look, is_left, is_lost, still, taken: 0 }
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -195,12 +197,12 @@ impl Backlog {
         let no_room = bytes > 0 && (grew || self.over) && self.held.budget().free() == 0;
         let much = if self.slow.is_some() { RESUME } else { LIMIT };
         self.slow = (no_room || self.bytes > much).then(|| self.slow.unwrap_or(now));
-        let room = self.slow.map(|since| room_at(now.saturating_duration_since(since)));
+        let room = self.slow.map(|since| self.room_at(now.saturating_duration_since(since)));
         let margin = if self.over { SLICE } else { 0 };
         let over = no_room || room.is_some_and(|room| self.bytes + margin > room);
         self.look = self.slow.filter(|_| over).and_then(|since| match no_room {
             true => Some(now + LOOK),
-            false => time_of_room(self.bytes + SLICE).map(|time| since + time),
+            false => self.time_of_room(self.bytes + SLICE).map(|time| since + time),
         });
         let turned = over != self.over;
         self.over = over;
@@ -215,12 +217,21 @@ impl Backlog {
     /// The time at which the circuit is ended unless the end takes more; `None` while the SDK is
     /// read as usual and has not left the circuit.
     fn ends_at(&self) -> Option<Instant> {
-        self.still.zip(self.patience()).map(|(since, patience)| since + patience)
+        let (still, patience) = self.still.zip(self.patience())?;
+        let since = if self.only_lacks_room() { self.slow.max(Some(still))? } else { still };
+        Some(since + patience)
+    }
+
+    /// True if the SDK is read slowly only because its budget has no room. Circuits of which more waits have taken it,
+    /// and are ended first.
+    fn only_lacks_room(&self) -> bool {
+        self.slow.is_some() && self.bytes <= RESUME
     }
 
     /// How long the circuit may take nothing; `None` while nobody waits for it.
     pub(super) fn patience(&self) -> Option<Duration> {
         match (self.slow, self.is_lost) {
+            (Some(_), false) if self.only_lacks_room() => Some(2 * PATIENCE),
             (Some(_), false) => Some(PATIENCE),
             _ => self.is_left.then_some(LEFT_PATIENCE),
         }
@@ -236,18 +247,23 @@ impl Backlog {
         }
         now >= end && !stood_still
     }
-}
 
-/// Bytes that may wait for a connection id after so much slow reading.
-fn room_at(slow: Duration) -> usize {
-    let grown = usize::try_from(slow.as_millis()).unwrap_or(usize::MAX).saturating_mul(GROWTH);
-    LIMIT.saturating_add(grown).min(MOST)
-}
+    /// Bytes by which the backlog may grow in a millisecond of slow reading.
+    fn growth(&self) -> usize {
+        (self.most - LIMIT) / (PATIENCE.as_millis() as usize)
+    }
 
-/// How much slow reading there has to be until so many bytes may wait; `None` if they never may.
-fn time_of_room(bytes: usize) -> Option<Duration> {
-    let millis = bytes.saturating_sub(LIMIT).div_ceil(GROWTH);
-    (bytes <= MOST).then(|| Duration::from_millis(millis as u64))
+    /// Bytes that may wait after so much slow reading.
+    fn room_at(&self, slow: Duration) -> usize {
+        let millis = usize::try_from(slow.as_millis()).unwrap_or(usize::MAX);
+        LIMIT.saturating_add(millis.saturating_mul(self.growth())).min(self.most)
+    }
+
+    /// How much slow reading there has to be until so many bytes may wait; `None` if they never may.
+    fn time_of_room(&self, bytes: usize) -> Option<Duration> {
+        let millis = bytes.saturating_sub(LIMIT).div_ceil(self.growth());
+        (bytes <= self.most).then(|| Duration::from_millis(millis as u64))
+    }
 }
 
 #[cfg(test)]
@@ -428,6 +444,27 @@ mod tests {
         drop(others);
         let look = backlog.deadline().unwrap();
         assert_eq!(backlog.settle(look), Some(false));
+    }
+
+    #[test]
+    fn one_circuit_leaves_others_room_in_a_small_budget_and_is_ended_before_them() {
+        let (start, budget) = (Instant::now(), Budget::new(8 << 20));
+        let (mut backlog, mut stalled) = (Backlog::new(&budget), end(start));
+        let mut now = start;
+        while !backlog.is_stuck(now) {
+            push(&mut backlog, &mut stalled, usize::MAX, now);
+            now = backlog.deadline().unwrap();
+            backlog.settle(now);
+        }
+        assert_eq!(now, start + PATIENCE);
+        assert!(backlog.bytes > 3 << 20 && backlog.bytes < 5 << 20, "{}", backlog.bytes);
+        // The rest is taken away, so that a circuit of which little waits has no room.
+        let others = budget.take_anyway(budget.free());
+        let (mut small, mut calm) = (Backlog::new(&budget), end(start));
+        assert!(push(&mut small, &mut calm, LIMIT / 4, now));
+        assert_eq!(small.ends_at(), Some(now + 2 * PATIENCE));
+        drop((backlog, others));
+        assert_eq!((small.settle(now + LOOK), small.ends_at()), (Some(false), None));
     }
 
     #[test]

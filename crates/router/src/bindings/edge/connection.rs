@@ -49,7 +49,8 @@ pub(super) const HOSTING: Lane = Lane::High;
 /// The share of the memory of all circuits that the ends of one identity may hold, as a divisor.
 const CLIENT_SHARE: u64 = 4;
 
-/// Bytes that may wait for all circuits of one SDK before it is no longer read.
+/// Bytes that may wait for all circuits of one SDK before it is no longer read; half the share of its identity if that is
+/// less.
 const BACKLOG_BUDGET: u64 = 64 << 20;
 
 /// The bytes that were read before the session was judged.
@@ -166,7 +167,7 @@ impl SdkConnection {
         let share = || share.child(share.limit() / CLIENT_SHARE);
         let count = |live: &mut OpenChannels<Self>| {
             let (count, memory) = live.is_of(self.number, &session, share);
-            let backlog = memory.child(BACKLOG_BUDGET);
+            let backlog = memory.child(BACKLOG_BUDGET.min(memory.limit() / 2));
             let _ = self.memory.set(Memory { ends: memory, backlog });
             count
         };
