@@ -81,7 +81,7 @@ async fn carry_halves(
         () = &mut delivering => {}
         () = &mut reading => delivering.await,
     }
-    served.is_over();
+    served.ended();
 }
 
 /// The half of a stream that is written to. If it is dropped before its end, the application can tell that data is
@@ -107,7 +107,7 @@ struct Served<'a>(&'a LocalEnd);
 
 impl Served<'_> {
     /// The circuit is closed, or closes by itself once the application's data has arrived.
-    fn is_over(self) {
+    fn ended(self) {
         std::mem::forget(self);
     }
 }
