@@ -158,8 +158,10 @@ async fn a_router_that_may_not_use_a_service_says_why() {
     let application = application().await;
     network.at_address("web", &hosts, "transport", &format!("tcp:{application}")).await;
     let bound = router.router().ingress_addresses();
-    let mut refused = TcpStream::connect(bound[0]).await.unwrap();
-    assert_eq!(soon(refused.read(&mut [0; 8])).await.unwrap_or(0), 0, "closed");
+    // The reset may come before the connection counts as made.
+    if let Ok(mut refused) = TcpStream::connect(bound[0]).await {
+        assert_eq!(soon(refused.read(&mut [0; 8])).await.unwrap_or(0), 0, "closed");
+    }
     let answer = soon(ask(bound[2], b"{\"svcId\":\"web\"}\nhello")).await;
     let answer: serde_json::Value = serde_json::from_slice(&answer).unwrap();
     assert_eq!(answer["scc"], false);
