@@ -2,7 +2,10 @@
 
 use std::{fs, time::Duration};
 
-use tokio::net::TcpStream;
+use tokio::{
+    net::TcpStream,
+    signal::unix::{SignalKind, signal},
+};
 
 use crate::{
     network::{Place, free_port},
@@ -14,6 +17,9 @@ use crate::{
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_terminal_that_closes_ends_its_tunnelers_in_order() {
+    // Under `nohup` the tests, and with them all that they start, ignore hang-ups; those of a process that handles them
+    // do not.
+    let _handled = signal(SignalKind::hangup()).unwrap();
     let bed = Bed::start().await;
     let (one, socket) = (bed.identity("one").await, bed.folder().join("run.sock"));
     let (one, at) = (one.to_str().unwrap(), socket.to_str().unwrap());
