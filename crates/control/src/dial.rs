@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use weft_channel::Lane;
 use weft_kernel::traces::Channel;
 use weft_model::Id;
@@ -12,6 +13,7 @@ use weft_network::create::{CircuitSpec, MadeCircuit};
 use weft_network::failure::{CircuitFailure, FailureCause};
 use weft_network::tags::CircuitTags;
 use weft_spans::{Kind, Span, attribute};
+use weft_wire::ctrl::peer_data_key::{DIALER_IDENTITY_ID, DIALER_IDENTITY_NAME};
 use weft_wire::ctrl::{self, CircuitFailed, CircuitRequest, CircuitSuccess};
 use weft_wire::edge_ctrl::{
     self, CircuitForm, CreateCircuitRequest, CreateCircuitResponse, CreateCircuitV2,
@@ -28,6 +30,8 @@ use super::session::RouterSession;
 const LOST_MEANWHILE: &str = "an end has lost its right to the service while the circuit was made";
 /// The header of peer data with the public key of an end.
 const PUBLIC_KEY: u32 = weft_wire::edge::header::PUBLIC_KEY.cast_unsigned();
+/// The header of peer data with the name of the dialer.
+const CALLER_ID: u32 = weft_wire::edge::header::CALLER_ID.cast_unsigned();
 
 /// Makes a circuit in a task, if the router has room for one more.
 pub fn spawn(session: &Arc<RouterSession>, message: &Message) {
@@ -159,7 +163,7 @@ async fn for_sdk(
         instance: request.terminator_instance_id,
         client: checked.session.to_string(),
         is_of_session: true,
-        identity: checked.identity.base.id.clone(),
+        identity: checked.identity,
         peer_data: request.peer_data,
     };
     dial.make(session, span).await
@@ -214,13 +218,13 @@ async fn for_tunneler(
             let text = format!("service {} does not exist", request.service_name);
             error(ErrorCode::INVALID_SERVICE, text)
         })?;
-        own_identity(session, &service, PolicyType::Dial)?;
+        let identity = own_identity(session, &service, PolicyType::Dial)?;
         let dial = Dial {
             service,
             instance: request.terminator_instance_id,
             client: session.router.id.to_string(),
             is_of_session: false,
-            identity: session.router.id.clone(),
+            identity,
             peer_data: request.peer_data,
         };
         dial.make(session, span).await
@@ -276,7 +280,7 @@ struct Dial {
     /// The session or the identity that dials, for events.
     client: String,
     is_of_session: bool,
-    identity: Id,
+    identity: Arc<Identity>,
     peer_data: PeerData,
 }
 
@@ -287,7 +291,8 @@ impl Dial {
         span: &mut Span,
     ) -> Result<MadeCircuit, EdgeError> {
         span.set(attribute::SERVICE_NAME, &*self.service.name);
-        span.set(attribute::IDENTITY_ID, self.identity.as_str());
+        let identity = &self.identity.base.id;
+        span.set(attribute::IDENTITY_ID, identity.as_str());
         let encrypted = self.service.encryption_required;
         if encrypted && !self.peer_data.contains_key(&PUBLIC_KEY) {
             let text = "the service requires encryption, and the dialer sent no key";
@@ -300,22 +305,24 @@ impl Dial {
         };
         let tags = CircuitTags {
             service: Some(target),
-            client: Some(self.identity.clone()),
+            client: Some(identity.clone()),
             ..CircuitTags::default()
         };
+        let mut peer_data = self.peer_data;
+        name_dialer(&mut peer_data, Some(&self.identity));
         let spec = CircuitSpec {
             router: session.router.id.clone(),
             service,
             instance: self.instance,
             client: self.client,
             is_of_session: self.is_of_session,
-            peer_data: self.peer_data,
+            peer_data,
             tags,
             id: None,
         };
         let network = &session.plane.network;
         let made = network.create_circuit(&spec, span).await;
-        trace(session, &self.identity, &spec.service, &made);
+        trace(session, identity, &spec.service, &made);
         let made = made.map_err(|failure| {
             let code = match failure.cause {
                 FailureCause::InvalidService => ErrorCode::INVALID_SERVICE,
@@ -334,6 +341,19 @@ impl Dial {
             return Err(EdgeError { circuit_id: Some(made.id), ..error });
         }
         Ok(made)
+    }
+}
+
+/// Names the dialer to the host. What the dialer or its router wrote is replaced: hosts decide by it.
+fn name_dialer(peer_data: &mut PeerData, identity: Option<&Identity>) {
+    for key in [DIALER_IDENTITY_ID, DIALER_IDENTITY_NAME, CALLER_ID] {
+        peer_data.remove(&key);
+    }
+    if let Some(identity) = identity {
+        let name = Bytes::from(identity.name.to_string());
+        peer_data.insert(DIALER_IDENTITY_ID, Bytes::from(identity.base.id.to_string()));
+        peer_data.insert(DIALER_IDENTITY_NAME, name.clone());
+        peer_data.insert(CALLER_ID, name);
     }
 }
 
@@ -367,20 +387,20 @@ fn trace(
 
 /// Checks that a binding of the router other than `edge` may use a service. Such a dial has no
 /// session. Either the configuration lets the router use every service, or the policies of its
-/// tunneler allow this one. Returns the identity whose policies count; it is empty if none do.
+/// tunneler allow this one. Returns the identity whose policies count, if any do.
 pub(crate) fn own_binding(
     session: &RouterSession,
     service: &Service,
     wanted: PolicyType,
-) -> Result<Id, EdgeError> {
+) -> Result<Option<Arc<Identity>>, EdgeError> {
     let router = &session.router.id;
     let entity = session.entity();
     let name = entity.as_ref().map(|router| &*router.name);
     let listed = &session.plane.auth.settings().unrestricted_bindings;
     if listed.iter().any(|it| it == "*" || it == router.as_str() || Some(it.as_str()) == name) {
-        return Ok(Id::default());
+        return Ok(None);
     }
-    own_identity(session, service, wanted).map(|it| it.base.id.clone()).map_err(|denied| {
+    own_identity(session, service, wanted).map(Some).map_err(|denied| {
         let hint = "bindings of the router use what the policies of its tunneler allow, or \
                     everything if network.unrestrictedBindings of the controller names the router";
         tracing::warn!(%router, service = %service.name, denied = denied.text, "{hint}");
@@ -401,23 +421,25 @@ async fn for_binding(session: &RouterSession, request: CircuitRequest, span: &mu
         return failed(format!("service {name} does not exist"));
     };
     let identity = match own_binding(session, service, PolicyType::Dial) {
-        Ok(identity) => Some(identity).filter(|id| !id.is_empty()),
+        Ok(identity) => identity,
         Err(denied) => return failed(denied.text),
     };
+    let mut peer_data = request.peer_data;
+    name_dialer(&mut peer_data, identity.as_deref());
     span.set(attribute::SERVICE_NAME, &*service.name);
     let service = service.base.id.clone();
     let spec = CircuitSpec {
         router: session.router.id.clone(),
         tags: CircuitTags {
             service: Some(service.clone()),
-            client: identity,
+            client: identity.map(|identity| identity.base.id.clone()),
             ..CircuitTags::default()
         },
         service,
         instance: instance.to_owned(),
         client: request.ingress_id,
         is_of_session: false,
-        peer_data: request.peer_data,
+        peer_data,
         id: None,
     };
     match session.plane.network.create_circuit(&spec, span).await {

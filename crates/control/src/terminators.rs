@@ -311,6 +311,7 @@ async fn create(
     let service = service
         .ok_or_else(|| Refused::Gone(format!("service {} does not exist", request.service_id)))?;
     let host = own_binding(session, service, PolicyType::Bind).map_err(refused)?;
+    let host = host.map(|identity| identity.base.id.clone()).unwrap_or_default();
     let service = service.base.id.clone();
     let binding = match request.binding.as_str() {
         "" if request.address.starts_with("udp:") => "udp",

@@ -21,7 +21,7 @@ pub struct Info {
     pub service: String,
     /// The circuit's id, for operators; empty if the router does not send it.
     pub circuit_id: Arc<str>,
-    /// The name that the dialer gave, which nobody has verified.
+    /// At a host: see [`Incoming::caller_id`](crate::Incoming::caller_id). At the dialer: the name that it gave.
     pub caller_id: String,
     /// At a host: the id of the dialer's identity, verified by its router; older routers do not send
     /// it.

@@ -29,7 +29,8 @@ pub struct DialOptions {
     pub instance: String,
     /// Data for the host's application.
     pub app_data: Option<Bytes>,
-    /// The name of this side for the host; the name of the identity by default.
+    /// The name of this side for the host; the name of the identity by default. Controllers of weft replace it by the
+    /// name of the identity.
     pub caller_id: Option<String>,
     /// Time limit; by default that of the context.
     pub timeout: Option<Duration>,

@@ -29,8 +29,8 @@ impl Incoming {
         Self { arrival, host, guard }
     }
 
-    /// The name that the dialer gave: by default that of its identity. It is not verified;
-    /// decisions should use [`dialer_identity`](Self::dialer_identity).
+    /// The name of the dialer's identity, if the controller is weft's. Other controllers pass on what the dialer gave, so
+    /// that decisions should use [`dialer_identity`](Self::dialer_identity).
     #[must_use]
     pub fn caller_id(&self) -> String {
         String::from_utf8_lossy(&self.arrival.dial.caller_id).into_owned()

@@ -48,7 +48,7 @@
 //! let mut listener = context.bind("greeter").await?;
 //! loop {
 //!     let incoming = listener.accept().await?;
-//!     // Verified by the router; `caller_id` is only what the dialer says of itself.
+//!     // Verified by the controller or the router.
 //!     if incoming.dialer_name() != Some("laptop") {
 //!         incoming.reject("only laptop is greeted");
 //!         continue;

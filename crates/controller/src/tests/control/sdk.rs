@@ -2,13 +2,14 @@
 
 use serde_json::json;
 use weft_model::Id;
-use weft_model::entity::Terminator;
+use weft_model::entity::{Router, Terminator};
 use weft_wire::edge_ctrl::{
     CreateCircuitRequest, CreateCircuitResponse, CreateCircuitV2, CreateTerminatorResult,
-    CreateTerminatorV2Request, CreateTerminatorV2Response, CreatedCircuit, EdgeError, ErrorCode,
-    RetryHint, content_type as is,
+    CreateTerminatorV2Request, CreateTerminatorV2Response, CreateTunnelCircuitV2Request,
+    CreatedCircuit, EdgeError, ErrorCode, RetryHint, content_type as is,
 };
-use weft_wire::{Message, ProtoBody};
+use weft_wire::ctrl::CircuitRequest;
+use weft_wire::{Message, PeerData, ProtoBody};
 
 use super::circuits::{dial_with, fine};
 use super::support::{Net, Peer};
@@ -162,6 +163,54 @@ async fn no_form_of_a_request_makes_a_circuit_of_anothers_session() {
     assert!(net.network.circuits().is_empty());
     let reply = dial_with(&mut peer, second(&one.token).to_message().unwrap(), |_| fine()).await;
     assert_eq!(CreatedCircuit::from_message(&reply).unwrap().tags["clientId"], one.identity);
+}
+
+#[tokio::test]
+async fn a_host_hears_the_dialers_name_from_the_controller_whatever_dialer_and_router_wrote() {
+    let (net, mut peer, service) = network().await;
+    let laptop = Sdk::new(&net, "laptop").await;
+    create(&peer, &laptop.hosting(&service, "hosted-1").await).await;
+    let written: PeerData =
+        [1008, 1115, 1116].map(|key| (key, "administrator".into())).into_iter().collect();
+    let tunneled = CreateTunnelCircuitV2Request {
+        service_name: "web".into(),
+        peer_data: written.clone(),
+        ..CreateTunnelCircuitV2Request::default()
+    };
+    let first = CreateCircuitRequest {
+        session_token: laptop.session(&service, "Dial").await.1,
+        api_session_token: laptop.token.clone(),
+        peer_data: written.clone(),
+        ..CreateCircuitRequest::default()
+    };
+    let second = CreateCircuitV2 {
+        session_token: first.session_token.clone(),
+        api_session_token: laptop.token.clone(),
+        peer_data: PeerData::new(),
+        ..CreateCircuitV2::default()
+    };
+    let bound = CircuitRequest {
+        ingress_id: "somebody".into(),
+        service: "web".into(),
+        peer_data: written,
+    };
+    let router = net.bed.controller.snapshot().list::<Router>().next().unwrap().base.id.clone();
+    let router = (router.to_string(), "er1".to_owned());
+    let sdk = (laptop.identity.clone(), "laptop".to_owned());
+    for (request, (id, name)) in [
+        (first.to_message(), sdk.clone()),
+        (second.to_message().unwrap(), sdk),
+        (tunneled.to_message(), router.clone()),
+        (bound.to_message(), router),
+    ] {
+        dial_with(&mut peer, request, |route| {
+            let told = &route.egress.as_ref().unwrap().peer_data;
+            let told = [1115, 1116, 1008].map(|key| told.get(&key).map(|told| &told[..]));
+            assert_eq!(told, [&id, &name, &name].map(|told| Some(told.as_bytes())));
+            fine()
+        })
+        .await;
+    }
 }
 
 #[tokio::test]
