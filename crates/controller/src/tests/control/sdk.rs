@@ -3,12 +3,12 @@
 use serde_json::json;
 use weft_model::Id;
 use weft_model::entity::{Router, Terminator};
+use weft_wire::ctrl::CircuitRequest;
 use weft_wire::edge_ctrl::{
     CreateCircuitRequest, CreateCircuitResponse, CreateCircuitV2, CreateTerminatorResult,
     CreateTerminatorV2Request, CreateTerminatorV2Response, CreateTunnelCircuitV2Request,
     CreatedCircuit, EdgeError, ErrorCode, RetryHint, content_type as is,
 };
-use weft_wire::ctrl::CircuitRequest;
 use weft_wire::{Message, PeerData, ProtoBody};
 
 use super::circuits::{dial_with, fine};
@@ -189,11 +189,8 @@ async fn a_host_hears_the_dialers_name_from_the_controller_whatever_dialer_and_r
         peer_data: PeerData::new(),
         ..CreateCircuitV2::default()
     };
-    let bound = CircuitRequest {
-        ingress_id: "somebody".into(),
-        service: "web".into(),
-        peer_data: written,
-    };
+    let bound =
+        CircuitRequest { ingress_id: "somebody".into(), service: "web".into(), peer_data: written };
     let router = net.bed.controller.snapshot().list::<Router>().next().unwrap().base.id.clone();
     let router = (router.to_string(), "er1".to_owned());
     let sdk = (laptop.identity.clone(), "laptop".to_owned());
