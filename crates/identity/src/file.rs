@@ -11,17 +11,36 @@ use crate::error::{Error, Result};
 /// Largest key, certificate or bundle file that is read, in bytes.
 pub const MAX_FILE_BYTES: u64 = 4 * 1024 * 1024;
 
-/// Reads a whole file of at most [`MAX_FILE_BYTES`].
-pub(crate) fn read(path: &Path) -> Result<Vec<u8>> {
+/// Reads a whole file of at most [`MAX_FILE_BYTES`], without waiting: a configuration may name a pipe or a device, which
+/// is refused.
+///
+/// # Errors
+/// When there is no such file, it cannot be read, is too large or is no regular file.
+pub fn read(path: &Path) -> Result<Vec<u8>> {
     let failed = |source| Error::File { action: "read", path: path.to_owned(), source };
     let mut bytes = Vec::new();
-    let file = File::open(path).map_err(failed)?;
+    let file = open(path).map_err(failed)?;
     file.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes).map_err(failed)?;
     let size = bytes.len() as u64;
     if size > MAX_FILE_BYTES {
         return Err(Error::TooLarge { path: path.to_owned(), size, limit: MAX_FILE_BYTES });
     }
     Ok(bytes)
+}
+
+fn open(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::OpenOptionsExt as _;
+        options.custom_flags(rustix::fs::OFlags::NONBLOCK.bits().cast_signed());
+    }
+    let file = options.read(true).open(path)?;
+    let found = file.metadata()?;
+    if found.is_file() || found.is_dir() {
+        return Ok(file);
+    }
+    Err(io::Error::other("it is no regular file, but a pipe, a socket or a device"))
 }
 
 /// A warning if every user of this machine may read the secret in this file, such as `the private key`. A group may
@@ -331,6 +350,24 @@ mod tests {
         fs::remove_file(beside.new.as_ref().unwrap()).unwrap();
         assert!(beside.put().is_err());
         assert_eq!(fs::read(&path).unwrap(), b"new");
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_file_from_which_nothing_may_come_is_not_waited_for() {
+        use rustix::fs::{CWD, FileType, Mode, mknodat};
+        let (folder, path) = in_folder();
+        assert_eq!(read(&path).unwrap(), b"the former, longer contents");
+        let pipe = folder.path().join("pipe");
+        mknodat(CWD, &pipe, FileType::Fifo, Mode::RUSR, 0).unwrap();
+        let link = folder.path().join("link");
+        std::os::unix::fs::symlink(&pipe, &link).unwrap();
+        for refused in [&pipe, &link, Path::new("/dev/zero"), Path::new("/dev/null")] {
+            let error = read(refused).unwrap_err().to_string();
+            assert!(error.contains(&refused.display().to_string()), "{error}");
+            assert!(std::error::Error::source(&read(refused).unwrap_err()).is_some());
+        }
+        assert!(read(folder.path()).is_err());
     }
 
     #[cfg(unix)]

@@ -59,7 +59,8 @@ pub use certificate::{Certificate, San, chain_up, fingerprint, to_pem};
 pub use ending::renewal_due;
 pub use error::{Error, Result, Validity};
 pub use file::{
-    MAX_FILE_BYTES, give_to_owner_of_folder, open_to_all, write_for_owner, write_private,
+    MAX_FILE_BYTES, give_to_owner_of_folder, open_to_all, read as read_file, write_for_owner,
+    write_private,
 };
 pub use identity::{AltServerCert, Identity, IdentitySection, KeyedChain};
 pub use identity_file::{IdentityFile, IdentityMaterial};

@@ -98,8 +98,10 @@ fn requests(config: &RouterConfig) -> Option<Finding> {
 /// Checks that a controller is named by the file or the remembered endpoints, or can dial the router.
 fn controllers(config: &RouterConfig, purpose: Purpose) -> Vec<Finding> {
     let ctrl = &config.ctrl;
-    let kept = std::fs::read_to_string(&ctrl.endpoints_file);
-    let remembered = kept.as_deref().ok().and_then(EndpointsFile::from_text).is_some();
+    let kept = weft_identity::read_file(&ctrl.endpoints_file)
+        .ok()
+        .and_then(|kept| String::from_utf8(kept).ok());
+    let remembered = kept.as_deref().and_then(EndpointsFile::from_text).is_some();
     // With `ctrl.listeners` the router may wait for controllers to dial.
     if !ctrl.endpoints.is_empty() || remembered || !ctrl.listeners.is_empty() {
         return Vec::new();
