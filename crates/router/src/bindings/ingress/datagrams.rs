@@ -10,12 +10,12 @@ use parking_lot::Mutex;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use weft_circuit::now;
-use weft_limits::{BoundedTable, Budget, Caps, Grant, TableFull, WhenFull};
+use weft_limits::{BoundedTable, Budget, Caps, Grant, TableFull, TokenBucket, WhenFull};
 use weft_xgress::ITEM_COST;
 
 use super::{
     Addresses, Ingress, Opened,
-    request::{Request, answer},
+    request::{Request, answer, short_refusal},
 };
 use crate::bindings::{
     socket::{self, Datagrams, MAX_DATAGRAM, UDP_IDLE, Waiting},
@@ -29,6 +29,11 @@ const WAITING: usize = 10;
 const MEMORY_SHARE: u64 = 16;
 /// See [`MEMORY_SHARE`].
 const SOURCE_SHARE: u64 = 4;
+/// Most refusals that are sent to one source in a second. Its address may be forged, so that they go to somebody who asked
+/// for nothing.
+const REFUSALS: u32 = 64;
+/// A refusal is at most this many times as long as the request.
+const AMPLIFICATION: usize = 3;
 
 /// The limits of a listener.
 #[derive(Clone, Copy, Debug)]
@@ -73,10 +78,19 @@ struct Conversations(Mutex<Talkers>);
 
 struct Talkers {
     sinks: BoundedTable<Talker, Sink, IpAddr>,
-    /// The budget of each source, and the number of its conversations.
-    sources: HashMap<IpAddr, (Budget, usize)>,
+    /// The sources that have conversations.
+    sources: HashMap<IpAddr, Source>,
     /// The budget of all sources.
     memory: Budget,
+}
+
+struct Source {
+    /// The budget of its waiting datagrams.
+    memory: Budget,
+    /// The number of its conversations.
+    conversations: usize,
+    /// The refusals that it may be sent.
+    refusals: TokenBucket,
 }
 
 impl Conversations {
@@ -108,12 +122,17 @@ impl Conversations {
         let mut talkers = self.0.lock();
         let share = talkers.memory.limit() / SOURCE_SHARE;
         let memory = match talkers.sources.get(&source) {
-            Some((memory, _)) => memory.clone(),
+            Some(known) => known.memory.clone(),
             None => talkers.memory.child(share),
         };
         let sink = Sink { number, inbox, memory: memory.clone() };
         talkers.sinks.insert(peer.clone(), sink, source, now())?;
-        talkers.sources.entry(source).or_insert_with(|| (memory.clone(), 0)).1 += 1;
+        let anew = || Source {
+            memory: memory.clone(),
+            conversations: 0,
+            refusals: TokenBucket::new(f64::from(REFUSALS), REFUSALS, now()),
+        };
+        talkers.sources.entry(source).or_insert_with(anew).conversations += 1;
         Ok((Place { conversations: Arc::clone(self), peer, source, number }, memory))
     }
 }
@@ -219,6 +238,17 @@ struct Place {
     number: u64,
 }
 
+impl Place {
+    /// Takes one of the refusals that the source may be sent now; false if there is none left.
+    fn may_be_refused(&self) -> bool {
+        let mut talkers = self.conversations.0.lock();
+        talkers
+            .sources
+            .get_mut(&self.source)
+            .is_some_and(|source| source.refusals.try_take(1, now()))
+    }
+}
+
 impl Drop for Place {
     fn drop(&mut self) {
         let mut talkers = self.conversations.0.lock();
@@ -226,9 +256,9 @@ impl Drop for Place {
         if holder == Some(self.number) {
             talkers.sinks.remove(&self.peer);
         }
-        if let Some((_, conversations)) = talkers.sources.get_mut(&self.source) {
-            *conversations -= 1;
-            if *conversations == 0 {
+        if let Some(source) = talkers.sources.get_mut(&self.source) {
+            source.conversations -= 1;
+            if source.conversations == 0 {
                 talkers.sources.remove(&self.source);
             }
         }
@@ -267,10 +297,16 @@ async fn converse(
         }
         Err(why) => Err(why),
     };
-    if answers {
-        let made = opened.as_ref().map(|opened| &*opened.id).map_err(|why| &**why);
+    let told = match &opened {
+        _ if !answers => None,
+        Ok(opened) => Some(answer(Ok(&opened.id))),
+        Err(why) => {
+            short_refusal(why, AMPLIFICATION * first.data.len()).filter(|_| place.may_be_refused())
+        }
+    };
+    if let Some(told) = told {
         // A datagram may be lost.
-        let _ = socket.send(&answer(made), &peer).await;
+        let _ = socket.send(&told, &peer).await;
     }
     let Opened { id, end, crypto } = match opened {
         Ok(opened) => opened,

@@ -71,6 +71,21 @@ pub(super) fn answer(made: Result<&str, &str>) -> Vec<u8> {
     line
 }
 
+/// The answer for the reason of a failure, in at most this many bytes; `None` if none is so short. The end of the reason
+/// is left out.
+pub(super) fn short_refusal(mut why: &str, most: usize) -> Option<Vec<u8>> {
+    loop {
+        let line = answer(Err(why));
+        let excess = line.len().saturating_sub(most);
+        if excess == 0 {
+            return Some(line);
+        }
+        // A character takes up to six bytes of the answer for each of its own.
+        let keep = why.len().checked_sub(excess.div_ceil(6))?;
+        why = &why[..why.floor_char_boundary(keep)];
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -85,6 +100,24 @@ mod tests {
             refused, b"{\"scc\":false,\"msg\":\"no \\\"x\\\"\\n\",\"circuitId\":\"\"}\n",
             "one line whatever the reason is"
         );
+    }
+
+    #[test]
+    fn a_refusal_is_cut_to_the_room_that_it_has() {
+        for why in ["", "no", "\u{1}\u{1}\u{1}\u{1}", "äöü € \u{10ffff}", &"why ".repeat(200)]
+        {
+            let whole = answer(Err(why)).len();
+            for most in 0..whole + 2 {
+                let Some(line) = short_refusal(why, most) else {
+                    assert!(most < answer(Err("")).len(), "{why} {most}");
+                    continue;
+                };
+                assert!(line.len() <= most);
+                let read: serde_json::Value = serde_json::from_slice(&line).unwrap();
+                assert!(why.starts_with(read["msg"].as_str().unwrap()), "{read}");
+                assert!(most < whole || line.len() == whole, "{why} {most}");
+            }
+        }
     }
 
     #[test]

@@ -32,9 +32,42 @@ async fn the_first_datagram_names_the_service() {
     socket.send_to(b"hello", bound).await.unwrap();
     assert_eq!(hear(&socket).await, b"hello");
     let socket = talker().await;
-    socket.send_to(b"hello", bound).await.unwrap();
+    socket.send_to(b"hello, is anybody there?", bound).await.unwrap();
     let answer: serde_json::Value = serde_json::from_slice(&hear(&socket).await).unwrap();
     assert_eq!(answer["scc"], false);
+}
+
+#[tokio::test]
+async fn whoever_forges_an_address_has_it_sent_few_refusals_and_short_ones() {
+    let bed = Bed::new();
+    let bound = bed.datagrams(None, DatagramLimits::default()).await;
+    let begun = std::time::Instant::now();
+    // All clients have one address, and other ports.
+    let mut clients = Vec::new();
+    for size in [1, 12, 13, 100].into_iter().cycle().take(4 * 80) {
+        let client = talker().await;
+        client.send_to(&vec![b'{'; size], bound).await.unwrap();
+        clients.push((size, client));
+    }
+    let mut heard = 0;
+    let mut most = [0; 2048];
+    loop {
+        for (size, client) in &clients {
+            let Ok((count, _)) = client.try_recv_from(&mut most) else { continue };
+            heard += 1;
+            assert!(count <= 3 * size, "{count} bytes for {size}");
+        }
+        // Without a limit all of these come at once.
+        if heard >= 64 || begun.elapsed() > Duration::from_secs(30) {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    assert!(heard >= 64, "{heard}");
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    let late = clients.iter().filter(|(_, client)| client.try_recv_from(&mut most).is_ok()).count();
+    let allowed = 64 + 65 * (1 + begun.elapsed().as_secs() as usize);
+    assert!(heard + late <= allowed, "{heard} and {late} of 160");
 }
 
 #[tokio::test]
