@@ -22,7 +22,7 @@ use weft_wire::edge_ctrl::{
 };
 use weft_wire::{Message, PeerData, ProtoBody, TraceContext, WireError};
 
-use super::edge_errors::{busy, error, malformed, of_session};
+use super::edge_errors::{busy, error, malformed, of_session, too_busy};
 use super::rights;
 use super::session::RouterSession;
 
@@ -35,7 +35,7 @@ const CALLER_ID: u32 = weft_wire::edge::header::CALLER_ID.cast_unsigned();
 
 /// Makes a circuit in a task, if the router has room for one more.
 pub fn spawn(session: &Arc<RouterSession>, message: &Message) {
-    let Ok(room) = Arc::clone(&session.requests).try_acquire_owned() else {
+    let Some(room) = session.making.take() else {
         if let Some(reply) = busy(message) {
             session.answer(Lane::High, message, reply);
         }
@@ -320,8 +320,10 @@ impl Dial {
             tags,
             id: None,
         };
+        let dialing = session.making.dialing(identity).ok_or_else(too_busy)?;
         let network = &session.plane.network;
         let made = network.create_circuit(&spec, span).await;
+        drop(dialing);
         trace(session, identity, &spec.service, &made);
         let made = made.map_err(|failure| {
             let code = match failure.cause {

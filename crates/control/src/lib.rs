@@ -52,6 +52,7 @@ pub mod ended;
 pub mod gate;
 pub mod legacy;
 pub mod listeners_kept;
+mod making;
 mod news;
 pub mod peers;
 pub mod plane;

@@ -45,7 +45,7 @@ enum NotRenewed {
 
 /// Handles a request in a task.
 pub fn spawn(session: &Arc<RouterSession>, message: &Message) {
-    let Ok(room) = Arc::clone(&session.requests).try_acquire_owned() else { return };
+    let Some(room) = session.making.take() else { return };
     let (session, message) = (Arc::clone(session), message.clone());
     session.plane.network.clone().spawn(async move {
         if message.content_type == edge_ctrl::content_type::EXTEND_VERIFY {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures::StreamExt as _;
 use futures::stream::FuturesUnordered;
 use parking_lot::Mutex;
-use tokio::sync::{Notify, Semaphore, mpsc};
+use tokio::sync::{Notify, mpsc};
 use weft_channel::{
     Behaviour, ChannelHandle, CloseReason, Established, Handler, Parts, Reading, RequestError,
     UnderlayInfo, UnderlayWaker,
@@ -19,13 +19,11 @@ use weft_wire::edge_ctrl::data_model::SubscribeToDataModelRequest;
 
 use crate::admitted::admitted;
 use crate::data_model::feed;
+use crate::making::Making;
 use crate::plane::Plane;
 use crate::session::RouterSession;
 use crate::traffic::Measured;
 use crate::{dispatch, ended, legacy, listeners_kept, terminators};
-
-/// Most circuits that a router may have in the making.
-const REQUESTS: usize = 1024;
 
 /// Most changes of its terminators that wait, and most that are decided at once.
 const WRITES: usize = 4096;
@@ -57,7 +55,7 @@ impl RouterSession {
             Measured::begin(scope, &router.id, &channel.handle(), plane.options.trace.as_ref());
         let session = Arc::new(Self {
             plane: Arc::clone(plane),
-            requests: Arc::new(Semaphore::new(REQUESTS)),
+            making: Making::new(),
             writes,
             subscriptions,
             ended: ended_sessions,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use hashbrown::HashSet;
 use parking_lot::Mutex;
-use tokio::sync::{Notify, Semaphore, mpsc};
+use tokio::sync::{Notify, mpsc};
 use weft_channel::Lane;
 use weft_kernel::online::RouterFacts;
 use weft_model::Id;
@@ -17,6 +17,7 @@ use weft_wire::{Message, ProtoBody as _, WireError};
 
 use super::data_model::events;
 use super::traffic::Measured;
+use crate::making::Making;
 use crate::plane::Plane;
 
 /// One connected router.
@@ -25,8 +26,8 @@ pub struct RouterSession {
     pub plane: Arc<Plane>,
     /// The router.
     pub router: Arc<LiveRouter>,
-    /// Permits for circuits in the making.
-    pub requests: Arc<Semaphore>,
+    /// Circuits in the making, and certificates to be issued.
+    pub(crate) making: Making,
     /// Changes of terminators, in order of arrival.
     pub(crate) writes: mpsc::Sender<Message>,
     pub(crate) subscriptions: mpsc::Sender<SubscribeToDataModelRequest>,

@@ -33,7 +33,7 @@ use weft_wire::{
 };
 use weft_xgress::Role;
 
-use places::Place;
+use places::{Party, Place, Turn};
 
 use super::{links, shared::Core};
 use crate::{
@@ -45,6 +45,9 @@ use crate::{
 const MIN_TIME: Duration = Duration::from_secs(1);
 /// Longest time for a dial.
 const MAX_TIME: Duration = Duration::from_secs(300);
+/// The tags of a route with the hosting and the dialing identity.
+const HOST: &str = "hostId";
+const CLIENT: &str = "clientId";
 /// Most routes in one report.
 const REPORT_PART: usize = 500;
 
@@ -58,7 +61,7 @@ pub(crate) fn on_route(core: &Arc<Core>, from: &Arc<Controller>, message: Messag
     };
     let Some(data) = core.data.get() else { return };
     let span = begin(core, &route, &message);
-    let place = match dials(&**data, &route).map(|terminator| core.routes.places.take(terminator)) {
+    let place = match dials(&**data, &route).map(|parties| core.routes.places.take(parties)) {
         Some(None) => return refuse(from, &message, route, span),
         place => place.flatten(),
     };
@@ -77,30 +80,40 @@ pub(crate) fn on_route(core: &Arc<Core>, from: &Arc<Controller>, message: Messag
 
 /// Answers a route for whose dial there is no room.
 fn refuse(from: &Controller, message: &Message, route: Route, mut span: Span) {
-    let failure = RouteError {
-        code: RouteErrorCode::ResourcesNotAvailable,
-        text: "too many routes wait to be set up on this router".to_owned(),
-    };
+    let failure = no_room();
     span.fail(&failure);
     let (circuit_id, attempt) = (route.circuit_id, route.attempt);
     let result = RouteResult { circuit_id, attempt, result: Err(failure) };
     let _ = from.channel.try_send_on(Lane::High, result.to_message().in_reply_to(message));
 }
 
-/// The terminator that a route has this router dial. A route that moves a circuit may name an end that is
+fn no_room() -> RouteError {
+    RouteError {
+        code: RouteErrorCode::ResourcesNotAvailable,
+        text: "too many routes wait to be set up on this router".to_owned(),
+    }
+}
+
+/// For whom a route has this router dial. A route that moves a circuit may name an end that is
 /// there already. A further attempt to make a circuit removes the end of an earlier one, and dials.
-fn dials<'a>(data: &dyn Data, route: &'a Route) -> Option<&'a str> {
+fn dials(data: &dyn Data, route: &Route) -> Option<Vec<Party>> {
     let egress = route.egress.as_ref()?;
-    let is_there = route.is_reroute() && data.has_destination(&egress.address);
-    (!is_there).then_some(&egress.destination)
+    if route.is_reroute() && data.has_destination(&egress.address) {
+        return None;
+    }
+    let tag = |name: &str| route.tags.get(name).filter(|id| !id.is_empty()).cloned();
+    let terminator = Some(Party::Terminator(egress.destination.clone()));
+    let (host, client) = (tag(HOST).map(Party::Host), tag(CLIENT).map(Party::Client));
+    Some([terminator, host, client].into_iter().flatten().collect())
 }
 
 /// Carries out a route that dials, once a worker is free.
 async fn dial(mut commanded: Commanded, mut place: Place) -> Answer {
-    let is_begun = place.begin(&commanded.taken_down).await;
+    let turn = place.begin(&commanded.taken_down).await;
     let begun = Instant::now();
     let done = match commanded.core.data.get() {
-        Some(data) if is_begun && !commanded.taken_down.is_cancelled() => {
+        _ if turn == Turn::Displaced => Err(no_room()),
+        Some(data) if turn == Turn::Begun && !commanded.taken_down.is_cancelled() => {
             commanded.span.event("a worker is free");
             data.route(commanded.command()).await
         }
