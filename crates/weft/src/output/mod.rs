@@ -7,6 +7,7 @@ mod count;
 mod fit;
 pub(crate) mod printable;
 pub(crate) mod progress;
+mod quote;
 pub(crate) mod table;
 pub(crate) mod units;
 
@@ -21,6 +22,7 @@ use serde_json::Value;
 use crate::yaml;
 
 pub(crate) use count::counted;
+pub(crate) use quote::quoted;
 pub(crate) use units::bytes;
 
 /// Output format.

@@ -11,12 +11,12 @@ use weft_contract::{
     },
 };
 
-use super::{kind, quoted, row};
+use super::{kind, row};
 use crate::{
     cli::WhyArgs,
     entity::name,
     failure::Failure,
-    output::{self, Format, counted},
+    output::{self, Format, counted, quoted},
 };
 
 /// Facts about the identity and the service.

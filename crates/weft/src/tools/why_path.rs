@@ -9,12 +9,12 @@ use weft_contract::{
     },
 };
 
-use super::{kind, quoted, row};
+use super::{kind, row};
 use crate::{
     cli::WhyPathArgs,
     entity::name,
     failure::Failure,
-    output::{self, Format, counted, units},
+    output::{self, Format, counted, quoted, units},
 };
 
 /// Most terminators that are shown for a router, in the order of the controller's answer.
