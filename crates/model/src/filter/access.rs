@@ -152,10 +152,8 @@ fn of_value<'p>(path: &'p Path, check: &'p Check) -> Access<'p> {
     let equal = |literal| lookup(Ask::Equal(slice::from_ref(literal)));
     let range = |low, high| if ranges { lookup(Ask::Range(low, high)) } else { Access::Scan };
     match check {
-        Check::In { negated: false, values } => lookup(Ask::Equal(&values.0)),
-        Check::Between { negated: false, low, high } => {
-            range(Bound::Included(low), Bound::Excluded(high))
-        }
+        Check::In(values) => lookup(Ask::Equal(&values.0)),
+        Check::Between(low, high) => range(Bound::Included(low), Bound::Excluded(high)),
         Check::Compare(op, literal) => match op {
             Op::Equal => equal(literal),
             // A null is not equal either, and no index holds nulls.
@@ -178,9 +176,7 @@ fn of_elements<'p>(path: &'p Path, quantifier: Quantifier, check: &'p Check) -> 
         (Index::Link(_), Quantifier::AnyOf, Check::Compare(Op::Equal, literal)) => {
             lookup(Ask::Equal(slice::from_ref(literal)))
         }
-        (Index::Link(_), Quantifier::AnyOf, Check::In { negated: false, values }) => {
-            lookup(Ask::Equal(&values.0))
-        }
+        (Index::Link(_), Quantifier::AnyOf, Check::In(values)) => lookup(Ask::Equal(&values.0)),
         _ => Access::Scan,
     }
 }

@@ -144,6 +144,14 @@ pub enum Check {
     },
 }
 
+impl Check {
+    /// True for `not in` and `not between`, which negate the whole test: also the quantifier of its left side,
+    /// and what a null is. `not contains` negates the check on each element.
+    pub(super) fn negates_whole(&self) -> bool {
+        matches!(self, Self::In { negated: true, .. } | Self::Between { negated: true, .. })
+    }
+}
+
 /// Direction of a sort field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Direction {

@@ -99,22 +99,25 @@ impl Binder<'_> {
     }
 
     fn test(&self, schema: &dyn Schema, test: &ast::Test) -> Result<Condition, FilterError> {
-        match &test.left {
+        let condition = match &test.left {
             Operand::Symbol(name) => {
                 let found = self.one(schema, name)?;
                 let check = self.check(&found.path.name, found.ty, test)?;
-                Ok(Condition::Value(found.path, check))
+                Condition::Value(found.path, check)
             }
-            Operand::AnyOf(name) => self.elements(schema, name, Quantifier::AnyOf, test),
-            Operand::AllOf(name) => self.elements(schema, name, Quantifier::AllOf, test),
+            Operand::AnyOf(name) => self.elements(schema, name, Quantifier::AnyOf, test)?,
+            Operand::AllOf(name) => self.elements(schema, name, Quantifier::AllOf, test)?,
             Operand::Count(set) => {
-                self.refuse_null(test)?;
+                if matches!(test.check, ast::Check::Null { .. }) {
+                    return Err(self.error_at(test.at.0, Reason::NullCount));
+                }
                 let members = self.members(schema, set)?;
                 let check =
                     self.check(&format!("count({})", members.path.name), Type::Int, test)?;
-                Ok(Condition::Count(members, check))
+                Condition::Count(members, check)
             }
-        }
+        };
+        Ok(if test.check.negates_whole() { condition.negate() } else { condition })
     }
 
     fn elements(
@@ -124,51 +127,42 @@ impl Binder<'_> {
         quantifier: Quantifier,
         test: &ast::Test,
     ) -> Result<Condition, FilterError> {
-        self.refuse_null(test)?;
         let found = self.many(schema, name)?;
         let check = self.check(&found.path.name, found.ty, test)?;
         Ok(Condition::Elements(found.path, quantifier, check))
     }
 
-    fn refuse_null(&self, test: &ast::Test) -> Result<(), FilterError> {
-        if matches!(test.check, ast::Check::Null { .. }) {
-            return Err(self.error_at(test.at.0, Reason::NullOfSet));
-        }
-        Ok(())
-    }
-
-    /// The check, after its types were compared with the left side.
+    /// The check of a test, its literals as the left side is compared with them.
     fn check(&self, left: &str, ty: Type, test: &ast::Test) -> Result<Check, FilterError> {
-        let refuse = |operator: &str, literal: &ast::Literal| {
+        let misfit = |operator: &str, literal: &ast::Literal| {
             let right = format!("{operator} {}", literal.type_name());
             let reason = Reason::Operands { name: left.to_owned(), left: ty, right };
-            Err(self.error_at(test.at.0, reason))
+            self.error_at(test.at.0, reason)
         };
         match &test.check {
             ast::Check::Null { negated: false } => Ok(Check::Null),
             ast::Check::Null { negated: true } => Ok(Check::NotNull),
-            ast::Check::Compare(op, literal) if ty.compares_with(literal) => {
-                Ok(Check::Compare(*op, literal.clone()))
+            ast::Check::Compare(op, literal) => match ty.compared_with(literal) {
+                Some(literal) => Ok(Check::Compare(*op, literal)),
+                None => Err(misfit(&op.to_string(), literal)),
+            },
+            ast::Check::In { values, .. } => {
+                let listed = |it| ty.listed_with(it).ok_or_else(|| misfit("in", it));
+                let values = values.iter().map(listed).collect::<Result<_, _>>()?;
+                Ok(Check::In(Values::new(values)))
             }
-            ast::Check::Compare(op, literal) => refuse(&op.to_string(), literal),
-            ast::Check::In { negated, values } => {
-                if let Some(misfit) = values.iter().find(|value| !ty.compares_with(value)) {
-                    return refuse("in", misfit);
-                }
-                Ok(Check::In { negated: *negated, values: Values::new(values.clone()) })
-            }
-            ast::Check::Between { negated, low, high } => {
-                if let Some(misfit) = [low, high].into_iter().find(|it| !ty.compares_with(it)) {
-                    return refuse("between", misfit);
-                }
-                let (low, high) = (low.clone(), high.clone());
-                Ok(Check::Between { negated: *negated, low, high })
+            ast::Check::Between { low, high, .. } => {
+                let bound = |it| {
+                    let bound = ty.compared_with(it).filter(|_| ty.has_ranges());
+                    bound.ok_or_else(|| misfit("between", it))
+                };
+                Ok(Check::Between(bound(low)?, bound(high)?))
             }
             ast::Check::Contains { negated, fold, needle } => {
                 if !ty.has_text() {
-                    return refuse(if *fold { "icontains" } else { "contains" }, needle);
+                    return Err(misfit(if *fold { "icontains" } else { "contains" }, needle));
                 }
-                let text = needle_text(needle);
+                let text = needle.to_text();
                 Ok(match fold {
                     false => Check::Contains { negated: *negated, needle: text },
                     true => Check::ContainsFolded { negated: *negated, needle: upper_case(&text) },
@@ -329,14 +323,5 @@ impl Binder<'_> {
 
     fn error_at(&self, offset: usize, reason: Reason) -> FilterError {
         FilterError::new(self.code, self.source, offset, reason)
-    }
-}
-
-/// The text that `contains` searches for; a number in decimal.
-fn needle_text(needle: &ast::Literal) -> String {
-    match needle {
-        ast::Literal::Text(text) => text.clone(),
-        ast::Literal::Float(value) => value.to_string(),
-        other => other.to_string(),
     }
 }

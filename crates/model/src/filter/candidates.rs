@@ -290,7 +290,7 @@ fn elements(quantifier: Quantifier, check: &Check, table: &Table) -> RoaringBitm
         (Quantifier::AnyOf, Check::Compare(Op::Equal, value)) => {
             of(value).cloned().unwrap_or_default()
         }
-        (Quantifier::AnyOf, Check::In { negated: false, values }) => {
+        (Quantifier::AnyOf, Check::In(values)) => {
             values.0.iter().filter_map(of).fold(RoaringBitmap::new(), |all, set| all | set)
         }
         (Quantifier::AnyOf, _) => bearers(table, |value| check.holds(&Value::text(value))),

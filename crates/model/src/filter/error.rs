@@ -89,8 +89,8 @@ pub enum Reason {
         /// The type of the symbol.
         ty: Type,
     },
-    /// `= null` on a set or a function.
-    NullOfSet,
+    /// `= null` on a count.
+    NullCount,
     /// A symbol that cannot be sorted by: a set, a tag, a symbol behind a link.
     NotSortable {
         /// The name as written.
@@ -127,8 +127,8 @@ impl fmt::Display for Reason {
             Self::NotBoolean { name, ty } => {
                 write!(f, "symbol '{name}' is {ty}: only a boolean symbol may stand alone")
             }
-            Self::NullOfSet => {
-                f.write_str("only a symbol may be compared with null, not anyOf, allOf or count")
+            Self::NullCount => {
+                f.write_str("a count is never null: compare it with 0, or use isEmpty")
             }
             Self::NotSortable { name } => {
                 write!(f, "cannot sort by '{name}': only symbols with one value can be sorted by")

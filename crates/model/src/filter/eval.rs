@@ -1,7 +1,8 @@
 //! Evaluation: does a record match a plan?
 //!
 //! A comparison is false if the left side is null or, for a symbol of any type, of another type
-//! than the right side; only `!=`, `not contains` and `not icontains` are true then
+//! than the right side; only `!=`, `not contains` and `not icontains` are true then. A boolean has no
+//! null: what is not true is false. `not in` and `not between` are the negations of `in` and `between`
 //! (docs/protocol/management-api.md 2.5, semantics).
 
 use std::cmp::Ordering;
@@ -160,12 +161,10 @@ impl Check {
                 Some(order) => op.accepts(order),
                 None => *op == Op::NotEqual,
             },
-            Self::In { negated, values } => {
-                values.contain(value).is_some_and(|inside| inside != *negated)
-            }
-            Self::Between { negated, low, high } => {
+            Self::In(values) => values.contain(value),
+            Self::Between(low, high) => {
                 let bounds = value.compare(low).zip(value.compare(high));
-                bounds.is_some_and(|(low, high)| (low.is_ge() && high.is_lt()) != *negated)
+                bounds.is_some_and(|(low, high)| low.is_ge() && high.is_lt())
             }
             Self::Contains { negated, needle } => {
                 value.as_text().map_or(*negated, |text| text.contains(needle) != *negated)
@@ -185,18 +184,16 @@ impl Values {
         Self(values)
     }
 
-    /// True if the list contains the value; `None` if the value is null or of another type.
-    fn contain(&self, value: &Value<'_>) -> Option<bool> {
-        let first = self.0.first()?;
-        value.compare(first)?;
+    /// True if the list contains the value.
+    fn contain(&self, value: &Value<'_>) -> bool {
         let ints = self.0.partition_point(|literal| matches!(literal, Literal::Int(_)));
-        let (ints, others) = self.0.split_at_checked(ints)?;
-        Some([ints, others].into_iter().any(|part| {
+        let Some((ints, others)) = self.0.split_at_checked(ints) else { return false };
+        [ints, others].into_iter().any(|part| {
             part.binary_search_by(|literal| {
                 value.compare(literal).map_or(Ordering::Less, Ordering::reverse)
             })
             .is_ok()
-        }))
+        })
     }
 }
 

@@ -183,12 +183,8 @@ impl Display for Check {
             Self::NotNull => f.write_str("!= null"),
             Self::True => f.write_str("= true"),
             Self::Compare(op, literal) => write!(f, "{op} {literal}"),
-            Self::In { negated, values } => {
-                write!(f, "{}in {}", not(negated), List(&values.0))
-            }
-            Self::Between { negated, low, high } => {
-                write!(f, "{}between {low} and {high}", not(negated))
-            }
+            Self::In(values) => write!(f, "in {}", List(&values.0)),
+            Self::Between(low, high) => write!(f, "between {low} and {high}"),
             Self::Contains { negated, needle } => {
                 write!(f, "{}contains {needle:?}", not(negated))
             }

@@ -108,15 +108,8 @@ pub(super) enum Check {
     NotNull,
     True,
     Compare(Op, Literal),
-    In {
-        negated: bool,
-        values: Values,
-    },
-    Between {
-        negated: bool,
-        low: Literal,
-        high: Literal,
-    },
+    In(Values),
+    Between(Literal, Literal),
     Contains {
         negated: bool,
         needle: String,
@@ -204,8 +197,8 @@ impl Path {
 impl Check {
     fn cost(&self) -> u32 {
         match self {
-            Self::Null | Self::NotNull | Self::True | Self::Compare(..) | Self::Between { .. } => 1,
-            Self::In { .. } => 2,
+            Self::Null | Self::NotNull | Self::True | Self::Compare(..) | Self::Between(..) => 1,
+            Self::In(_) => 2,
             Self::Contains { .. } => 4,
             Self::ContainsFolded { .. } => 8,
         }

@@ -88,12 +88,15 @@ impl Searched for Id {
     }
 }
 
-/// Filters compare the JSON text.
+/// Filters compare the JSON text; a map without members is null.
 impl Searched for JsonMap {
     const TYPE: Type = Type::String;
 
     fn value(&self) -> Value<'_> {
-        Value::Text(self.to_text().into())
+        match self.is_empty() {
+            true => Value::Null,
+            false => Value::Text(self.to_text().into()),
+        }
     }
 }
 

@@ -21,21 +21,40 @@ pub enum Type {
     Float,
     /// A point in time.
     Time,
-    /// Any type (tags). The right side of an operation decides, and a value of another type counts
-    /// as null.
+    /// Any type (tags). The right side of an operation decides: a text is compared with the text of the value,
+    /// `true` and `false` with a boolean (other values are false), and for a number or a time a value of
+    /// another type counts as null.
     Any,
 }
 
 impl Type {
-    /// True if a symbol of this type can be compared with the literal.
-    pub(super) fn compares_with(self, literal: &Literal) -> bool {
-        match self {
-            Self::String => matches!(literal, Literal::Text(_)),
-            Self::Bool => matches!(literal, Literal::Bool(_)),
-            Self::Int | Self::Float => matches!(literal, Literal::Int(_) | Literal::Float(_)),
-            Self::Time => matches!(literal, Literal::Time(_)),
-            Self::Any => true,
+    /// The literal that a symbol of this type is compared with: a text is compared with the decimal text of a
+    /// number. `None` if the two cannot be compared.
+    pub(super) fn compared_with(self, literal: &Literal) -> Option<Literal> {
+        use Literal::{Bool, Float, Int, Text, Time};
+        match (self, literal) {
+            (Self::String, Int(_) | Float(_)) => Some(Text(literal.to_text())),
+            (Self::String, Text(_))
+            | (Self::Bool, Bool(_))
+            | (Self::Int | Self::Float, Int(_) | Float(_))
+            | (Self::Time, Time(_))
+            | (Self::Any, _) => Some(literal.clone()),
+            _ => None,
         }
+    }
+
+    /// The literal that a symbol of this type is compared with, as an element of a list: a number may also be
+    /// listed as its text.
+    pub(super) fn listed_with(self, literal: &Literal) -> Option<Literal> {
+        match (self, literal) {
+            (Self::Int | Self::Float, Literal::Text(_)) => Some(literal.clone()),
+            _ => self.compared_with(literal),
+        }
+    }
+
+    /// True if a symbol of this type is ordered between bounds.
+    pub(super) fn has_ranges(self) -> bool {
+        matches!(self, Self::Int | Self::Float | Self::Time | Self::Any)
     }
 
     /// True if the symbol has a text for `contains`.
@@ -58,6 +77,16 @@ impl fmt::Display for Type {
 }
 
 impl Literal {
+    /// The text that `contains` searches for and that texts are compared with; a number in decimal, without
+    /// an exponent.
+    pub(super) fn to_text(&self) -> String {
+        match self {
+            Self::Text(text) => text.clone(),
+            Self::Float(value) => value.to_string(),
+            other => other.to_string(),
+        }
+    }
+
     /// Name of the literal's type, for messages.
     pub(super) fn type_name(&self) -> &'static str {
         match self {
@@ -121,11 +150,12 @@ impl<'a> Value<'a> {
         matches!(self, Self::Null)
     }
 
-    /// Order of this value to a literal; `None` if it is null or of another type.
+    /// Order of this value to a literal; `None` if it is null or of another type. With a text the value's text
+    /// is compared. With a boolean, every value but `true` is false.
     pub fn compare(&self, literal: &Literal) -> Option<Ordering> {
         match (self, literal) {
-            (Self::Text(a), Literal::Text(b)) => Some(a.as_ref().cmp(b.as_str())),
-            (Self::Bool(a), Literal::Bool(b)) => Some(a.cmp(b)),
+            (value, Literal::Text(b)) => value.as_text().map(|a| a.as_ref().cmp(b.as_str())),
+            (value, Literal::Bool(b)) => Some(matches!(value, Self::Bool(true)).cmp(b)),
             (Self::Time(a), Literal::Time(b)) => Some(a.cmp(b)),
             (Self::Int(a), Literal::Int(b)) => Some(a.cmp(b)),
             (Self::Int(a), Literal::Float(b)) => (*a as f64).partial_cmp(b),
@@ -135,13 +165,14 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// The text for `contains`: text as it is, numbers in decimal.
+    /// The text that is compared with texts: text as it is, numbers in decimal, `true` or `false`.
     pub(super) fn as_text(&self) -> Option<Cow<'_, str>> {
         match self {
             Self::Text(text) => Some(Cow::Borrowed(text)),
+            Self::Bool(value) => Some(Cow::Borrowed(if *value { "true" } else { "false" })),
             Self::Int(value) => Some(Cow::Owned(value.to_string())),
             Self::Float(value) => Some(Cow::Owned(value.to_string())),
-            Self::Null | Self::Bool(_) | Self::Time(_) => None,
+            Self::Null | Self::Time(_) => None,
         }
     }
 

@@ -15,7 +15,7 @@ use weft_kernel::{Call, Caller, Failure, Reply, convert, rank};
 use weft_model::Choice as _;
 use weft_model::Id;
 use weft_model::entity::{Ca, Enrollment, EnrollmentMethod, Identity, IdentityType, Router};
-use weft_model::filter::Index;
+use weft_model::filter::{Index, Value};
 
 use crate::Controller;
 use crate::domain::context::Context;
@@ -33,14 +33,11 @@ fields! {
 
     method { merged, shown by ToString::to_string, searched }
     identity_id { merged, shown, searched as "identity" indexed Index::Link(0) }
-    router_id { merged, searched as "edgeRouter" indexed Index::Link(1) }
-    search Column::one("transitRouter", Type::String, |context, it| match &it.router_id {
-        Some(id) if context.view().get::<Router>(id.as_str()).is_some_and(|r| !r.is_edge) => {
-            Value::text(id.as_str())
-        }
-        _ => Value::Null,
-    })
-    .public();
+    router_id { merged }
+    search Column::one("edgeRouter", Type::String, |context, it| router(context, it, true))
+        .public();
+    search Column::one("transitRouter", Type::String, |context, it| router(context, it, false))
+        .public();
     ca_id { merged, shown, searched indexed Index::Link(2) }
     expires_at { merged, shown, searched }
     token { merged }
@@ -63,6 +60,16 @@ fields! {
         EntityRef::short(IDENTITIES, id.as_str(), &name.unwrap_or_default())
     });
     show edge_router, edge_router_id, transit_router, transit_router_id elsewhere;
+}
+
+/// The id of the enrollment's router, if it is an edge router, or if it is none.
+fn router<'r>(context: &Context, enrollment: &'r Enrollment, is_edge: bool) -> Value<'r> {
+    let of_kind = |id: &&Id| {
+        let router = context.view().get::<Router>(id.as_str());
+        router.is_none_or(|router| router.is_edge) == is_edge
+    };
+    let found = enrollment.router_id.as_ref().filter(of_kind);
+    found.map_or(Value::Null, |id| Value::text(id.as_str()))
 }
 
 impl Readable for Enrollments {

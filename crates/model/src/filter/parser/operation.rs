@@ -95,7 +95,7 @@ impl Parser<'_> {
         if !self.at_operator() {
             return Err(self.unexpected(OPERATOR));
         }
-        self.need_space("a space before the operator")?;
+        let spaced = self.current.gap > 0;
         let negated = self.current.kind == Kind::Keyword(Keyword::Not);
         if negated {
             self.advance()?;
@@ -104,6 +104,9 @@ impl Parser<'_> {
         let Kind::Keyword(word) = self.current.kind else {
             return Err(self.unexpected("'in', 'between', 'contains' or 'icontains' after 'not'"));
         };
+        if matches!(word, Keyword::In | Keyword::Between) && !spaced {
+            return Err(self.unexpected("a space before the operator"));
+        }
         if word == Keyword::In && negated && self.current.gap != 1 {
             return Err(self.unexpected("exactly one space between 'not' and 'in'"));
         }

@@ -159,8 +159,10 @@ fn text_test(name: String) -> impl Strategy<Value = String> {
     let list = list.prop_map(|(word, list)| format!("{word} [{}]", list.join(", ")));
     let contains = (prop::sample::select(&["contains", "not contains", "icontains"]), text());
     let contains = contains.prop_map(|(word, text)| format!("{word} {text}"));
-    let compare = (op, text()).prop_map(|(op, text)| format!("{op} {text}"));
-    prop_oneof![6 => compare, 2 => list, 1 => contains].prop_map(move |it| format!("{name} {it}"))
+    let compare = (op.clone(), text()).prop_map(|(op, text)| format!("{op} {text}"));
+    let number = (op, 0u8..40).prop_map(|(op, number)| format!("{op} {number}"));
+    prop_oneof![6 => compare, 2 => list, 1 => contains, 1 => number]
+        .prop_map(move |it| format!("{name} {it}"))
 }
 
 fn one_test(

@@ -9,6 +9,7 @@ mod clerks;
 mod controller_settings;
 mod enrollment;
 mod every_body;
+mod filters;
 mod mfa;
 mod mfa_codes;
 mod own_authenticators;

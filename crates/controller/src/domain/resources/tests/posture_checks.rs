@@ -53,7 +53,9 @@ async fn every_type_is_stored_and_shown_with_its_own_members() {
     let listed = bed.list(&admin, "listPostureChecks", "typeId = \"MFA\" and promptOnWake").await;
     assert_eq!(listed.len(), 1);
     let listed = bed.list(&admin, "listPostureChecks", "promptOnWake = false").await;
-    assert_eq!(listed.len(), 0, "others have no such symbol");
+    assert_eq!(listed.len(), 5, "the checks of other types have no such value, which is false");
+    let listed = bed.list(&admin, "listPostureChecks", "promptOnWake = null").await;
+    assert_eq!(listed.len(), 5);
 }
 
 #[tokio::test]
