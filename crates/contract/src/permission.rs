@@ -108,6 +108,24 @@ impl Permission {
         subject.actions().contains(&action).then_some(Self::One(subject, action))
     }
 
+    /// The permissions that can be granted, in words, for messages.
+    #[must_use]
+    pub fn all_in_words() -> String {
+        let mut by_actions: Vec<(&[Action], Vec<&str>)> = Vec::new();
+        for subject in Subject::WORDS.iter().filter_map(|word| Subject::parse(word)) {
+            match by_actions.iter_mut().find(|(actions, _)| *actions == subject.actions()) {
+                Some((_, subjects)) => subjects.push(subject.as_str()),
+                None => by_actions.push((subject.actions(), vec![subject.as_str()])),
+            }
+        }
+        let groups = by_actions.into_iter().map(|(actions, subjects)| {
+            let actions: Vec<&str> = actions.iter().map(|action| action.as_str()).collect();
+            format!("{}, alone or with .{}", subjects.join(", "), actions.join(", ."))
+        });
+        let groups: Vec<String> = groups.collect();
+        format!("{ADMIN_READ_ONLY}; {}", groups.join("; "))
+    }
+
     /// Whether the permission allows this action on this subject.
     #[must_use]
     pub fn allows(self, subject: Subject, action: Action) -> bool {
@@ -132,6 +150,17 @@ impl std::fmt::Display for Permission {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn all_permissions_are_told_in_words() {
+        assert_eq!(
+            Permission::all_in_words(),
+            "admin_readonly; auth-policy, ca, config, config-type, edge-router-policy, enrollment, \
+             external-jwt-signer, identity, posture-check, router, service, service-edge-router-policy, \
+             service-policy, terminator, alone or with .read, .create, .update, .delete; \
+             ops, alone or with .read, .update, .delete; controllers, alone or with .read"
+        );
+    }
 
     #[test]
     fn names_read_back() {

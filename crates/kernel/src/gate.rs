@@ -113,6 +113,7 @@ mod tests {
         assert!(pass(&auditor, row("listServices")).is_ok());
         assert!(pass(&auditor, row("listAuthenticators")).is_ok());
         assert!(pass(&auditor, row("deleteService")).is_err());
-        assert!(pass(&auditor, row("listSummary")).is_err());
+        assert!(pass(&auditor, row("listSummary")).is_ok());
+        assert!(pass(&auditor, row("createDatabaseSnapshot")).is_err());
     }
 }

@@ -292,13 +292,13 @@ async fn operators_and_auditors_see_what_is_theirs() {
         (Method::DELETE, "links/x", NONE, &["operator", "ender"]),
         (Method::PATCH, "links/x", json!({"down": true}), &["operator"]),
         (Method::POST, "inspections", inspect, &["operator", "reader"]),
-        (Method::GET, "services", NONE, &[]),
-        (Method::GET, "routers", NONE, &[]),
-        (Method::GET, "terminators", NONE, &[]),
-        (Method::GET, "database/data-integrity-results", NONE, &[]),
+        (Method::GET, "services", NONE, &["auditor"]),
+        (Method::GET, "routers", NONE, &["auditor"]),
+        (Method::GET, "terminators", NONE, &["auditor"]),
+        (Method::GET, "database/data-integrity-results", NONE, &["auditor"]),
         (Method::POST, "database/check-data-integrity", NONE, &[]),
         (Method::POST, "database", NONE, &[]),
-        (Method::GET, "cluster/list-members", NONE, &[]),
+        (Method::GET, "cluster/list-members", NONE, &["auditor"]),
     ] {
         let at = format!("{FABRIC}/{path}");
         for (name, session) in &who {

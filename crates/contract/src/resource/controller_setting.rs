@@ -22,7 +22,7 @@ pub const MANAGEMENT: &[Operation] = &[
     list(
         "listControllerSettings",
         "/controller-settings",
-        Access::Admin,
+        Access::AdminOrReadOnly,
         "controllerSettingDetail",
     )
     .statuses(&[200, 400, 401, 429]),
@@ -35,12 +35,17 @@ pub const MANAGEMENT: &[Operation] = &[
     get(
         "detailControllerSetting",
         "/controller-settings/{id}",
-        Access::Admin,
+        Access::AdminOrReadOnly,
         "controllerSettingDetail",
     )
     .statuses(&[200, 401, 404, 429]),
-    get("detailControllerSettingEffective", EFFECTIVE, Access::Admin, "controllerSettingEffective")
-        .statuses(&[200, 401, 404, 429]),
+    get(
+        "detailControllerSettingEffective",
+        EFFECTIVE,
+        Access::AdminOrReadOnly,
+        "controllerSettingEffective",
+    )
+    .statuses(&[200, 401, 404, 429]),
     replace::<ControllerSettingBody>("updateControllerSetting", EFFECTIVE, Access::Admin)
         .statuses(&[200, 400, 401, 404, 429]),
     patch::<ControllerSettingBody>("patchControllerSetting", EFFECTIVE, Access::Admin)

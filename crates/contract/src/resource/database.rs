@@ -21,7 +21,7 @@ const FIX: Operation =
 const RESULTS: Operation = get(
     "dataIntegrityResults",
     "/database/data-integrity-results",
-    Access::Admin,
+    Access::AdminOrReadOnly,
     "dataIntegrityCheckDetails",
 );
 

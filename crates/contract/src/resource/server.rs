@@ -47,7 +47,7 @@ pub const SHARED: &[Operation] = &[
 
 /// Operations of the management API.
 pub const MANAGEMENT: &[Operation] =
-    &[get("listSummary", "/summary", Access::Admin, "listSummaryCounts")
+    &[get("listSummary", "/summary", Access::AdminOrReadOnly, "listSummaryCounts")
         .statuses(&[200, 401, 429, 503])];
 
 /// Operations of the client API.

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use weft_contract::permission::{ADMIN_READ_ONLY, Action, Permission, Subject};
-use weft_contract::{Api, ErrorCode, Operation, Word as _, resource};
+use weft_contract::{Api, ErrorCode, Method, Operation, Word as _, resource};
 use weft_kernel::gate::pass;
 use weft_kernel::{Caller, Login, Origin, SessionRef, Who};
 
@@ -20,11 +20,9 @@ const MANAGEMENT: &[(&str, &str)] = &[
     (
         "admin",
         "checkDataIntegrity createAuthenticator createControllerSetting createDatabaseSnapshot \
-         createRevocation dataIntegrityResults deleteAuthenticator deleteControllerSetting \
-         detailControllerSetting detailControllerSettingEffective fixDataIntegrity \
-         listControllerSettings listSummary patchAuthenticator patchControllerSetting \
-         reEnrollAuthenticator requestExtendAuthenticator updateAuthenticator \
-         updateControllerSetting",
+         createRevocation deleteAuthenticator deleteControllerSetting fixDataIntegrity \
+         patchAuthenticator patchControllerSetting reEnrollAuthenticator \
+         requestExtendAuthenticator updateAuthenticator updateControllerSetting",
     ),
     (
         "anybody",
@@ -47,8 +45,9 @@ const MANAGEMENT: &[(&str, &str)] = &[
     ),
     (
         "reader",
-        "detailAuthenticator detailRevocation getIdentityAuthenticators listAuthenticators \
-         listRevocations",
+        "dataIntegrityResults detailAuthenticator detailControllerSetting \
+         detailControllerSettingEffective detailRevocation getIdentityAuthenticators \
+         listAuthenticators listControllerSettings listRevocations listSummary",
     ),
     ("auth-policy.create", "createAuthPolicy"),
     ("auth-policy.delete", "deleteAuthPolicy"),
@@ -177,6 +176,11 @@ const CLIENT: &[(&str, &str)] = &[
 /// Operations of the fabric API and their callers; operations that are not listed need an
 /// administrator.
 const FABRIC: &[(&str, &str)] = &[
+    (
+        "reader",
+        "clusterListMembers dataIntegrityResults detailRouter detailService detailTerminator listRouterTerminators \
+         listRouters listServiceTerminators listServices listTerminators",
+    ),
     ("ops.read", "detailCircuit detailLink listCircuits listLinks"),
     ("ops.update", "patchLink"),
     ("ops.delete", "deleteCircuit deleteLink"),
@@ -289,6 +293,15 @@ fn the_gate_lets_in_whom_the_documents_let_in() {
             let passed = pass(&somebody.caller(), row).is_ok();
             assert_eq!(passed, somebody.may(who), "{api} {} for {who}: {somebody:?}", row.id);
         }
+    }
+}
+
+/// `admin_readonly` is every read: consoles log out a user to whom a read is refused.
+#[test]
+fn no_read_needs_an_administrator() {
+    let reader = Somebody::With(Permission::AdminReadOnly).caller();
+    for (api, row, _) in documented().into_iter().filter(|(_, row, _)| row.method == Method::Get) {
+        assert!(pass(&reader, row).is_ok(), "{api} {}", row.id);
     }
 }
 

@@ -7,7 +7,7 @@ use crate::operation::{Access, Operation, action, list};
 
 /// Operations.
 pub const OPERATIONS: &[Operation] = &[
-    list("clusterListMembers", "/cluster/list-members", Access::Admin, "clusterMember")
+    list("clusterListMembers", "/cluster/list-members", Access::AdminOrReadOnly, "clusterMember")
         .unpaged()
         .statuses(&[200, 400, 401, 429]),
     action("clusterMemberAdd", "/cluster/add-member", Access::Admin)

@@ -19,16 +19,17 @@ pub const COLLECTION: &str = "routers";
 
 /// Operations.
 pub const OPERATIONS: &[Operation] = &[
-    list("listRouters", "/routers", Access::Admin, "fabricRouterDetail").statuses(LIST),
+    list("listRouters", "/routers", Access::AdminOrReadOnly, "fabricRouterDetail").statuses(LIST),
     create::<RouterBody>("createRouter", "/routers", Access::Admin),
-    get("detailRouter", "/routers/{id}", Access::Admin, "fabricRouterDetail").statuses(DETAIL),
+    get("detailRouter", "/routers/{id}", Access::AdminOrReadOnly, "fabricRouterDetail")
+        .statuses(DETAIL),
     replace::<RouterBody>("updateRouter", "/routers/{id}", Access::Admin),
     patch::<RouterBody>("patchRouter", "/routers/{id}", Access::Admin),
     delete("deleteRouter", "/routers/{id}", Access::Admin).statuses(DELETE),
     list(
         "listRouterTerminators",
         "/routers/{id}/terminators",
-        Access::Admin,
+        Access::AdminOrReadOnly,
         "fabricTerminatorDetail",
     )
     .statuses(NESTED),

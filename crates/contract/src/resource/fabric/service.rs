@@ -16,16 +16,18 @@ pub const COLLECTION: &str = "services";
 
 /// Operations.
 pub const OPERATIONS: &[Operation] = &[
-    list("listServices", "/services", Access::Admin, "fabricServiceDetail").statuses(LIST),
+    list("listServices", "/services", Access::AdminOrReadOnly, "fabricServiceDetail")
+        .statuses(LIST),
     create::<ServiceBody>("createService", "/services", Access::Admin),
-    get("detailService", "/services/{id}", Access::Admin, "fabricServiceDetail").statuses(DETAIL),
+    get("detailService", "/services/{id}", Access::AdminOrReadOnly, "fabricServiceDetail")
+        .statuses(DETAIL),
     replace::<ServiceBody>("updateService", "/services/{id}", Access::Admin),
     patch::<ServiceBody>("patchService", "/services/{id}", Access::Admin),
     delete("deleteService", "/services/{id}", Access::Admin).statuses(DELETE),
     list(
         "listServiceTerminators",
         "/services/{id}/terminators",
-        Access::Admin,
+        Access::AdminOrReadOnly,
         "fabricTerminatorDetail",
     )
     .statuses(NESTED),

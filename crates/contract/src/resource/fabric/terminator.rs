@@ -14,10 +14,10 @@ pub const COLLECTION: &str = "terminators";
 
 /// Operations.
 pub const OPERATIONS: &[Operation] = &[
-    list("listTerminators", "/terminators", Access::Admin, "fabricTerminatorDetail")
+    list("listTerminators", "/terminators", Access::AdminOrReadOnly, "fabricTerminatorDetail")
         .statuses(NESTED),
     create::<TerminatorBody>("createTerminator", "/terminators", Access::Admin),
-    get("detailTerminator", "/terminators/{id}", Access::Admin, "fabricTerminatorDetail")
+    get("detailTerminator", "/terminators/{id}", Access::AdminOrReadOnly, "fabricTerminatorDetail")
         .statuses(DETAIL),
     replace::<TerminatorBody>("updateTerminator", "/terminators/{id}", Access::Admin),
     patch::<TerminatorBody>("patchTerminator", "/terminators/{id}", Access::Admin),

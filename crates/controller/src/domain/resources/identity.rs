@@ -276,7 +276,8 @@ fn permissions_of(names: &[String]) -> Result<Rare<Vec<Arc<str>>>, Failure> {
         names.iter().filter(|name| Permission::parse(name).is_none()).cloned().collect();
     if !wrong.is_empty() {
         let wrong = wrong.join(", ");
-        let reason = format!("invalid permissions '{wrong}'");
+        let reason =
+            format!("invalid permissions '{wrong}'; there are {}", Permission::all_in_words());
         return Err(Failure::field("permissions", reason, wrong));
     }
     let mut names: Vec<Arc<str>> = names.iter().map(|name| name.as_str().into()).collect();
