@@ -34,26 +34,25 @@ pub(super) struct Found {
     pub(super) siblings: Vec<(Encoding, Opened)>,
 }
 
-/// Opens the file at a path; a path without a regular file leads to the index. No symbolic link can
-/// lead out of the location: the kernel checks it (`openat2`; on other systems each step is
-/// checked).
+/// Opens the file at a path. A path without a regular file leads to the index, unless it has the ending of a file:
+/// `None` then, so that a script or a picture that is missing is not taken for a page. No symbolic link can lead
+/// out of the location: the kernel checks it (`openat2`; on other systems each step is checked).
 pub(super) fn find(
     location: &Path,
     place: Option<PathBuf>,
     index: &Path,
     encodings: &Encodings,
-) -> io::Result<Found> {
+) -> io::Result<Option<Found>> {
     // The directory is opened for each request, because an update may replace it.
     let location = Dir::open_ambient_dir(location, ambient_authority())?;
-    let asked = match place {
-        Some(place) if !place.as_os_str().is_empty() => {
-            open(&location, &place)?.map(|plain| (place, plain))
+    let asked = place.filter(|place| !place.as_os_str().is_empty());
+    let opened = asked.as_ref().map(|place| open(&location, place)).transpose()?.flatten();
+    let (place, plain) = match (asked, opened) {
+        (Some(place), Some(plain)) => (place, plain),
+        (Some(place), None) if has_ending(&place) && !is_directory(&location, &place) => {
+            return Ok(None);
         }
-        _ => None,
-    };
-    let (place, plain) = match asked {
-        Some(asked) => asked,
-        None => {
+        _ => {
             let plain = open(&location, index)?.ok_or(io::ErrorKind::NotFound)?;
             (index.to_owned(), plain)
         }
@@ -72,7 +71,17 @@ pub(super) fn find(
             }
         }
     }
-    Ok(Found { place, plain, siblings })
+    Ok(Some(Found { place, plain, siblings }))
+}
+
+/// Whether a path ends like the name of a file of a known type. The ids of entities, which are in the paths that an
+/// application interprets, may have dots, too.
+fn has_ending(place: &Path) -> bool {
+    mime_guess::from_path(place).first_raw().is_some()
+}
+
+fn is_directory(location: &Dir, place: &Path) -> bool {
+    location.metadata(place).is_ok_and(|found| found.is_dir())
 }
 
 /// Opens a regular file; `None` if there is none at the path.

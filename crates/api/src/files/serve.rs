@@ -72,6 +72,7 @@ impl Site {
             let find = move || disk::find(&location, place, &index, &encodings);
             let found = spawn_blocking(find).await.map_err(io::Error::other);
             let found = found.flatten().map_err(|error| unreadable(&error, files, path))?;
+            let found = found.ok_or(ErrorCode::NotFound)?;
             reply::prepare(found, files, &encodings, &self.shared.compressor, head).await
         };
         let prepared = tokio::time::timeout(self.shared.limits.handler_timeout, work).await;
