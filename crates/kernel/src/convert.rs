@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use serde_json::Value;
 use weft_contract::json::{JsonMap as ContractMap, TagValue, Tags, Username, WrongLength};
+use weft_contract::resource::client::SdkInfo as SdkDetail;
 use weft_contract::{
     Base as ContractBase, Cause, EntityRef, ErrorCode, NamedRole, Timestamp as TimeWord, Word,
 };
-use weft_model::entity::{Base, Record};
+use weft_model::entity::{Base, Record, SdkInfo};
 use weft_model::role::{self, Roles};
 use weft_model::{Choice, Id, JsonMap, Timestamp};
 
@@ -97,6 +98,18 @@ pub fn strings<S: AsRef<str>>(texts: &[S]) -> Vec<String> {
 /// Ids as owned strings.
 pub fn ids(ids: &[Id]) -> Vec<String> {
     ids.iter().map(Id::to_string).collect()
+}
+
+/// The program of a client, as its login described it.
+pub fn sdk(sdk: &SdkInfo) -> SdkDetail {
+    SdkDetail {
+        app_id: sdk.app_id.clone(),
+        app_version: sdk.app_version.clone(),
+        branch: sdk.branch.clone(),
+        revision: sdk.revision.clone(),
+        r#type: sdk.kind.clone(),
+        version: sdk.version.clone(),
+    }
 }
 
 /// A choice of the model in the words of the API. A choice without a word does not compile.

@@ -91,6 +91,29 @@ pub struct FailedPolicy {
     pub checks: Vec<FailedCheck>,
 }
 
+/// A policy that holds both the identity and the service, with what came of its posture checks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct JudgedPolicy {
+    /// Id of the policy.
+    pub id: Id,
+    /// Name of the policy.
+    pub name: String,
+    /// The posture checks: the end of their passing, if it has one, or why they failed.
+    pub checks: Vec<(Id, Result<Option<Timestamp>, CheckFailure>)>,
+}
+
+impl JudgedPolicy {
+    /// Whether all posture checks pass.
+    pub fn is_passing(&self) -> bool {
+        self.checks.iter().all(|(_, outcome)| outcome.is_ok())
+    }
+
+    /// The first time at which a posture check ends to pass.
+    fn until(&self) -> Option<Timestamp> {
+        self.checks.iter().filter_map(|(_, outcome)| outcome.ok().flatten()).min()
+    }
+}
+
 /// Why access is denied.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Denial {
@@ -198,15 +221,16 @@ pub fn decide(
     let mut granting = Vec::new();
     let mut failed = Vec::new();
     let mut ends = Vec::new();
-    for policy in facts.policies(identity, service, action) {
-        let (id, name) = (Id::new(policy.id), policy.name.to_owned());
-        match evaluate(&policy, posture, now) {
-            Ok(until) => {
-                ends.push(until);
-                granting.push(GrantingPolicy { id, name });
-            }
-            Err(checks) => failed.push(FailedPolicy { id, name, checks }),
+    for policy in judge(facts, identity, service, action, posture, now) {
+        if policy.is_passing() {
+            ends.push(policy.until());
+            granting.push(GrantingPolicy { id: policy.id, name: policy.name });
+            continue;
         }
+        let checks = policy.checks.into_iter();
+        let checks =
+            checks.filter_map(|(id, outcome)| Some(FailedCheck { id, failure: outcome.err()? }));
+        failed.push(FailedPolicy { id: policy.id, name: policy.name, checks: checks.collect() });
     }
     if !granting.is_empty() {
         // The grant lasts as long as the longest-lasting policy.
@@ -219,27 +243,28 @@ pub fn decide(
     })
 }
 
-/// Evaluates the posture checks of a policy: the end of their passing, or the failed checks.
-fn evaluate(
-    policy: &PolicyFacts<'_>,
+/// Judges the posture checks of every policy of this type that holds both the identity and the service.
+pub fn judge(
+    facts: &(impl Facts + ?Sized),
+    identity: &str,
+    service: &str,
+    action: PolicyType,
     posture: Posture<'_>,
     now: Timestamp,
-) -> Result<Option<Timestamp>, Vec<FailedCheck>> {
-    let mut until = None;
-    let mut failed = Vec::new();
-    for (id, check) in &policy.checks {
-        let outcome = match (posture, check) {
-            (Posture::Ignored, _) => Ok(None),
-            (_, None) => Err(CheckFailure::Missing),
-            (Posture::Unknown, Some(_)) => Err(CheckFailure::NoData),
-            (Posture::Known(data), Some(check)) => check.evaluate(data, now),
-        };
-        match outcome {
-            Ok(end) => until = until.into_iter().chain(end).min(),
-            Err(failure) => failed.push(FailedCheck { id: Id::new(id), failure }),
-        }
-    }
-    if failed.is_empty() { Ok(until) } else { Err(failed) }
+) -> Vec<JudgedPolicy> {
+    let outcome = |check: &Option<Check<'_>>| match (posture, check) {
+        (Posture::Ignored, _) => Ok(None),
+        (_, None) => Err(CheckFailure::Missing),
+        (Posture::Unknown, Some(_)) => Err(CheckFailure::NoData),
+        (Posture::Known(data), Some(check)) => check.evaluate(data, now),
+    };
+    let policies = facts.policies(identity, service, action).into_iter();
+    let judged = policies.map(|policy| JudgedPolicy {
+        id: Id::new(policy.id),
+        name: policy.name.to_owned(),
+        checks: policy.checks.iter().map(|(id, check)| (Id::new(id), outcome(check))).collect(),
+    });
+    judged.collect()
 }
 
 impl Facts for Snapshot {

@@ -8,9 +8,11 @@
 //!
 //! - [`Postures`]: the posture data; [`viewer`]: the part of it that counts for one decision;
 //! - `responses`: reports of clients; `queries`: the checks that clients are asked; `refusals`:
-//!   refused services with reasons; `refused`, `kept`: bounds on memory; [`EndTimes`]: the times at
+//!   refused services with reasons; `judgements`: the checks as they are judged now, for people; `refused`, `kept`:
+//!   bounds on memory; [`EndTimes`]: the times at
 //!   which grants end.
 
+mod judgements;
 mod kept;
 pub mod queries;
 pub mod refusals;

@@ -66,7 +66,7 @@ fn policy_failure(
 ) -> PolicyFailure {
     let checks = policy.checks.iter().filter_map(|failed| {
         let check = snapshot.get::<PostureCheck>(&failed.id)?;
-        Some(check_failure(viewer, check, failed.failure, now))
+        Some(found_by(viewer, check, Some(failed.failure), now))
     });
     PolicyFailure {
         checks: checks.collect(),
@@ -79,9 +79,15 @@ fn json(value: &impl Serialize) -> Value {
     serde_json::to_value(value).unwrap_or_default()
 }
 
-fn check_failure(viewer: &Viewer, check: &PostureCheck, why: Why, now: Timestamp) -> CheckFailure {
+/// The values that a posture check is judged by. `why` is the reason if it fails.
+pub(super) fn found_by(
+    viewer: &Viewer,
+    check: &PostureCheck,
+    why: Option<Why>,
+    now: Timestamp,
+) -> CheckFailure {
     let data = viewer.data();
-    let mut failure = CheckFailure {
+    let mut found_by = CheckFailure {
         posture_check_id: check.base.id.to_string(),
         posture_check_name: check.name.to_string(),
         posture_check_type: check.check_type.as_str().to_owned(),
@@ -106,15 +112,15 @@ fn check_failure(viewer: &Viewer, check: &PostureCheck, why: Why, now: Timestamp
             let specs = &check.processes.processes;
             let actual: Vec<ProcessFound> = specs.iter().map(|spec| found(viewer, spec)).collect();
             let wanted: Vec<ProcessMultiDetail> = specs.iter().map(process_of_many).collect();
-            failure.semantic = Some(convert::word(check.processes.semantic));
+            found_by.semantic = Some(convert::word(check.processes.semantic));
             (json(&actual), json(&wanted))
         }
         PostureCheckType::Mfa => {
-            failure.criteria = Some(criteria(viewer, check, now));
+            found_by.criteria = Some(criteria(viewer, check, now));
             mfa(viewer, check, why)
         }
     };
-    CheckFailure { actual_value: actual, expected_value: expected, ..failure }
+    CheckFailure { actual_value: actual, expected_value: expected, ..found_by }
 }
 
 fn found(viewer: &Viewer, spec: &ProcessSpec) -> ProcessFound {
@@ -129,7 +135,7 @@ fn found(viewer: &Viewer, spec: &ProcessSpec) -> ProcessFound {
     }
 }
 
-fn mfa(viewer: &Viewer, check: &PostureCheck, why: Why) -> (Value, Value) {
+fn mfa(viewer: &Viewer, check: &PostureCheck, why: Option<Why>) -> (Value, Value) {
     let data = viewer.data();
     let since =
         |at: Option<Timestamp>| data.mfa_passed_at().is_some() && data.mfa_passed_at() >= at;
@@ -137,7 +143,7 @@ fn mfa(viewer: &Viewer, check: &PostureCheck, why: Why) -> (Value, Value) {
         passed_mfa: data.mfa_passed_at().is_some(),
         passed_on_unlock: since(data.unlocked_at()),
         passed_on_wake: since(data.woken_at()),
-        timed_out: why == Why::MfaTimedOut,
+        timed_out: why == Some(Why::MfaTimedOut),
     };
     let expected = MfaValues {
         passed_mfa: true,

@@ -3,7 +3,9 @@
 use std::sync::{Arc, OnceLock};
 
 use roaring::RoaringBitmap;
-use weft_model::access::{self, AccessDecision, Facts, PolicyFacts, Posture, Standing};
+use weft_model::access::{
+    self, AccessDecision, Facts, JudgedPolicy, PolicyFacts, Posture, Standing,
+};
 use weft_model::entity::{
     ApiSession, Identity, PolicyType, PostureCheck, SdkInfo, ServicePolicy, ServiceSession,
 };
@@ -150,12 +152,27 @@ impl Viewer {
         action: PolicyType,
         now: Timestamp,
     ) -> AccessDecision {
-        let posture = match self.is_judged {
+        let facts = Seen { snapshot, viewer: self };
+        access::decide(&facts, self.identity.as_str(), service, action, self.posture(), now)
+    }
+
+    /// The policies that hold the identity and a service, with what comes of their posture checks.
+    pub(super) fn judge(
+        &self,
+        snapshot: &Snapshot,
+        service: &str,
+        action: PolicyType,
+        now: Timestamp,
+    ) -> Vec<JudgedPolicy> {
+        let facts = Seen { snapshot, viewer: self };
+        access::judge(&facts, self.identity.as_str(), service, action, self.posture(), now)
+    }
+
+    fn posture(&self) -> Posture<'_> {
+        match self.is_judged {
             true => Posture::Known(&self.data),
             false => Posture::Ignored,
-        };
-        let facts = Seen { snapshot, viewer: self };
-        access::decide(&facts, self.identity.as_str(), service, action, posture, now)
+        }
     }
 }
 

@@ -18,6 +18,7 @@ use crate::operation::{
 use crate::paths::Api;
 use crate::permission::{Action, Subject};
 use crate::resource::client::{EnvInfo, SdkInfo};
+use crate::resource::posture_data::PostureJudgement;
 use crate::timestamp::Timestamp;
 use crate::word::Word;
 
@@ -448,6 +449,10 @@ detail! {
         pub is_bind_allowed: bool,
         /// Whether a service policy lets the identity dial the service.
         pub is_dial_allowed: bool,
+        /// The posture checks of the policies that hold both, as they are judged in each API session of the identity,
+        /// the one that was used last first, ten at most; empty if no policy has any. Null for callers that may not
+        /// read identities and posture checks.
+        pub posture: Option<Vec<PostureJudgement>>,
         /// The service.
         pub service: EntityRef,
         /// The id of the service.

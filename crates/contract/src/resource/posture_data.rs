@@ -160,7 +160,7 @@ detail! {
 }
 
 detail! {
-    /// A posture check that failed. The form of the found and the expected value depends on the
+    /// A posture check, with the values that it is judged by. The form of the found and the expected value depends on the
     /// type of the check.
     pub struct CheckFailure {
         /// The value that the device has.
@@ -179,6 +179,54 @@ detail! {
         /// `PROCESS_MULTI`: whether all of the processes must run (AllOf) or one of them (AnyOf).
         #[serde(skip_serializing_if = "Option::is_none")]
         pub semantic: Option<Semantic>,
+    }
+}
+
+detail! {
+    /// The posture checks of the policies for a service, as they are judged now in one API session of the identity.
+    pub struct PostureJudgement {
+        /// The id of the API session. Empty if the identity has none; nothing is known of its device then.
+        pub api_session_id: String,
+        /// The time at which the client last used the session.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub last_activity_at: Option<Timestamp>,
+        /// The policies that hold identity and service, and have posture checks.
+        pub policies: Vec<PolicyJudgement>,
+        /// The program of the client.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub sdk_info: Option<SdkInfo>,
+    }
+}
+
+detail! {
+    /// A service policy, and how its posture checks are judged.
+    pub struct PolicyJudgement {
+        /// The posture checks.
+        pub checks: Vec<CheckJudgement>,
+        /// Whether all posture checks pass.
+        pub is_passing: bool,
+        /// The id of the service policy.
+        pub policy_id: String,
+        /// The name of the service policy.
+        pub policy_name: String,
+        /// Whether the policy lets identities dial or host.
+        pub policy_type: DialBind,
+    }
+}
+
+detail! {
+    /// A posture check, how it is judged, and the facts that it is judged by.
+    pub struct CheckJudgement including found: CheckFailure {
+        /// Whether the check passes.
+        pub is_passing: bool,
+        /// Why the check fails, as a sentence; empty if it passes.
+        pub reason: String,
+        /// The time of the client's report.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub reported_at: Option<Timestamp>,
+        /// The time until which the check passes without another report; absent if it has no end.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub valid_until: Option<Timestamp>,
     }
 }
 

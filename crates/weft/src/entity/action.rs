@@ -2,7 +2,8 @@
 //!
 //! Every operation at `/<kinds>/{id}/<word>` that changes something is the command `weft <word>
 //! <kind> NAME`, with its body as flags: `weft re-enroll edge-router paris`, `weft disable identity
-//! laptop --duration-minutes 30`. An operation that deletes something is `weft remove <word> NAME`.
+//! laptop --duration-minutes 30`. An operation that deletes something is `weft remove <word> NAME`. So are a few that
+//! only read: `weft posture-data identity laptop`.
 
 use std::{collections::BTreeMap, path::PathBuf};
 
@@ -20,11 +21,11 @@ use super::{
     flags::{self, text},
     name,
     operations::api_of,
-    token,
+    posture, token,
 };
 use crate::{
     failure::Failure,
-    output::{self, Format, table},
+    output::{self, Format, printable, table},
     session::LoginChoice,
 };
 
@@ -38,6 +39,10 @@ const DISABLE: &str = "disable";
 const TRACE: &str = "trace";
 /// The word for the second factor of an identity, which can be removed.
 const MFA: &str = "mfa";
+/// Words of operations that only read: the services that an identity was refused, and the facts that it was judged by.
+const REFUSALS: &str = "failed-service-requests";
+const POSTURE: &str = "posture-data";
+const READS: &[&str] = &[REFUSALS, POSTURE];
 
 /// An operation on one entity.
 #[derive(Clone, Copy, Debug)]
@@ -74,7 +79,10 @@ fn rows() -> impl Iterator<Item = Row> {
                 }
                 _ => return None,
             };
-            let is_one = !word.contains(['/', '{']) && operation.method != Method::Get;
+            let is_one = match operation.method {
+                Method::Get => READS.contains(&word),
+                _ => !word.contains(['/', '{']),
+            };
             (is_one && !ELSEWHERE.contains(&word)).then_some(Row { kind, operation, word, fields })
         })
     })
@@ -123,6 +131,11 @@ fn about(word: &str, rows: &[Row]) -> String {
         }
         "request-extend" => "Ask the owner of a certificate to renew it at the next login".into(),
         REMOVE => "Remove a part of an entity, such as the second factor".into(),
+        REFUSALS => {
+            "Show which services an identity was refused since its device failed posture checks"
+                .into()
+        }
+        POSTURE => "Show what the device of an identity has reported for posture checks".into(),
         MFA => {
             "Remove the second factor (TOTP) of an identity, which may then set up another".into()
         }
@@ -261,6 +274,7 @@ pub(crate) async fn run(request: ActionRequest) -> Result<(), Failure> {
     let says_nothing = done.as_object().is_none_or(Map::is_empty);
     output::value(format, &done, || {
         let mut text = match says_nothing {
+            _ if READS.contains(&word) => read(word, &done),
             true => format!("{word} {} {which}: done", kind.name),
             false => table::one(&done),
         };
@@ -270,6 +284,18 @@ pub(crate) async fn run(request: ActionRequest) -> Result<(), Failure> {
         text
     });
     Ok(())
+}
+
+/// The answer of an operation that only reads, in lines.
+fn read(word: &str, answer: &Value) -> String {
+    let lines = match word {
+        REFUSALS => {
+            let refused: Vec<_> = serde_json::from_value(answer.clone()).unwrap_or_default();
+            posture::refusals(&refused)
+        }
+        _ => posture::reports(&serde_json::from_value(answer.clone()).unwrap_or_default()),
+    };
+    lines.iter().map(|line| printable::line(line)).collect::<Vec<_>>().join("\n")
 }
 
 #[cfg(test)]
@@ -286,6 +312,8 @@ mod tests {
             ("refresh", "enrollment"),
             ("enable", "identity"),
             ("disable", "identity"),
+            ("failed-service-requests", "identity"),
+            ("posture-data", "identity"),
         ] {
             assert!(names.contains(&wanted), "{wanted:?} is not in {names:?}");
         }

@@ -14,6 +14,7 @@ mod flags;
 mod listing;
 pub(crate) mod name;
 mod operations;
+pub(crate) mod posture;
 mod request;
 mod run;
 pub(crate) mod token;

@@ -7,6 +7,7 @@ use weft_contract::{
     entity::DialBind,
     resource::{
         identity::{IdentityDetail, PolicyAdvice},
+        posture_data::{PolicyJudgement, PostureJudgement},
         service_policy::ServicePolicyDetail,
     },
 };
@@ -14,7 +15,7 @@ use weft_contract::{
 use super::{kind, row};
 use crate::{
     cli::WhyArgs,
-    entity::name,
+    entity::{name, posture},
     failure::Failure,
     output::{self, Format, counted, quoted},
 };
@@ -34,6 +35,8 @@ struct Facts {
 #[derive(Debug, PartialEq, Eq)]
 struct Finding {
     holds: bool,
+    /// Whether it could not be found out; `holds` is true then.
+    is_unknown: bool,
     says: String,
     /// Advice, if it does not hold.
     help: Vec<String>,
@@ -41,7 +44,11 @@ struct Finding {
 
 impl Finding {
     fn new(holds: bool, says: impl Into<String>) -> Self {
-        Self { holds, says: says.into(), help: Vec::new() }
+        Self { holds, is_unknown: false, says: says.into(), help: Vec::new() }
+    }
+
+    fn unknown(says: impl Into<String>) -> Self {
+        Self { is_unknown: true, ..Self::new(true, says) }
     }
 
     fn or(mut self, help: impl Into<String>) -> Self {
@@ -94,23 +101,30 @@ fn print(facts: &Facts) {
     for (type_word, verb) in [(DialBind::Dial, "dial"), (DialBind::Bind, "host")] {
         let findings = findings(facts, type_word);
         let can = findings.iter().all(|finding| finding.holds);
-        let answer = if can { "yes" } else { "no" };
+        let answer = match can {
+            true if findings.iter().any(|finding| finding.is_unknown) => "perhaps",
+            true => "yes",
+            false => "no",
+        };
         output::line(format!("Can {identity} {verb} {service}? {answer}"));
         for finding in &findings {
-            output::line(format!("  {} {}", if finding.holds { "✓" } else { "✗" }, finding.says));
+            let mark = match finding.holds {
+                _ if finding.is_unknown => "?",
+                true => "✓",
+                false => "✗",
+            };
+            output::line(format!("  {mark} {}", finding.says));
             for help in &finding.help {
                 output::line(format!("      {help}"));
             }
         }
-    }
-    for condition in conditions(facts) {
-        output::line(condition);
     }
 }
 
 /// The conditions for dialing or for hosting.
 fn findings(facts: &Facts, wanted: DialBind) -> Vec<Finding> {
     let mut findings = vec![standing(facts), policy(facts, wanted)];
+    findings.extend(device(facts, wanted));
     findings.extend(routers(facts));
     if wanted == DialBind::Dial {
         let service = &facts.advice.service.name;
@@ -260,23 +274,81 @@ fn routers(facts: &Facts) -> Vec<Finding> {
     }]
 }
 
-/// Posture checks of the policies; the command cannot tell whether they pass.
-fn conditions(facts: &Facts) -> Vec<String> {
-    let shared = facts.of_identity.iter().filter(|policy| {
-        facts.of_service.iter().any(|other| other.base.id == policy.base.id)
-            && !policy.posture_check_roles.is_empty()
-    });
-    shared
-        .map(|policy| {
-            let checks: Vec<&str> =
-                policy.posture_check_roles_display.iter().map(|role| role.name.as_str()).collect();
-            format!(
-                "  Policy {} counts only while the device passes the posture checks {}.",
-                policy.name,
-                checks.join(", ")
-            )
-        })
-        .collect()
+/// Whether the device passes the posture checks of a policy that allows it, with all checks as they were judged. A
+/// device passes in one session and may fail in another, which has its own second factor.
+fn device(facts: &Facts, wanted: DialBind) -> Option<Finding> {
+    let allowing = || {
+        let of_type = facts.of_identity.iter().filter(|policy| policy.r#type == wanted);
+        of_type.filter(|policy| facts.of_service.iter().any(|it| it.base.id == policy.base.id))
+    };
+    let Some(judgements) = &facts.advice.posture else {
+        let guarded = allowing().any(|policy| !policy.posture_check_roles.is_empty());
+        let says = "posture checks were not judged: a controller of weft does so for callers with identity.read and \
+                    posture-check.read, a controller of OpenZiti does not";
+        return guarded.then(|| Finding::unknown(says));
+    };
+    let judged: Vec<_> = judgements.iter().map(|it| (it, judged_for(it, wanted))).collect();
+    let guarded: Vec<&str> =
+        judged.iter().flat_map(|(_, policies)| policies).map(|it| it.policy_id.as_str()).collect();
+    if guarded.is_empty() {
+        return None;
+    }
+    let is_open = allowing().any(|policy| !guarded.contains(&policy.base.id.as_str()));
+    let is_passing = |policies: &[&PolicyJudgement]| policies.iter().any(|it| it.is_passing);
+    let passing = judged.iter().filter(|(_, policies)| is_passing(policies)).count();
+    let says = match (passing, judged.len()) {
+        _ if is_open => "a policy without posture checks allows it".to_owned(),
+        (0, _) => "the device passes the posture checks of no policy that allows it".to_owned(),
+        (_, 1) => "the device passes the posture checks of a policy that allows it".to_owned(),
+        (passing, all) => format!(
+            "the device passes the posture checks of a policy that allows it, in {passing} of {all} sessions"
+        ),
+    };
+    let mut finding = Finding::new(is_open || passing > 0, says);
+    for (judgement, policies) in &judged {
+        finding.help.push(match facts.identity.type_id == "Router" {
+            true => "a router reports nothing about its machine".to_owned(),
+            false => session(judgement),
+        });
+        for policy in policies {
+            let mark = if policy.is_passing { "✓" } else { "✗" };
+            finding.help.push(format!("  {mark} policy {}", policy.policy_name));
+            let checks = policy.checks.iter();
+            finding.help.extend(checks.map(|check| format!("      {}", posture::judged(check))));
+        }
+    }
+    let name = quoted(&facts.identity.name);
+    if !finding.holds {
+        finding
+            .help
+            .push(format!("what was refused: weft failed-service-requests identity {name}"));
+        finding
+            .help
+            .push(format!("what the device has reported: weft posture-data identity {name}"));
+    }
+    Some(finding)
+}
+
+/// The policies of this type that were judged in a session.
+fn judged_for(judgement: &PostureJudgement, wanted: DialBind) -> Vec<&PolicyJudgement> {
+    judgement.policies.iter().filter(|policy| policy.policy_type == wanted).collect()
+}
+
+/// A session in words.
+fn session(judgement: &PostureJudgement) -> String {
+    if judgement.api_session_id.is_empty() {
+        return "the identity has no session, and without one nothing is known of its device"
+            .to_owned();
+    }
+    let mut text = format!("session {}", judgement.api_session_id);
+    if let Some(sdk) = &judgement.sdk_info {
+        let program = if sdk.app_id.is_empty() { &sdk.r#type } else { &sdk.app_id };
+        text.push_str(&format!(" of {program}"));
+    }
+    if let Some(at) = judgement.last_activity_at {
+        text.push_str(&format!(", last used at {at}"));
+    }
+    text
 }
 
 #[cfg(test)]
@@ -361,8 +433,57 @@ mod tests {
             "postureCheckRoles": ["@x"], "postureCheckRolesDisplay": [{"name": "@linux", "role": "@x"}]}]);
         let common = json!([{"name": "paris", "isOnline": true}]);
         let fine = facts(advice(1, common), policy.clone(), policy, 1);
-        assert!(findings(&fine, DialBind::Dial).iter().all(|finding| finding.holds));
-        assert!(!findings(&fine, DialBind::Bind).iter().all(|finding| finding.holds));
-        assert!(conditions(&fine)[0].contains("@linux"));
+        // Without the permissions to judge posture, it is not known.
+        let says = |facts: &Facts| device(facts, DialBind::Dial);
+        assert!(says(&fine).is_some_and(|it| it.is_unknown && it.says.contains("were not judged")));
+        let mut open = fine;
+        open.advice.posture = Some(Vec::new());
+        assert_eq!(says(&open), None);
+        assert!(findings(&open, DialBind::Dial).iter().all(|finding| finding.holds));
+        assert!(!findings(&open, DialBind::Bind).iter().all(|finding| finding.holds));
+    }
+
+    #[test]
+    fn checks_are_shown_as_they_were_judged() {
+        let policies =
+            json!([{"id": "p", "name": "staff", "type": "Dial", "postureCheckRoles": ["@x"]}]);
+        let mut facts = facts(advice(1, json!([])), policies.clone(), policies, 1);
+        let mut judge = |passing: &[bool]| {
+            let judged = passing.iter().enumerate().map(|(at, passing)| {
+                json!({"apiSessionId": format!("s{at}"), "lastActivityAt": "2026-01-02T03:04:05.000Z",
+                    "sdkInfo": {"appId": "tunnel"}, "policies": [{"policyId": "p", "policyName": "staff",
+                        "policyType": "Dial", "isPassing": passing, "checks": [{
+                            "postureCheckName": "windows", "postureCheckType": "OS", "isPassing": passing,
+                            "actualValue": {"type": "linux"}, "expectedValue": [{"type": "Windows"}]}]}]})
+            });
+            facts.advice.posture =
+                Some(serde_json::from_value(Value::Array(judged.collect())).unwrap());
+            device(&facts, DialBind::Dial).unwrap()
+        };
+        let failed = judge(&[false]);
+        assert!(!failed.holds);
+        assert_eq!(
+            failed.help[..3],
+            [
+                "session s0 of tunnel, last used at 2026-01-02T03:04:05.000Z",
+                "  ✗ policy staff",
+                "      ✗ windows (OS): the device has type=linux; wanted is type=Windows",
+            ]
+        );
+        assert!(failed.help[3].ends_with("weft failed-service-requests identity laptop"));
+        let some = judge(&[true, false]);
+        assert!(some.holds && some.says.ends_with("in 1 of 2 sessions"), "{}", some.says);
+        assert!(judge(&[true]).holds);
+        facts.advice.posture = Some(vec![PostureJudgement {
+            policies: vec![PolicyJudgement { policy_id: "p".into(), ..PolicyJudgement::default() }],
+            ..PostureJudgement::default()
+        }]);
+        assert!(device(&facts, DialBind::Dial).unwrap().help[0].contains("no session"));
+        // Another policy that allows it, and that has no checks.
+        for policies in [&mut facts.of_identity, &mut facts.of_service] {
+            let open = json!({"id": "o", "name": "open", "type": "Dial"});
+            policies.push(serde_json::from_value(open).unwrap());
+        }
+        assert!(device(&facts, DialBind::Dial).unwrap().holds);
     }
 }

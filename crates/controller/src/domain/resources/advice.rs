@@ -4,10 +4,11 @@
 use futures::FutureExt as _;
 use weft_contract::resource::edge_router::COLLECTION as ROUTERS;
 use weft_contract::resource::identity::{COLLECTION as IDENTITIES, PolicyAdvice, RouterRef};
+use weft_contract::resource::posture_check::COLLECTION as POSTURE_CHECKS;
 use weft_contract::resource::service::COLLECTION as SERVICES;
 use weft_contract::{Api, EntityRef};
 use weft_kernel::call::{Answer, Handler};
-use weft_kernel::{Call, Caller, Reply};
+use weft_kernel::{Call, Caller, Reply, gate};
 use weft_model::entity::Router;
 
 use super::identity::Identities;
@@ -25,7 +26,11 @@ fn advice(controller: Controller, caller: Caller, call: Call) -> Answer {
         let view = context.view();
         let identity = require::<Identities>(view, call.id(0))?;
         let service = require::<Services>(view, call.id(1))?;
-        let advice = view.snapshot().advice(&identity.base.id, &service.base.id);
+        let (identity_id, service_id) = (&identity.base.id, &service.base.id);
+        let advice = view.snapshot().advice(identity_id, service_id);
+        let may_see = gate::reads(&caller, IDENTITIES) && gate::reads(&caller, POSTURE_CHECKS);
+        let posture =
+            may_see.then(|| controller.judge_posture(view.snapshot(), identity_id, service_id));
         let routers = view.snapshot().entities::<Router>(&advice.common_routers);
         let common_routers = routers.map(|router| {
             let id = router.base.id.as_str();
@@ -41,6 +46,7 @@ fn advice(controller: Controller, caller: Caller, call: Call) -> Answer {
             identity_router_count: advice.identity_routers.len() as i64,
             is_bind_allowed: advice.is_bind_allowed,
             is_dial_allowed: advice.is_dial_allowed,
+            posture,
             service: EntityRef::new(SERVICES, service.base.id.as_str(), &service.name),
             service_id: service.base.id.to_string(),
             service_router_count: advice.service_routers.len() as i64,

@@ -7,7 +7,6 @@ use futures::FutureExt as _;
 use serde_json::Value;
 use weft_auth::mfa;
 use weft_auth::posture::ReportedValue;
-use weft_contract::resource::client::SdkInfo;
 use weft_contract::resource::posture_check::COLLECTION as POSTURE_CHECKS;
 use weft_contract::resource::posture_data::{
     ApiSessionPosture, DomainPosture, EndpointState, FailedServiceRequest, MacPosture, MfaPosture,
@@ -101,14 +100,7 @@ fn of_session(controller: &Controller, session: &ApiSession) -> ApiSessionPostur
             passed_on_unlock: since(state.unlocked_at),
             passed_on_wake: since(state.woken_at),
         },
-        sdk_info: session.sdk_info.as_ref().map(|sdk| SdkInfo {
-            app_id: sdk.app_id.clone(),
-            app_version: sdk.app_version.clone(),
-            branch: sdk.branch.clone(),
-            revision: sdk.revision.clone(),
-            r#type: sdk.kind.clone(),
-            version: sdk.version.clone(),
-        }),
+        sdk_info: session.sdk_info.as_ref().map(convert::sdk),
     }
 }
 

@@ -75,6 +75,54 @@ impl Scene {
     }
 }
 
+#[tokio::test]
+async fn advice_judges_posture_as_a_dial_does() {
+    let windows = json!({"typeId": "OS",
+        "operatingSystems": [{"type": "Windows", "versions": [">=10.0.0"]}]});
+    let scene = Scene::new(vec![windows, json!({"typeId": "MFA"})]).await;
+    let advice = async |caller: &Caller| {
+        let ids = [scene.identity.as_str(), scene.service.as_str()];
+        let operation = "getIdentityPolicyAdvice";
+        scene.bed.manage(caller, operation, &ids, NONE).await.unwrap()["posture"].clone()
+    };
+    scene.say(os("5.10.0")).await;
+    scene.dial().await.unwrap_err();
+    let posture = advice(&scene.admin).await;
+    assert_eq!(posture.as_array().unwrap().len(), 1, "{posture}");
+    assert_eq!(posture[0]["apiSessionId"], scene.refusals().await[0]["apiSessionId"]);
+    let policy = &posture[0]["policies"][0];
+    assert_eq!(
+        (&policy["policyName"], &policy["policyType"], &policy["isPassing"]),
+        (&json!("dial"), &json!("Dial"), &json!(false))
+    );
+    let checks = policy["checks"].as_array().unwrap();
+    let check = |kind: &str| checks.iter().find(|it| it["postureCheckType"] == kind).unwrap();
+    let os_check = check("OS");
+    assert_eq!(os_check["actualValue"], json!({"type": "Linux", "version": "5.10.0"}));
+    assert_eq!(os_check["expectedValue"][0]["type"], "Windows");
+    assert_eq!(os_check["reason"], "the operating system of the device is not listed");
+    assert_eq!(os_check["reportedAt"], "2026-01-02T03:04:05.000Z");
+    assert_eq!(check("MFA")["reason"], "no second factor was given");
+
+    // Whoever may not read the checks learns nothing of them, and nothing is judged for a service without policy.
+    let body = json!({"name": "clerk", "type": "Default", "isAdmin": false,
+        "permissions": ["service.read", "identity.read"]});
+    let clerk = scene.bed.create(&scene.admin, "createIdentity", body).await;
+    let body = json!({"identityId": clerk, "method": "updb", "username": "clerk",
+        "password": "geheimnis"});
+    scene.bed.create(&scene.admin, "createAuthenticator", body).await;
+    let clerk = scene.bed.login("clerk", "geheimnis").await.unwrap();
+    assert_eq!(advice(&clerk).await, NONE);
+    let all = scene.bed.list(&scene.admin, "listServicePolicies", "").await;
+    for policy in all {
+        let id = policy["id"].as_str().unwrap();
+        let body = json!({"postureCheckRoles": []});
+        scene.bed.manage(&scene.admin, "patchServicePolicy", &[id], body).await.unwrap();
+    }
+    assert_eq!(advice(&scene.admin).await, json!([]));
+    scene.dial().await.unwrap();
+}
+
 fn os(version: &str) -> Value {
     json!({"id": "x", "typeId": "OS", "type": "Linux", "version": version, "build": "7"})
 }
