@@ -14,7 +14,8 @@ pub(crate) enum VerifyCommand {
     ///
     /// Makes a service, a hosting and a dialing identity, moves data through the overlay with
     /// checksums, prints throughput and round-trip time and removes what it made, also after
-    /// Ctrl-C.
+    /// Ctrl-C. The identities use the routers that the policies of the network give identities and
+    /// services with their attributes.
     Traffic(TrafficArgs),
     /// Prove to the controller that one holds the key of a certificate authority
     Ca(VerifyCaArgs),
@@ -48,7 +49,22 @@ pub(crate) struct VerifyCaArgs {
 
 /// Arguments of `weft verify traffic`.
 #[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  weft verify traffic\n  \
+                  weft verify traffic --identity-attributes staff --host-attributes servers --service-attributes web\n  \
+                  weft verify traffic --all-routers      measures a network without policies")]
 pub(crate) struct TrafficArgs {
+    /// Role attributes of the dialing identity, such as `staff` [default: none]
+    #[arg(long, value_name = "A,B,...", value_delimiter = ',')]
+    pub(crate) identity_attributes: Vec<String>,
+    /// Role attributes of the hosting identity [default: those of the dialing one]
+    #[arg(long, value_name = "A,B,...", value_delimiter = ',')]
+    pub(crate) host_attributes: Option<Vec<String>>,
+    /// Role attributes of the service [default: none]
+    #[arg(long, value_name = "A,B,...", value_delimiter = ',')]
+    pub(crate) service_attributes: Vec<String>,
+    /// Let both identities use every router, whatever the policies of the network say
+    #[arg(long)]
+    pub(crate) all_routers: bool,
     /// Data to move in each direction, in MiB, at most 1048576
     #[arg(long, value_name = "MIB", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=1_048_576))]
     pub(crate) size: u32,

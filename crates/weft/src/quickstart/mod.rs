@@ -351,8 +351,10 @@ async fn self_check(
     must_pass: bool,
     stop: &CancellationToken,
 ) -> Result<(), Failure> {
-    match verify::measure(client, &CHECK, &Export::off(), &ProgressBar::hidden(), stop).await {
-        Ok(measured) => step(&format!("self-check passed: {}", banner::checked(&measured))),
+    let terms = verify::Terms { all_routers: true, ..verify::Terms::default() };
+    let (export, progress) = (Export::off(), ProgressBar::hidden());
+    match verify::measure(client, &CHECK, &terms, &export, &progress, stop).await {
+        Ok(checked) => step(&format!("self-check passed: {}", banner::checked(&checked.measured))),
         Err(failure) if must_pass || stop.is_cancelled() => {
             return Err(failure.during("self-check"));
         }

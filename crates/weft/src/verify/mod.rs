@@ -22,7 +22,8 @@ use crate::{
     signals,
     spans::Export,
 };
-use scene::Scene;
+pub(crate) use scene::Terms;
+use scene::{Scene, with};
 pub(crate) use traffic::{Amount, Measured};
 
 const MIB: u64 = 1 << 20;
@@ -32,6 +33,15 @@ const REMOVAL: Duration = Duration::from_secs(30);
 /// entity could be created after the removal.
 const LAST_REQUEST: Duration = Duration::from_secs(10);
 
+/// The results of a check, and what it was made with.
+pub(crate) struct Checked {
+    pub(crate) measured: Measured,
+    /// Names of the routers over which the service could be dialed.
+    routers: Vec<String>,
+    /// Names of the other edge routers.
+    others: Vec<String>,
+}
+
 /// Runs the command.
 pub(crate) async fn traffic(args: TrafficArgs) -> Result<(), Failure> {
     let client = args.session.client().await?;
@@ -40,17 +50,32 @@ pub(crate) async fn traffic(args: TrafficArgs) -> Result<(), Failure> {
         round_trips: args.pings,
         patience: Duration::from_secs(args.timeout.into()),
     };
+    let terms = terms(&args);
     let progress = progress(&args);
     let export = Export::start("weft-verify");
-    let measured = measure(&client, &amount, &export, &progress, &signals::first()?).await;
+    let checked = measure(&client, &amount, &terms, &export, &progress, &signals::first()?).await;
     progress.finish_and_clear();
     export.end().await;
-    let measured = measured?;
+    let checked = checked?;
     match format(&args) {
-        Format::Table => print(&measured),
-        format => output::value(format, &as_json(&measured), String::new),
+        Format::Table => print(&checked, &terms),
+        format => output::value(format, &as_json(&checked, &terms), String::new),
     }
     Ok(())
+}
+
+/// The attributes of the command line, which may be given as roles.
+fn terms(args: &TrafficArgs) -> Terms {
+    let names = |given: &[String]| -> Vec<String> {
+        given.iter().map(|name| name.trim_start_matches('#').to_owned()).collect()
+    };
+    let dialer = names(&args.identity_attributes);
+    Terms {
+        host: args.host_attributes.as_deref().map_or_else(|| dialer.clone(), names),
+        dialer,
+        service: names(&args.service_attributes),
+        all_routers: args.all_routers,
+    }
 }
 
 /// Creates the scene, measures, and removes the scene, also after a failure or once `stop` is
@@ -58,21 +83,26 @@ pub(crate) async fn traffic(args: TrafficArgs) -> Result<(), Failure> {
 pub(crate) async fn measure(
     client: &ManagementClient,
     amount: &Amount,
+    terms: &Terms,
     export: &Export,
     progress: &ProgressBar,
     stop: &CancellationToken,
-) -> Result<Measured, Failure> {
+) -> Result<Checked, Failure> {
     progress.set_message("looking for edge routers");
-    require_router(client).await?;
-    let scene = Scene::new(client, stop);
-    let measured = play(&scene, amount, export, progress, stop).await;
+    let all = edge_routers(client).await?;
+    let scene = Scene::new(client, terms, stop);
+    let played = play(&scene, amount, export, progress, stop).await;
+    let checked = played.map(|(measured, routers)| {
+        let others = all.into_iter().filter(|name| !routers.contains(name)).collect();
+        Checked { measured, others, routers }
+    });
     progress.set_message("removing what was made");
     let removed = tokio::time::timeout(REMOVAL, scene.remove()).await;
     let removed = removed.unwrap_or_else(|_| {
         Err(Failure::new(format!("not everything was removed in {} s", REMOVAL.as_secs())))
     });
-    match (measured, removed) {
-        (measured, Ok(())) => measured,
+    match (checked, removed) {
+        (checked, Ok(())) => checked,
         (Ok(_), Err(left)) => Err(left),
         (Err(failure), Err(left)) => {
             output::say(format!("weft: {left}"));
@@ -87,7 +117,7 @@ async fn play(
     export: &Export,
     progress: &ProgressBar,
     stop: &CancellationToken,
-) -> Result<Measured, Failure> {
+) -> Result<(Measured, Vec<String>), Failure> {
     progress.set_message("making a service and two identities");
     let patience_is_over = async {
         stop.cancelled().await;
@@ -97,17 +127,18 @@ async fn play(
         cast = scene.make() => cast?,
         () = patience_is_over => return Err(Failure::interrupted()),
     };
+    let routers = cast.routers.clone();
     tokio::select! {
-        measured = traffic::run(cast, amount, export, progress) => measured,
+        measured = traffic::run(cast, amount, export, progress) => Ok((measured?, routers)),
         () = stop.cancelled() => Err(Failure::interrupted()),
     }
 }
 
-/// Fails at once if no edge router is online.
-async fn require_router(client: &ManagementClient) -> Result<(), Failure> {
+/// The names of the edge routers. Fails at once if none is online.
+async fn edge_routers(client: &ManagementClient) -> Result<Vec<String>, Failure> {
     let routers: Vec<EdgeRouterDetail> = client.list(&edge_router::KIND, None).await?;
     if routers.iter().any(|router| router.is_online) {
-        return Ok(());
+        return Ok(routers.into_iter().map(|router| router.name).collect());
     }
     Err(Failure::new(match routers.len() {
         0 => "there is no edge router; `weft create edge-router --help` says how to add one".into(),
@@ -135,7 +166,27 @@ fn progress(args: &TrafficArgs) -> ProgressBar {
     bar
 }
 
-fn print(measured: &Measured) {
+/// What a check did not try, in words.
+fn not_tried(checked: &Checked, terms: &Terms) -> Vec<String> {
+    let mut all = vec![
+        "the service policies, configs and posture checks of the network: the service was the check's own"
+            .to_owned(),
+        "tunnelers and the applications that they host".to_owned(),
+    ];
+    if terms.all_routers {
+        all.insert(0, "the router policies of the network: every router was allowed".to_owned());
+    }
+    if !checked.others.is_empty() {
+        all.push(format!(
+            "edge routers that are offline or not allowed: {}",
+            checked.others.join(", ")
+        ));
+    }
+    all
+}
+
+fn print(checked: &Checked, terms: &Terms) {
+    let Checked { measured, routers, .. } = checked;
     let rate = |time: Duration| format!("{}/s", bytes(per_second(measured.bytes, time)));
     let millis = |time: Duration| format!("{:.2} ms", time.as_secs_f64() * 1000.0);
     output::line(format_args!(
@@ -158,9 +209,20 @@ fn print(measured: &Measured) {
     let sealed =
         if measured.encrypted { "encrypted end to end" } else { "not encrypted end to end" };
     output::line(format_args!("{sealed}; everything that was made for this is removed again"));
+    output::line(format_args!(
+        "tried: an identity {} dials a service {} of a host {}, over the best of the routers {}",
+        with(&terms.dialer),
+        with(&terms.service),
+        with(&terms.host),
+        routers.join(", ")
+    ));
+    for what in not_tried(checked, terms) {
+        output::line(format_args!("not tried: {what}"));
+    }
 }
 
-fn as_json(measured: &Measured) -> Value {
+fn as_json(checked: &Checked, terms: &Terms) -> Value {
+    let measured = &checked.measured;
     let way = |time: Duration| {
         json!({
             "seconds": time.as_secs_f64(),
@@ -178,6 +240,14 @@ fn as_json(measured: &Measured) -> Value {
         },
         "firstDialMicros": u64::try_from(measured.dial.as_micros()).unwrap_or(u64::MAX),
         "encrypted": measured.encrypted,
+        "tried": {
+            "identityAttributes": terms.dialer,
+            "hostAttributes": terms.host,
+            "serviceAttributes": terms.service,
+            "allRouters": terms.all_routers,
+            "routers": checked.routers,
+        },
+        "notTried": not_tried(checked, terms),
     })
 }
 
@@ -201,7 +271,14 @@ mod tests {
             dial: Duration::from_millis(5),
             encrypted: true,
         };
-        let told = as_json(&measured);
+        let checked =
+            Checked { measured, routers: vec!["paris".into()], others: vec!["oslo".into()] };
+        let terms = Terms { dialer: vec!["staff".into()], ..Terms::default() };
+        let told = as_json(&checked, &terms);
+        assert_eq!(told["tried"]["identityAttributes"], json!(["staff"]));
+        assert_eq!(told["tried"]["routers"], json!(["paris"]));
+        let not_tried = told["notTried"].as_array().unwrap();
+        assert!(not_tried.iter().any(|what| what.as_str().unwrap().ends_with("allowed: oslo")));
         assert_eq!(told["toHost"]["bytesPerSecond"], MIB);
         assert_eq!(told["toDialer"]["bytesPerSecond"], 2 * MIB);
         assert_eq!(told["roundTrips"], json!({"count": 3, "p50Micros": 150, "p99Micros": 2000}));

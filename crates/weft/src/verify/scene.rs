@@ -1,5 +1,8 @@
 //! The entities of a check: created over the management API, and removed whatever happens.
 //!
+//! The service has Dial and Bind policies of its own. Its routers are those that the policies of the network give
+//! entities with the same attributes, unless the check has policies for every router.
+//!
 //! Names are chosen before anything is sent, and entities are removed by name, so that an entity
 //! whose create was never answered is removed too. An interruption takes effect between requests: a
 //! request in progress is not abandoned, as its entity could be created after the removal.
@@ -8,11 +11,14 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 use weft_client::ManagementClient;
 use weft_contract::{
-    Body, Kind, Word as _,
+    Api, Body, Kind, Word as _,
     entity::{DialBind, Semantic},
     resource::{
+        self,
         edge_router_policy::{self, EdgeRouterPolicyBody},
-        identity::{self, IdentityBody, IdentityDetail, IdentityEnrollmentBody, IdentityType},
+        identity::{
+            self, IdentityBody, IdentityDetail, IdentityEnrollmentBody, IdentityType, PolicyAdvice,
+        },
         service::{self, ServiceBody},
         service_edge_router_policy::{self, ServiceEdgeRouterPolicyBody},
         service_policy::{self, ServicePolicyBody},
@@ -31,9 +37,23 @@ const KINDS: [&Kind; 5] = [
     &identity::KIND,
 ];
 
+/// The attributes of the entities, and their routers.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Terms {
+    /// Role attributes of the dialing identity.
+    pub(crate) dialer: Vec<String>,
+    /// Role attributes of the hosting identity.
+    pub(crate) host: Vec<String>,
+    /// Role attributes of the service.
+    pub(crate) service: Vec<String>,
+    /// Every router may be used, whatever the policies of the network say.
+    pub(crate) all_routers: bool,
+}
+
 /// Throw-away entities with names of their own.
 pub(super) struct Scene<'a> {
     client: &'a ManagementClient,
+    terms: &'a Terms,
     name: String,
     /// No more entities are created once this is cancelled.
     stop: &'a CancellationToken,
@@ -47,12 +67,18 @@ pub(super) struct Cast {
     pub(super) host: IdentityFile,
     /// Identity that dials the service.
     pub(super) dialer: IdentityFile,
+    /// Names of the connected routers over which the service may be dialed.
+    pub(super) routers: Vec<String>,
 }
 
 impl<'a> Scene<'a> {
     /// A scene without entities so far.
-    pub(super) fn new(client: &'a ManagementClient, stop: &'a CancellationToken) -> Self {
-        Self { client, name: format!("weft-verify-{:08x}", rand::random::<u32>()), stop }
+    pub(super) fn new(
+        client: &'a ManagementClient,
+        terms: &'a Terms,
+        stop: &'a CancellationToken,
+    ) -> Self {
+        Self { client, terms, name: format!("weft-verify-{:08x}", rand::random::<u32>()), stop }
     }
 
     /// Creates everything and enrolls the two identities.
@@ -60,15 +86,41 @@ impl<'a> Scene<'a> {
         let body = ServiceBody {
             name: Some(self.name.clone()),
             encryption_required: Some(true),
+            role_attributes: Some(self.terms.service.clone()),
             ..ServiceBody::default()
         };
         let service = self.create(&service::KIND, &body).await?;
-        let (host, dialer) = (self.identity("host").await?, self.identity("dialer").await?);
+        let host = self.identity("host", &self.terms.host).await?;
+        let dialer = self.identity("dialer", &self.terms.dialer).await?;
         self.allow(DialBind::Bind, &host, &service).await?;
         self.allow(DialBind::Dial, &dialer, &service).await?;
-        self.open_routers(&[&host, &dialer], &service).await?;
+        if self.terms.all_routers {
+            self.open_routers(&[&host, &dialer], &service).await?;
+        }
+        self.routers(&host, &self.terms.host, &service).await?;
+        let routers = self.routers(&dialer, &self.terms.dialer, &service).await?;
         let (host, dialer) = tokio::try_join!(self.enroll(&host), self.enroll(&dialer))?;
-        Ok(Cast { service: self.name.clone(), host, dialer })
+        Ok(Cast { service: self.name.clone(), host, dialer, routers })
+    }
+
+    /// The names of the connected routers that an identity and the service share; fails if there are none.
+    async fn routers(
+        &self,
+        identity: &str,
+        attributes: &[String],
+        service: &str,
+    ) -> Result<Vec<String>, Failure> {
+        let operation = resource::operation(Api::Management, "getIdentityPolicyAdvice");
+        let operation = operation.ok_or_else(|| Failure::new("there is no policy advice"))?;
+        let advice: PolicyAdvice =
+            self.client.call(operation, &[identity, service], &[], None).await?;
+        if let Some(missing) = missing(&advice, attributes, &self.terms.service) {
+            let remedy = "real dials of such an identity fail, too; --identity-attributes, --host-attributes and \
+                          --service-attributes try others, --all-routers every router";
+            return Err(Failure::new(format!("{missing}; {remedy}")));
+        }
+        let online = advice.common_routers.into_iter().filter(|router| router.is_online);
+        Ok(online.map(|router| router.entity.name).collect())
     }
 
     /// Removes the entities. Goes on after a failure and returns the first.
@@ -110,11 +162,12 @@ impl<'a> Scene<'a> {
         if self.stop.is_cancelled() { Err(Failure::interrupted()) } else { Ok(()) }
     }
 
-    async fn identity(&self, part: &str) -> Result<String, Failure> {
+    async fn identity(&self, part: &str, attributes: &[String]) -> Result<String, Failure> {
         let body = IdentityBody {
             name: Some(format!("{}-{part}", self.name)),
             identity_type: Some(IdentityType::Default),
             is_admin: Some(false),
+            role_attributes: Some(attributes.to_owned()),
             enrollment: Some(IdentityEnrollmentBody {
                 ott: Some(true),
                 ..IdentityEnrollmentBody::default()
@@ -166,5 +219,85 @@ impl<'a> Scene<'a> {
             .ok_or_else(|| Failure::new("the controller made an identity without enrollment"))?;
         let enrolled = weft_sdk::enroll(&invitation.jwt).await;
         enrolled.map_err(|error| Failure::caused_by(&error).during("enrolling an identity"))
+    }
+}
+
+/// What keeps an identity and a service with these attributes from having a connected router in common.
+fn missing(advice: &PolicyAdvice, identity: &[String], service: &[String]) -> Option<String> {
+    let (identity, service) = (with(identity), with(service));
+    if advice.identity_router_count == 0 {
+        return Some(format!("no edge router policy gives an identity {identity} a router"));
+    }
+    if advice.service_router_count == 0 {
+        return Some(format!("no service edge router policy gives a service {service} a router"));
+    }
+    if advice.common_routers.is_empty() {
+        return Some(format!(
+            "an identity {identity} and a service {service} have no router in common"
+        ));
+    }
+    if advice.common_routers.iter().any(|router| router.is_online) {
+        return None;
+    }
+    let names: Vec<&str> =
+        advice.common_routers.iter().map(|router| router.entity.name.as_str()).collect();
+    Some(format!(
+        "no router that an identity {identity} and a service {service} may use is online: {}",
+        names.join(", ")
+    ))
+}
+
+/// Attributes in words.
+pub(super) fn with(attributes: &[String]) -> String {
+    match attributes {
+        [] => "without attributes".to_owned(),
+        attributes => {
+            let roles: Vec<String> = attributes.iter().map(|name| format!("#{name}")).collect();
+            format!("with {}", roles.join(", "))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_is_missing_is_said_with_the_attributes() {
+        let staff = ["staff".to_owned()];
+        let paris = |online: bool| json!([{"name": "paris", "isOnline": online}]);
+        for (identity, service, common, expected) in [
+            (0, 1, json!([]), Some("no edge router policy gives an identity with #staff a router")),
+            (
+                1,
+                0,
+                json!([]),
+                Some("no service edge router policy gives a service without attributes a router"),
+            ),
+            (
+                1,
+                1,
+                json!([]),
+                Some(
+                    "an identity with #staff and a service without attributes have no router in common",
+                ),
+            ),
+            (
+                1,
+                1,
+                paris(false),
+                Some(
+                    "no router that an identity with #staff and a service without attributes may use is online: paris",
+                ),
+            ),
+            (1, 1, paris(true), None),
+        ] {
+            let advice = json!({"identityRouterCount": identity, "serviceRouterCount": service,
+                "commonRouters": common});
+            let advice = serde_json::from_value(advice).unwrap();
+            assert_eq!(missing(&advice, &staff, &[]).as_deref(), expected);
+        }
     }
 }

@@ -294,8 +294,36 @@ async fn a_router_is_enrolled_by_hand_and_runs() {
         other => Err(other),
     };
     until("the router is online", PATIENCE, look).await;
+    // Without router policies every dial fails, and so does the check.
+    let run = async |command: &str| {
+        let done = weft(folder, &command.split(' ').collect::<Vec<_>>()).await;
+        assert!(done.status.success(), "{command}: {}", text(&done));
+    };
+    run("delete edge-router-policy --where isSystem=false --yes").await;
+    run("delete service-edge-router-policy --where true --yes").await;
     let traffic = weft(folder, &["verify", "traffic", "--size", "1"]).await;
+    assert_eq!(traffic.status.code(), Some(1), "{}", text(&traffic));
+    assert!(text(&traffic).contains("no edge router policy gives an identity without attributes"));
+    let open = weft(folder, &["verify", "traffic", "--size", "1", "--all-routers"]).await;
+    assert!(open.status.success(), "{}", text(&open));
+    assert!(
+        text(&open).contains("not tried: the router policies of the network"),
+        "{}",
+        text(&open)
+    );
+    run("create edge-router-policy all --edge-router-roles #all --identity-roles #staff").await;
+    run("create service-edge-router-policy all --edge-router-roles #all --service-roles #web")
+        .await;
+    let staff = ["verify", "traffic", "--size", "1", "--identity-attributes", "staff"];
+    let traffic = weft(folder, &staff).await;
+    assert!(
+        text(&traffic).contains("gives a service without attributes a router"),
+        "{}",
+        text(&traffic)
+    );
+    let traffic = weft(folder, &[&staff[..], &["--service-attributes", "#web"]].concat()).await;
     assert!(traffic.status.success(), "{}", text(&traffic));
+    assert!(text(&traffic).contains("with #staff dials a service with #web"), "{}", text(&traffic));
     assert!(router.stop().await.success());
     assert!(controller.stop().await.success());
 }
