@@ -17,6 +17,7 @@ mod operations;
 pub(crate) mod posture;
 mod request;
 mod run;
+mod schema;
 pub(crate) mod token;
 
 pub(crate) use commands::commands;

@@ -14,7 +14,7 @@ use super::{
     name,
     operations::{api_of, list_below, on_one},
     request::{Action, ListRequest, Request},
-    token,
+    schema, token,
 };
 use crate::{
     ask,
@@ -226,7 +226,10 @@ impl Entities<'_> {
         let operation = self.offered(self.kind.detail(), "shown")?;
         let id = name::resolve(self.client, self.kind, which).await?;
         let entity = self.call(operation, &[&id], None).await?;
-        output::value(self.format, &entity, || table::one(&entity));
+        output::value(self.format, &entity, || match self.kind.name {
+            "config-type" => schema::shown(&entity),
+            _ => table::one(&entity),
+        });
         Ok(())
     }
 
