@@ -27,7 +27,7 @@ pub(super) struct Reading {
 
 impl Shared {
     pub(super) fn examine(&self) -> Result<Reading, Failure> {
-        self.with(|database: &Database| {
+        self.read(|database: &Database| {
             use redb::ReadableDatabase as _;
             let transaction = database.begin_read()?;
             let head = load::required_head(&transaction)?;

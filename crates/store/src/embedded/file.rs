@@ -9,7 +9,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use parking_lot::{Mutex, RwLock};
+use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use redb::{Database, ReadTransaction, ReadableDatabase, ReadableTable, Table, WriteTransaction};
 use tokio::sync::watch;
 use weft_identity::give_to_owner_of_folder;
@@ -23,6 +23,9 @@ use super::{
     tables::{CHECKING, COLD, HEAD, LIVE, LOG, META, NOTES, Options, ROWS, TALLIES},
 };
 use crate::{BackupError, Head, OpenError, Space, codec, head::Barred};
+
+/// Longest time for which a read is tried again while failed writes break the file.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Occasion of opening the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -100,10 +103,10 @@ impl Shared {
         if self.closed.load(Ordering::Acquire) {
             return Err(not_open("closed"));
         }
-        if self.broken.load(Ordering::Acquire) {
-            self.reopen()?;
-        }
-        let database = self.database.read();
+        let database = match self.broken.load(Ordering::Acquire) {
+            true => self.reopen()?,
+            false => self.database.read(),
+        };
         let database = database.as_ref().ok_or_else(|| not_open("not open"))?;
         let done = guarded(|| work(database));
         if done.as_ref().is_err_and(Failure::breaks) {
@@ -112,14 +115,18 @@ impl Shared {
         done
     }
 
-    /// Runs `work`, which reads; once more if a failed write broke the file meanwhile.
-    pub(super) fn read<T>(
+    /// Runs `work`, which reads; again, for a while, if failed writes broke the file meanwhile: several
+    /// writers may fail one after the other.
+    pub(crate) fn read<T>(
         &self,
         mut work: impl FnMut(&Database) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
-        match self.with(&mut work) {
-            Err(Failure::Broken) => self.with(work),
-            done => done,
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            match self.with(&mut work) {
+                Err(Failure::Broken) if Instant::now() < deadline => {}
+                done => return done,
+            }
         }
     }
 
@@ -166,11 +173,13 @@ impl Shared {
         self.broken.store(true, Ordering::Release);
     }
 
-    fn reopen(&self) -> Result<(), Failure> {
+    /// Opens the file again, unless somebody else did meanwhile. Whoever waited for it uses it first, before the next
+    /// write can fail: opening a large file takes longer than writing pauses.
+    fn reopen(&self) -> Result<RwLockReadGuard<'_, Option<Database>>, Failure> {
         self.opening.check(Instant::now())?;
         let mut database = self.database.write();
         if !self.broken.load(Ordering::Acquire) {
-            return Ok(());
+            return Ok(RwLockWriteGuard::downgrade(database));
         }
         if self.closed.load(Ordering::Acquire) {
             return Err(Failure::Unavailable("the file is closed".into()));
@@ -187,7 +196,7 @@ impl Shared {
         }
         self.opening.succeeded();
         self.broken.store(false, Ordering::Release);
-        Ok(())
+        Ok(RwLockWriteGuard::downgrade(database))
     }
 
     pub(super) fn head(&self) -> Result<Head, Failure> {
@@ -198,7 +207,7 @@ impl Shared {
     pub(super) fn backup(&self, to: &Path) -> Result<Revision, BackupError> {
         let read = |failure: Failure| BackupError::Read(failure.into());
         let (transaction, head) = self
-            .with(|database| {
+            .read(|database| {
                 let transaction = database.begin_read()?;
                 let head = load::required_head(&transaction)?;
                 Ok((transaction, head))

@@ -39,14 +39,16 @@ pub use hold::{Hold, sync_folder_of};
 pub use tables::Options;
 use weft_model::{ChangeSet, ColdField, Entity, Id, Kind, Revision};
 
+#[cfg(test)]
+pub(crate) use self::{
+    failure::Failure as FailureForTests, file::Opening as OpeningForTests, journal::JournalFault,
+};
 use self::{
     failure::Failure,
     file::{Opening, Shared},
     live::LiveWriter,
     thread::CommitThread,
 };
-#[cfg(test)]
-pub(crate) use self::{file::Opening as OpeningForTests, journal::JournalFault};
 use crate::{
     BackupError, BatchId, CommitError, Committed, Examination, FollowError, Head, LiveStore, Mend,
     OpenError, ReadError, Store, follow,

@@ -16,7 +16,10 @@ use parking_lot::Mutex;
 use weft_model::{ColdField, Id, Kind, Revision};
 
 use super::{commit, put, rows, service};
-use crate::{CommitError, Embedded, Space, Store, embedded::OpeningForTests as Opening};
+use crate::{
+    CommitError, Embedded, Space, Store,
+    embedded::{FailureForTests as Failure, OpeningForTests as Opening},
+};
 
 /// A block of a disk.
 const BLOCK: usize = 4096;
@@ -247,6 +250,23 @@ async fn a_full_disk_under_a_file_of_1_gib_is_left_alone_and_read_meanwhile() {
     assert_eq!(rows(&store).len(), 2);
     let late = store.live().note(Space(1), "late").unwrap();
     assert_eq!(late.as_deref(), Some(&b"it waits"[..]));
+}
+
+#[tokio::test]
+async fn reads_outlast_any_number_of_writers_that_fail() {
+    let store = Disk::default().open();
+    commit(&store, vec![put(service("a", "a"))]).await;
+    let mut tries = 0;
+    let read = store.shared.read(|_| {
+        tries += 1;
+        if tries < 20 { Err(Failure::Broken) } else { Ok(tries) }
+    });
+    assert!(matches!(read, Ok(20)), "{read:?}");
+    // Not for ever.
+    let begun = Instant::now();
+    let read = store.shared.read::<()>(|_| Err(Failure::Broken));
+    assert!(matches!(read, Err(Failure::Broken)) && begun.elapsed() < SOON);
+    assert_eq!(head(&store), Revision(1));
 }
 
 #[tokio::test]
