@@ -11,7 +11,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 use weft_channel::{Accepted, ConnectionHandler, Listeners, Registration};
 use weft_config::controller::StoreCheck;
-use weft_config::{BindPoint, WebApi, WebServer};
+use weft_config::{BindPoint, WebServer};
 use weft_controller::Controller;
 use weft_identity::LiveIdentity;
 use weft_web::{Places, Scraper, Scrapes, StartError, Terms};
@@ -24,7 +24,7 @@ use crate::limits::Limits;
 use crate::routes::Routes;
 use crate::site::{MetricsDoor, Shared, Site};
 use crate::texts::Texts;
-use crate::urls::{answered, served};
+use crate::urls::answered;
 
 /// Time for connections to end after they were told to.
 const CUT: Duration = Duration::from_secs(1);
@@ -175,11 +175,6 @@ impl ApiServer {
         listeners: &Listeners,
     ) -> Result<(), StartError> {
         let name = &config.name;
-        let is_missing = |api: &&WebApi| served(api).is_none() && !matches!(api, WebApi::Files(_));
-        for api in config.apis.iter().filter(is_missing) {
-            let binding = api.binding();
-            tracing::warn!(server = %name, binding, "this API is not served yet");
-        }
         let apis = answered(&config.apis);
         let mounts = mounts(&config.apis, &apis);
         let metrics = MetricsDoor::of(config)?;
@@ -193,7 +188,6 @@ impl ApiServer {
         };
         for point in &config.bind_points {
             let BindPoint::Underlay { interface, address, new_address } = point else {
-                tracing::warn!(server = %name, "bind points inside the network are not served yet");
                 continue;
             };
             weft_web::check_name(&config.name, address, &identity)?;

@@ -1,5 +1,7 @@
 //! Checks of the files and addresses that a controller's configuration names.
 
+use std::sync::Arc;
+
 use weft_config::{ControllerConfig, Examined, Facts, controller::Storage};
 use weft_identity::{Identity, IdentitySection};
 
@@ -8,8 +10,9 @@ use super::{
     debugging,
     finding::{Finding, Purpose, add},
     identity::{self, Renewal, Rules},
-    web,
+    web, without_effect,
 };
+use crate::compose::keys::{self, Material};
 
 /// Keys with addresses to listen at.
 const BINDS: [&str; 2] = ["ctrl.listener", "web[].bindPoints[].interface"];
@@ -33,7 +36,23 @@ pub(crate) fn controller(examined: &mut Examined<ControllerConfig>, purpose: Pur
     let folder = config.snapshot_folder.as_deref();
     let of = |folder| addresses::folder_of("snapshots.folder", folder, purpose);
     findings.extend(folder.and_then(of));
+    findings.extend(name_of_network(config));
+    let silent = without_effect::of_controller(config);
     add(examined, findings);
+    without_effect::add(examined, silent);
+}
+
+/// The warning about the name of the network that its certificates or the file give it.
+fn name_of_network(config: &ControllerConfig) -> Option<Finding> {
+    let load = |section: &IdentitySection| Identity::load(section).ok().map(Arc::new);
+    let web = keys::with_identity(config).filter_map(|server| server.identity.as_ref());
+    let material = Material {
+        own: load(&config.identity.clone().with_controller_defaults())?,
+        signer: load(&keys::signer_section(config).ok()?)?,
+        web: web.map(load).collect::<Option<_>>()?,
+    };
+    let (key, text) = keys::network_name(config, &material).ok()?.warning?;
+    Some(Finding::warning(key, text))
 }
 
 fn identities(config: &ControllerConfig) -> Vec<Finding> {

@@ -14,6 +14,7 @@ mod interception;
 mod report;
 mod router;
 mod web;
+mod without_effect;
 
 use weft_config::{Error, Examined, Loaded};
 

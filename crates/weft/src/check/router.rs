@@ -9,7 +9,7 @@ use super::{
     debugging,
     finding::{Finding, Purpose, add},
     identity::{self, Renewal, Rules},
-    interception, web,
+    interception, web, without_effect,
 };
 
 /// Checks everything that a router's file refers to.
@@ -29,7 +29,10 @@ pub(crate) fn router(examined: &mut Examined<RouterConfig>, purpose: Purpose) {
     findings.extend(advertised(config, &examined.facts));
     findings.extend(files(config, purpose));
     findings.extend(web::scrapers(&examined.facts));
+    let silent = weft_router::without_effect(config).into_iter();
+    let silent = silent.map(|(key, why)| (key.to_owned(), why)).collect();
     add(examined, findings);
+    without_effect::add(examined, silent);
 }
 
 fn identities(config: &RouterConfig, purpose: Purpose) -> Vec<Finding> {

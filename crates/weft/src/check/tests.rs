@@ -347,6 +347,38 @@ fn a_controller_that_could_not_serve_does_not_start() {
 }
 
 #[test]
+fn whatever_has_no_effect_is_said_by_the_check() {
+    let place = Place::new();
+    let none = |_: &str| None;
+    let silent = |examined: &[weft_config::KeyAt]| {
+        examined.iter().map(|one| (one.key.clone(), one.line)).collect::<Vec<_>>()
+    };
+    let file = place.folder.path().join("controller.yml");
+    let text = "v: 3\ndb: /tmp/x.db\ncommandRateLimiter: {enabled: false}\nedge:\n  \
+        api: {address: 'a:1', activityUpdateBatchSize: 5}\nevents:\n  \
+        log: {handler: {type: file, path: /tmp/e}, subscriptions: [{type: fabric.circuits}]}\n\
+        additionalTrustDomains: [b]\nweb:\n- name: a\n  \
+        bindPoints: [{interface: '127.0.0.1:1', address: 'localhost:1'}]\n  \
+        apis: [{binding: edge-client}, {binding: edge-oidc}]\n";
+    let mut examined = ControllerConfig::examine(text, &file, &none).unwrap();
+    controller(&mut examined, Purpose::Advice);
+    let named = [
+        ("commandRateLimiter", 3),
+        ("edge.api.activityUpdateBatchSize", 5),
+        ("events", 6),
+        ("additionalTrustDomains", 8),
+        ("web[0].apis[1].binding", 12),
+    ];
+    assert_eq!(silent(&examined.not_acted_upon), named.map(|(key, line)| (key.to_owned(), line)));
+    let examined = place.examine("managedConfig: {allow: [other]}\n", Purpose::Advice);
+    let silent = silent(&examined.not_acted_upon);
+    assert!(
+        silent.iter().any(|(key, line)| key == "managedConfig.allow" && *line > 0),
+        "{silent:?}"
+    );
+}
+
+#[test]
 fn the_database_is_a_file() {
     let place = Place::new();
     let file = place.folder.path().join("controller.yml");

@@ -24,7 +24,7 @@ use super::{
     ending,
     exchange::{self, Files, Following},
     keys::{self, Material},
-    session_key, shown, warn, warn_without_effect,
+    session_key, shown, warn,
 };
 use crate::{
     build,
@@ -47,9 +47,6 @@ const DRAIN: Duration = Duration::from_secs(5);
 /// Time after that for operations that are being carried out, such as the change of a whole network. The
 /// times of a stop together are shorter than `TimeoutStopSec=` in docs/systemd/weft-controller.service.
 const OPERATIONS: Duration = Duration::from_secs(60);
-
-/// Default of `edge.api.activityUpdateBatchSize`.
-const DEFAULT_ACTIVITY_BATCH: u32 = 250;
 
 /// Longest time for a TLS handshake, whatever the file says.
 const MAX_HANDSHAKE: Duration = Duration::from_secs(60);
@@ -136,7 +133,6 @@ impl Core {
     }
 
     async fn open_sockets(self) -> Result<RunningController, Failure> {
-        warn_without_effect(without_effect(&self.config));
         let controller = self.controller.clone();
         let export = Export::start("weft-controller");
         let options = NetworkOptions::from(&self.config.network);
@@ -383,37 +379,6 @@ fn durations(config: &ControllerConfig) -> Durations {
         unreported: edge.identity_status.unknown_timeout,
         revocation_purge: edge.oidc.revocation_enforcer_frequency,
     }
-}
-
-/// Keys of the file whose values have no effect in this release, each with the reason. Bindings of the
-/// section `web` are not among them: the API server reports those.
-pub(crate) fn without_effect(config: &ControllerConfig) -> Vec<(&'static str, &'static str)> {
-    let mut out = Vec::new();
-    let mut warn = |wanted: bool, key: &'static str, why: &'static str| {
-        if wanted {
-            out.push((key, why));
-        }
-    };
-    warn(!config.events.is_empty(), "events", "events are not written anywhere yet");
-    warn(
-        !config.additional_trust_domains.is_empty(),
-        "additionalTrustDomains",
-        "certificates of former trust domains are not accepted yet",
-    );
-    if let Some(edge) = &config.edge {
-        let fetch = &edge.jwks_fetch;
-        let limited = fetch.block_private_addresses
-            || !fetch.denied_ips.is_empty()
-            || !fetch.denied_hostnames.is_empty()
-            || !fetch.allowed_hostnames.is_empty();
-        warn(limited, "edge.externalJwtSigners", "there are no external signers yet");
-        warn(
-            edge.activity_update_batch != DEFAULT_ACTIVITY_BATCH,
-            "edge.api.activityUpdateBatchSize",
-            "the last activity of all sessions is written together",
-        );
-    }
-    out
 }
 
 /// Runs a controller until it is told to stop.

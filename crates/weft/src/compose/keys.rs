@@ -48,20 +48,25 @@ fn edge_of(config: &ControllerConfig) -> Result<&EdgeConfig, Failure> {
 /// The keys of a controller's file.
 pub(crate) fn of(config: &ControllerConfig, material: &Material) -> Result<Keys, Failure> {
     let (edge, identity) = (edge_of(config)?, &*material.own);
-    let session = identity.signing().ok_or_else(|| {
-        Failure::new("the section `identity` names no certificate with a key (cert, server_cert)")
-    })?;
+    let session = signing(identity)?;
     let servers = web_identities(config, material);
     let authority = authority(&material.signer)?;
     warn_about_validity(&[session.leaf(), authority.certificate()]);
     let bundle = bundle(material, &servers, &authority);
     Ok(Keys {
         enrollment: enrollment(edge, &servers)?.unwrap_or(session).clone(),
-        trust_domain: trust_domain(config, identity, session, &bundle)?,
+        trust_domain: trust_domain(config, identity, session, &bundle)?.name,
         tokens: token_key::of(edge, session, &authority)?,
         session: session.clone(),
         authority,
         bundle,
+    })
+}
+
+/// The certificate and the key with which the controller signs.
+fn signing(identity: &Identity) -> Result<&KeyedChain, Failure> {
+    identity.signing().ok_or_else(|| {
+        Failure::new("the section `identity` names no certificate with a key (cert, server_cert)")
     })
 }
 
@@ -121,6 +126,23 @@ fn bundle(material: &Material, servers: &[&Identity], authority: &Authority) -> 
     TrustBundle::new(all)
 }
 
+/// The name of a network: its trust domain.
+pub(crate) struct NetworkName {
+    name: String,
+    /// A key of the file, and what its operator should know.
+    pub(crate) warning: Option<(&'static str, String)>,
+}
+
+/// The name of the network of a controller's file.
+pub(crate) fn network_name(
+    config: &ControllerConfig,
+    material: &Material,
+) -> Result<NetworkName, Failure> {
+    let (session, authority) = (signing(&material.own)?, authority(&material.signer)?);
+    let bundle = bundle(material, &web_identities(config, material), &authority);
+    trust_domain(config, &material.own, session, &bundle)
+}
+
 /// The trust domain, from the first of: the controller's certificate, those above it, the file, the
 /// fingerprint of the root (docs/protocol/auth.md 2.3).
 fn trust_domain(
@@ -128,7 +150,7 @@ fn trust_domain(
     identity: &Identity,
     session: &KeyedChain,
     bundle: &TrustBundle,
-) -> Result<String, Failure> {
+) -> Result<NetworkName, Failure> {
     let leaf = session.leaf();
     let mut above = session.chain().to_vec();
     above.extend_from_slice(identity.ca().certificates());
@@ -144,24 +166,21 @@ fn trust_domain(
             )));
         }
         let id: SpiffeId = uri.parse()?;
-        if let Some(other) = config.trust_domain.as_ref().filter(|own| **own != id.trust_domain) {
-            tracing::warn!(
-                "trustDomain `{other}` is not used: certificates say `{}`",
-                id.trust_domain
-            );
-        }
-        return Ok(id.trust_domain);
+        let name = id.trust_domain;
+        let other = config.trust_domain.as_ref().filter(|own| **own != name);
+        let text = |other| format!("`{other}` is not used: certificates say `{name}`");
+        let warning = other.map(|other| ("trustDomain", text(other)));
+        return Ok(NetworkName { name, warning });
     }
     if let Some(domain) = &config.trust_domain {
-        return Ok(domain.clone());
+        return Ok(NetworkName { name: domain.clone(), warning: None });
     }
     match chain.last().filter(|last| last.is_root()) {
         Some(root) => {
-            tracing::warn!(
-                "neither certificates nor `trustDomain` name the network; the root's fingerprint \
-                 is its name"
-            );
-            Ok(root.fingerprint().to_owned())
+            let text = "neither certificates nor `trustDomain` name the network; the root's \
+                        fingerprint is its name";
+            let warning = Some(("trustDomain", text.to_owned()));
+            Ok(NetworkName { name: root.fingerprint().to_owned(), warning })
         }
         None => Err(Failure::new(
             "error generating default trust domain from root CA: the identity's certificate does \

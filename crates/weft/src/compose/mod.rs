@@ -4,7 +4,7 @@
 pub(crate) mod controller;
 mod ending;
 mod exchange;
-mod keys;
+pub(crate) mod keys;
 pub(crate) mod router;
 mod session_key;
 mod shown;
@@ -22,13 +22,6 @@ fn warn<T>(loaded: &Loaded<T>) {
     }
     for KeyAt { key, line, message, .. } in &loaded.not_acted_upon {
         tracing::warn!(%file, line, key, "not acted upon: {message}");
-    }
-}
-
-/// Warns of keys whose values have no effect in this release, each with the reason.
-fn warn_without_effect(found: Vec<(&'static str, &'static str)>) {
-    for (key, why) in found {
-        tracing::warn!(key, "not acted upon: {why}");
     }
 }
 

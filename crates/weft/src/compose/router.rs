@@ -7,7 +7,7 @@ use weft_config::{Loaded, RouterConfig};
 use weft_router::{Router, Runtimes};
 use weft_spans::Spans;
 
-use super::{warn, warn_without_effect};
+use super::warn;
 use crate::{
     build,
     check::{self, Purpose},
@@ -30,7 +30,6 @@ pub(crate) fn load(file: &Path) -> Result<RouterConfig, Failure> {
 
 /// Starts a router with runtimes of its own.
 pub(crate) async fn start(config: &RouterConfig, spans: Spans) -> Result<Router, Failure> {
-    warn_without_effect(weft_router::without_effect(config));
     let runtimes = Runtimes::own()
         .map_err(|error| Failure::new(format!("cannot start the router's threads: {error}")))?;
     Router::start_as(&build::of_router(), config, runtimes, spans).await.map_err(|error| {

@@ -220,8 +220,8 @@ pub(super) mod tests {
 
     use super::*;
     use crate::{
-        check::Purpose,
-        compose::controller::{Core, without_effect},
+        check::{self, Purpose},
+        compose::controller::Core,
     };
 
     pub(in crate::quickstart) fn args() -> QuickstartArgs {
@@ -262,10 +262,11 @@ pub(super) mod tests {
         .unwrap();
         plan.carry_out(&home).unwrap();
         assert!(!home.is_new());
-        let controller = ControllerConfig::from_path(&home.controller_file()).unwrap();
-        assert_eq!((controller.warnings, controller.not_acted_upon), (vec![], vec![]));
+        let mut controller = ControllerConfig::examine_path(&home.controller_file()).unwrap();
+        check::controller(&mut controller, Purpose::Advice);
+        assert_eq!((&controller.problems, &controller.warnings), (&vec![], &vec![]));
         // Every setting in the file has an effect in this release.
-        assert_eq!(without_effect(&controller.config), []);
+        assert_eq!(controller.not_acted_upon, []);
         let served = weft_api::base_urls(&controller.config.web);
         assert_eq!(served.len(), controller.config.web[0].apis.len());
         let listener = controller.config.ctrl.listener.unwrap().host_port();

@@ -1,0 +1,57 @@
+//! Keys whose values have no effect in this release. Commands that check a file and programs that start with it name
+//! the same ones.
+
+use weft_config::{ControllerConfig, Examined, WebServer};
+
+/// Default of `edge.api.activityUpdateBatchSize`.
+const DEFAULT_ACTIVITY_BATCH: u32 = 250;
+
+/// Keys of a controller's file whose values have no effect in this release, each with the reason.
+pub(super) fn of_controller(config: &ControllerConfig) -> Vec<(String, &'static str)> {
+    let mut out = Vec::new();
+    let mut warn = |wanted: bool, key: &str, why| {
+        if wanted {
+            out.push((key.to_owned(), why));
+        }
+    };
+    warn(!config.events.is_empty(), "events", "events are not written anywhere yet");
+    warn(
+        !config.additional_trust_domains.is_empty(),
+        "additionalTrustDomains",
+        "certificates of former trust domains are not accepted yet",
+    );
+    if let Some(edge) = &config.edge {
+        let fetch = &edge.jwks_fetch;
+        let limited = fetch.block_private_addresses
+            || !fetch.denied_ips.is_empty()
+            || !fetch.denied_hostnames.is_empty()
+            || !fetch.allowed_hostnames.is_empty();
+        warn(limited, "edge.externalJwtSigners", "there are no external signers yet");
+        warn(
+            edge.activity_update_batch != DEFAULT_ACTIVITY_BATCH,
+            "edge.api.activityUpdateBatchSize",
+            "the last activity of all sessions is written together",
+        );
+    }
+    out.extend(not_served(&config.web));
+    out
+}
+
+/// APIs of servers that are not served yet.
+fn not_served(servers: &[WebServer]) -> Vec<(String, &'static str)> {
+    let apis = |(server, one): (usize, &WebServer)| {
+        let missing = one.apis.iter().enumerate().filter(|(_, api)| !weft_api::is_served(api));
+        let keys = missing.map(|(api, _)| format!("web[{server}].apis[{api}].binding"));
+        keys.map(|key| (key, "this API is not served yet")).collect::<Vec<_>>()
+    };
+    servers.iter().enumerate().flat_map(apis).collect()
+}
+
+/// Adds such keys to what is not acted upon.
+pub(super) fn add<T>(examined: &mut Examined<T>, found: Vec<(String, &'static str)>) {
+    for (key, why) in found {
+        let about = examined.about(&key, why);
+        examined.not_acted_upon.push(about);
+    }
+    examined.not_acted_upon.sort_by_key(|one| one.line);
+}
