@@ -17,6 +17,9 @@ pub trait Choice:
     /// The text of every value, in order.
     const TEXTS: &'static [&'static str] = Self::VARIANTS;
 
+    /// Numbers that filters may say in place of texts.
+    const NUMBERS: &'static [(i64, &'static str)] = &[];
+
     /// The text of the value in the APIs.
     fn as_str(self) -> &'static str {
         self.into()

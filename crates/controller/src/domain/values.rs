@@ -40,7 +40,7 @@ pub(crate) const fn column<R, T: Searched>(
         true => Column::set(name, T::TYPE, set),
         false => Column::one(name, T::TYPE, one),
     };
-    column.public()
+    column.public().numbered(T::NUMBERS)
 }
 
 /// A type that records, bodies and details share.

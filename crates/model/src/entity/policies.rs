@@ -24,7 +24,10 @@ pub enum PolicyType {
     Bind = 1,
 }
 
-impl Choice for PolicyType {}
+impl Choice for PolicyType {
+    // The type was a number in releases before 2.0, and clients of these ask for it.
+    const NUMBERS: &'static [(i64, &'static str)] = &[(1, "Dial"), (2, "Bind")];
+}
 
 row! {
     /// A service policy: identities may dial or bind services if their posture checks pass.

@@ -4,7 +4,9 @@
 //! position. A bound plan cannot fail and looks up no names.
 
 use super::SortField;
-use super::ast::{self, Direction, Expr, LimitClause, Name, Operand, Query, SetExpr, Sort};
+use super::ast::{
+    self, Direction, Expr, LimitClause, Literal, Name, Operand, Query, SetExpr, Sort,
+};
 use super::error::{Code, FilterError, Reason};
 use super::limits::MAX_HOPS;
 use super::order::{Order, SortKey};
@@ -73,6 +75,26 @@ struct Found<'s> {
     last: Option<(&'s dyn Schema, Symbol)>,
 }
 
+impl Found<'_> {
+    /// The test with the texts that its numbers stand for.
+    fn in_texts(&self, test: &ast::Test) -> ast::Test {
+        let numbers = self.last.as_ref().map_or(&[] as &[_], |(_, symbol)| symbol.numbers);
+        let text = |literal: &mut Literal| {
+            let text = numbers.iter().find(|(number, _)| *literal == Literal::Int(*number));
+            if let Some((_, text)) = text {
+                *literal = Literal::Text((*text).to_owned());
+            }
+        };
+        let mut test = test.clone();
+        match &mut test.check {
+            ast::Check::Compare(_, literal) => text(literal),
+            ast::Check::In { values, .. } => values.iter_mut().for_each(text),
+            _ => {}
+        }
+        test
+    }
+}
+
 impl Binder<'_> {
     fn condition(&self, schema: &dyn Schema, expr: &Expr) -> Result<Condition, FilterError> {
         let each = |parts: &[Expr]| {
@@ -102,7 +124,7 @@ impl Binder<'_> {
         let condition = match &test.left {
             Operand::Symbol(name) => {
                 let found = self.one(schema, name)?;
-                let check = self.check(&found.path.name, found.ty, test)?;
+                let check = self.check(&found.path.name, found.ty, &found.in_texts(test))?;
                 Condition::Value(found.path, check)
             }
             Operand::AnyOf(name) => self.elements(schema, name, Quantifier::AnyOf, test)?,
@@ -128,7 +150,7 @@ impl Binder<'_> {
         test: &ast::Test,
     ) -> Result<Condition, FilterError> {
         let found = self.many(schema, name)?;
-        let check = self.check(&found.path.name, found.ty, test)?;
+        let check = self.check(&found.path.name, found.ty, &found.in_texts(test))?;
         Ok(Condition::Elements(found.path, quantifier, check))
     }
 

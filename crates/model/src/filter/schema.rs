@@ -76,6 +76,8 @@ pub struct Symbol {
     pub visibility: Visibility,
     /// The index that serves the symbol.
     pub index: Index,
+    /// Numbers that filters may say in place of texts.
+    pub numbers: &'static [(i64, &'static str)],
 }
 
 /// The symbols of a kind.

@@ -12,6 +12,8 @@ pub trait Searched {
     const TYPE: Type;
     /// Whether the value is a set.
     const IS_SET: bool = false;
+    /// Numbers that filters may say in place of texts.
+    const NUMBERS: &'static [(i64, &'static str)] = &[];
 
     /// The value; `Null` for a set.
     fn value(&self) -> Value<'_> {
@@ -130,6 +132,7 @@ impl Searched for Roles {
 /// Filters compare the text.
 impl<T: Choice> Searched for T {
     const TYPE: Type = Type::String;
+    const NUMBERS: &'static [(i64, &'static str)] = <T as Choice>::NUMBERS;
 
     fn value(&self) -> Value<'_> {
         Value::text(self.as_str())

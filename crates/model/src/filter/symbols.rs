@@ -71,6 +71,8 @@ pub struct Column<C, R> {
     pub visibility: Visibility,
     /// The index that serves the symbol.
     pub index: Index,
+    /// Numbers that filters may say in place of texts.
+    pub numbers: &'static [(i64, &'static str)],
     /// Getter.
     pub get: Get<C, R>,
     /// The link, if the symbol is one.
@@ -80,7 +82,7 @@ pub struct Column<C, R> {
 impl<C, R> Column<C, R> {
     const fn new(name: &'static str, ty: Type, get: Get<C, R>) -> Self {
         let index = Index::by_convention(name);
-        Self { name, ty, visibility: Visibility::Internal, index, get, link: None }
+        Self { name, ty, visibility: Visibility::Internal, index, numbers: &[], get, link: None }
     }
 
     /// An internal column with one value.
@@ -122,6 +124,12 @@ impl<C, R> Column<C, R> {
     /// getter reads; [`Index::None`] is for a column without such an index.
     pub const fn indexed(mut self, index: Index) -> Self {
         self.index = index;
+        self
+    }
+
+    /// The column, with numbers that filters may say in place of texts.
+    pub const fn numbered(mut self, numbers: &'static [(i64, &'static str)]) -> Self {
+        self.numbers = numbers;
         self
     }
 
@@ -195,6 +203,7 @@ impl<C, R> Schema for Symbols<C, R> {
             shape: column.shape(),
             visibility: column.visibility,
             index: column.index,
+            numbers: column.numbers,
         })
     }
 

@@ -251,4 +251,28 @@ mod tests {
             assert_eq!(names, expected, "{filter}");
         }
     }
+
+    #[tokio::test]
+    async fn older_clients_ask_for_types_by_their_numbers() {
+        let bed = Bed::new().await;
+        let admin = bed.admin().await;
+        for (name, kind) in [("bind", "Bind"), ("dial", "Dial")] {
+            let body = json!({"name": name, "semantic": "AnyOf", "type": kind});
+            bed.create(&admin, "createServicePolicy", body).await;
+        }
+        for (filter, expected) in [
+            ("type = 1", &["dial"][..]),
+            ("type=2", &["bind"]),
+            ("type != 1", &["bind"]),
+            ("type in [2]", &["bind"]),
+            ("type in [1, 2]", &["bind", "dial"]),
+            ("type not in [1]", &["bind"]),
+            ("type = \"Dial\"", &["dial"]),
+        ] {
+            let filter = format!("{filter} sort by name");
+            let found = bed.list(&admin, "listServicePolicies", &filter).await;
+            let names: Vec<_> = found.iter().map(|it| it["name"].as_str().unwrap()).collect();
+            assert_eq!(names, expected, "{filter}");
+        }
+    }
 }
