@@ -1,7 +1,7 @@
 //! Request bodies: one type per kind serves create, replace and patch.
 //!
-//! Every member is optional, and null is the same as absent. A member that is `Some` was sent, and
-//! a patch needs to know no more (docs/protocol/management-api.md 2.4). The [`Field`] rows of the
+//! Every member is optional, and null is the same as absent; for a whole body it is the same as `{}`. A member that is
+//! `Some` was sent, and a patch needs to know no more (docs/protocol/management-api.md 2.4). The [`Field`] rows of the
 //! type name the members that a verb requires, and also feed the commands and the API description.
 //! Unknown members are ignored (docs/protocol/management-api.md 1.2), and names count in any case.
 //!
@@ -113,11 +113,16 @@ pub fn decode<B: Body>(text: &[u8], verb: Verb) -> Result<B, BodyError> {
     }
 }
 
-/// Reads JSON of other types than [`Body`], such as a list of objects, with the same errors.
+/// Reads JSON of other types than [`Body`], such as a list of objects, with the same errors. Null is the default of the
+/// type.
 ///
 /// # Errors
 /// Like [`decode`], but without the check for required members.
-pub fn read<T: DeserializeOwned>(text: &[u8]) -> Result<T, BodyError> {
+pub fn read<T: DeserializeOwned + Default>(text: &[u8]) -> Result<T, BodyError> {
+    parse::<Option<T>>(text).map(Option::unwrap_or_default)
+}
+
+fn parse<T: DeserializeOwned>(text: &[u8]) -> Result<T, BodyError> {
     let mut reader = serde_json::Deserializer::from_slice(text);
     let value = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
         let inner = error.inner();
@@ -286,6 +291,16 @@ mod tests {
             decode(br#"{"name":"x","identityId":null,"more":1}"#, Verb::Replace).unwrap();
         assert_eq!(outer.members(), ["name"]);
         assert_eq!(serde_json::to_string(&outer).unwrap(), r#"{"name":"x"}"#);
+    }
+
+    #[test]
+    fn a_body_that_is_null_is_an_empty_one() {
+        assert_eq!(decode::<Outer>(b" null\n", Verb::Patch).unwrap(), Outer::default());
+        assert_eq!(read::<Vec<Outer>>(b"null").unwrap(), []);
+        let error = decode::<Outer>(b"null", Verb::Create).unwrap_err();
+        assert_eq!(error.to_string(), "name: name in body is required");
+        let error = decode::<Outer>(b"null 1", Verb::Patch).unwrap_err();
+        assert_eq!(error.code(), ErrorCode::CouldNotParseBody);
     }
 
     #[test]

@@ -25,7 +25,7 @@ impl<T: DeserializeOwned> Unread<T> {
     /// # Errors
     /// Names the wrong part of the member, and the problem.
     pub fn read(&self, name: &str) -> Result<T, BodyError> {
-        super::read(self.text.get().as_bytes()).map_err(|error| match error {
+        super::parse(self.text.get().as_bytes()).map_err(|error| match error {
             BodyError::Syntax(reason) => BodyError::Field { field: name.to_owned(), reason },
             BodyError::Field { field, reason } => {
                 let dot = if field.starts_with('[') { "" } else { "." };
