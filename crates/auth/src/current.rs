@@ -23,7 +23,6 @@ use weft_model::{Id, Snapshot};
 
 use super::{login, resolve};
 use crate::handle::Auth;
-use crate::rates::Deed;
 
 const CERTIFICATES: &str = "current-api-session/certificates";
 /// Life of a certificate of a session (docs/protocol/auth.md 2.4).
@@ -227,7 +226,7 @@ fn create_certificate(auth: Auth, caller: Caller, call: Call) -> Answer {
             Failure::because(ErrorCode::CouldNotProcessCsr, error.to_string())
         };
         let request = CertificateRequest::from_pem(&csr).map_err(refused)?;
-        auth.rates().take(&session.identity_id, Deed::Certificate)?;
+        auth.rates().change_certificate(&session.identity_id)?;
         let id = auth.ids().entity();
         let identity = session.identity_id.as_str();
         let name = SpiffeId::api_session(
@@ -268,7 +267,7 @@ fn delete_certificate(auth: Auth, caller: Caller, call: Call) -> Answer {
         if !session.certificates.iter().any(|it| it.id == id) {
             return Err(Failure::not_found("API session certificate", call.id(0)));
         }
-        auth.rates().take(&session.identity_id, Deed::Certificate)?;
+        auth.rates().change_certificate(&session.identity_id)?;
         auth.sessions().change(&session.base.id, auth.now(), |session| {
             session.certificates.retain(|it| it.id != id);
         });

@@ -16,13 +16,14 @@ use super::guesses::Guesses;
 use super::keyring::{Keyring, LoadError};
 use super::password::Hasher;
 use super::posture::Postures;
-use super::rates::Rates;
+use super::rates::{Rates, sessions_of};
 use super::renewals::Renewals;
 use super::service_changes::ServiceChanges;
 use super::sessions::Sessions;
 use super::spent::Spent;
 use super::tickets::Tickets;
 use crate::lockouts::Lockouts;
+use crate::waiting::WaitingLogins;
 
 /// Sessions, limits of logins, and keys. Clones share them.
 #[derive(Clone)]
@@ -85,20 +86,22 @@ impl Auth {
             None => Arc::new(SealKey::random()?),
         };
         let store = Arc::clone(&settings.store);
-        let sessions = Sessions::load(store, key, &settings.durations, now)?;
+        let rate = settings.logins.per_identity;
+        let sessions = Sessions::load(store, key, &settings.durations, sessions_of(rate), now)?;
         let (store, keys) = (Arc::clone(&settings.store), settings.first_keys.clone());
         let keyring = Keyring::load(store, keys, &settings.durations, now)?;
+        let waiting = WaitingLogins::default();
         Ok(Self(Arc::new(Core {
             sessions,
-            hasher: Hasher::default(),
-            admission: Admission::new(&settings.login_limiter),
+            hasher: Hasher::new(settings.logins.checks_at_once),
+            admission: Admission::new(&settings.login_limiter, waiting.clone()),
             lockouts: Lockouts::default(),
             guesses: Guesses::new(settings.guess_limits),
             attempts: Attempts::default(),
             spent: Spent::default(),
             seen_tokens: SeenTokens::default(),
             postures: Postures::default(),
-            rates: Rates::default(),
+            rates: Rates::new(rate, waiting),
             keyring,
             renewals: Renewals::default(),
             settled: Mutex::default(),
@@ -151,6 +154,11 @@ impl Auth {
     /// The posture data of clients.
     pub fn postures(&self) -> &Postures {
         &self.0.postures
+    }
+
+    /// The time until which a login that comes now waits for its turn.
+    pub(crate) fn patience(&self) -> tokio::time::Instant {
+        tokio::time::Instant::now() + self.settings().logins.longest_wait
     }
 
     /// How often identities log in and change certificates of sessions.

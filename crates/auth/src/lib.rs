@@ -14,7 +14,7 @@
 //! - [`service_session`]: permissions to dial or host, as signed tokens, and their check for
 //!   routers;
 //! - `admission`: limits the logins that are worked on at once; `rates`: limits how often an identity
-//!   logs in;
+//!   logs in; `waiting`: limits the logins that wait for both;
 //! - `enroll`, [`tickets`], [`own_tickets`]: the first credentials of identities and routers;
 //! - [`keyring`], [`keys`]: the keys in use, and former ones; [`signing`], [`signing_turns`]:
 //!   signatures with them;
@@ -89,6 +89,7 @@ pub mod this_controller;
 pub mod tickets;
 pub mod tokens;
 pub mod totp;
+mod waiting;
 pub mod wanted_configs;
 
 pub use handle::{Auth, WeakAuth};

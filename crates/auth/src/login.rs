@@ -6,6 +6,7 @@ use std::time::UNIX_EPOCH;
 
 use futures::FutureExt as _;
 use rustls_pki_types::CertificateDer;
+use tokio::time::Instant;
 use weft_contract::resource::session::{AuthenticateBody, method};
 use weft_contract::{Api, Cause, ErrorCode, Verb, headers};
 use weft_identity::{Certificate, TrustBundle, Usage, Verify};
@@ -22,10 +23,11 @@ use super::guesses::Turn;
 use super::password::{self, Hashed};
 use super::sessions::{ClientDescription, stands};
 use super::{external_id, lockout};
-use crate::admission::Sender;
+use crate::admission::{Place, Sender};
 use crate::handle::Auth;
 use crate::lockout::policy_of;
-use crate::rates::Deed;
+use crate::rates::Counted;
+use crate::resolve::second_factors;
 use crate::sessions::VIRTUAL;
 use crate::sessions::stands::print_of;
 use crate::wanted_configs::WantedConfigs;
@@ -51,31 +53,39 @@ struct Shown {
 fn authenticate(auth: Auth, caller: Caller, call: Call) -> Answer {
     async move {
         let body: AuthenticateBody = call.decode_optional(Verb::Create)?;
-        let sender = Sender::of(&caller);
-        let (shown, _place) = match call.query.get("method") {
+        let wanted = Wanted { auth: &auth, caller: &caller, until: auth.patience() };
+        let (shown, admitted) = match call.query.get("method") {
             Some(method::PASSWORD) => {
+                let (username, _) = name_and_password(&body)?;
                 // A password that has to wait for its turn takes no place meanwhile.
-                let turn = turn_to_guess(&auth, &caller, &body).await?;
-                let sender = sender.known(turn.is_of_known());
-                match auth.admission().enter(sender, || names_admin(&auth, &body)) {
-                    Ok(place) => (by_password(&auth, &caller, &body, turn).await?, place),
+                let turn = turn_for(&auth, &caller, username).await?;
+                let named = auth.snapshot().authenticator_by_username(username).cloned();
+                let admitted = match wanted.admit(username, named, turn.is_of_known()).await {
+                    Ok(admitted) => admitted,
                     Err(busy) => {
                         turn.neither();
                         return Err(busy);
                     }
-                }
+                };
+                (by_password(&auth, &caller, &body, turn).await?, admitted)
             }
             Some(method::CERT) => {
-                let place = auth.admission().enter(sender, || shows_admin(&auth, &caller))?;
-                (by_certificate(&auth, &caller).await?, place)
+                let print = caller.leaf().map(Certificate::fingerprint).unwrap_or_default();
+                // The peer proved in its TLS handshake that it has the key; whether the certificate
+                // is still good is not verified yet.
+                let named = auth.snapshot().authenticator_by_fingerprint(print).cloned();
+                let admitted = wanted.admit(print, named, false).await?;
+                (by_certificate(&auth, &caller).await?, admitted)
             }
             // This release has no logins with tokens of external signers: such tokens only enroll.
             Some(method::EXT_JWT) => return Err(ErrorCode::InvalidAuth.into()),
             Some(_) => return Err(ErrorCode::InvalidAuthMethod.into()),
             None => return Err(Failure::field("method", "method in query is required", "")),
         };
+        let counted = wanted.count(&shown.identity.base.id, admitted).await?;
         let token = auth.ids().token();
         let session = open(&auth, &caller, &body, &shown, (call.api, token.as_str()))?;
+        counted.keep();
         // The credential may have changed after it was verified and before the session was in the
         // table. The change did not find the session then, and did not end it.
         if !stands(&auth.snapshot(), &session, auth.now()) {
@@ -94,25 +104,58 @@ fn authenticate(auth: Auth, caller: Caller, call: Call) -> Answer {
     .boxed()
 }
 
-/// Whether a login by password names an administrator; the password is not verified yet.
-fn names_admin(auth: &Auth, body: &AuthenticateBody) -> bool {
-    let snapshot = auth.snapshot();
-    let name = body.username.as_ref();
-    is_of_admin(&snapshot, name.and_then(|it| snapshot.authenticator_by_username(it.as_str())))
+/// A login that wants in.
+struct Wanted<'a> {
+    auth: &'a Auth,
+    caller: &'a Caller,
+    /// The time until which it waits for its turn.
+    until: Instant,
 }
 
-/// Whether a login by certificate shows the certificate of an administrator. The peer proved in its
-/// TLS handshake that it has the key; whether the certificate is still good is not verified yet.
-fn shows_admin(auth: &Auth, caller: &Caller) -> bool {
-    let snapshot = auth.snapshot();
-    let leaf = caller.leaf();
-    is_of_admin(
-        &snapshot,
-        leaf.and_then(|it| snapshot.authenticator_by_fingerprint(it.fingerprint())),
-    )
+/// A login that may be checked.
+struct Admitted {
+    /// None if nobody has the name or certificate that was shown.
+    counted: Option<Counted>,
+    place: Place,
 }
 
-fn is_of_admin(snapshot: &Snapshot, authenticator: Option<&Arc<Authenticator>>) -> bool {
+impl Wanted<'_> {
+    /// Waits for the turn of the identity whose name or certificate is shown, and for a place. The secret is not
+    /// checked yet.
+    async fn admit(
+        &self,
+        shown: &str,
+        named: Option<Arc<Authenticator>>,
+        is_known: bool,
+    ) -> Result<Admitted, Failure> {
+        let counted = match &named {
+            Some(named) => Some(self.turn_of(&named.identity_id).await?),
+            None => None,
+        };
+        let sender = Sender::of(self.caller).known(is_known);
+        let is_admin = || is_of_admin(&self.auth.snapshot(), named.as_deref());
+        let place = self.auth.admission().enter(sender, shown, self.until, is_admin).await?;
+        Ok(Admitted { counted, place })
+    }
+
+    /// Frees the place of a login whose secret was right, and counts the login. Its identity may be another one than
+    /// was expected: one with an external id has no authenticator.
+    async fn count(&self, identity: &Id, admitted: Admitted) -> Result<Counted, Failure> {
+        drop(admitted.place);
+        match admitted.counted.filter(|counted| counted.is_of(identity)) {
+            Some(counted) => Ok(counted),
+            None => self.turn_of(identity).await,
+        }
+    }
+
+    async fn turn_of(&self, identity: &Id) -> Result<Counted, Failure> {
+        let is_complete = second_factors(&self.auth.snapshot(), identity).is_nothing();
+        let from = self.caller.origin.remote.map(|remote| remote.ip());
+        self.auth.rates().login(identity, is_complete, from, self.until).await
+    }
+}
+
+fn is_of_admin(snapshot: &Snapshot, authenticator: Option<&Authenticator>) -> bool {
     let identity = authenticator.and_then(|it| snapshot.get::<Identity>(&it.identity_id));
     identity.is_some_and(|identity| identity.is_admin || identity.is_default_admin)
 }
@@ -136,16 +179,6 @@ fn name_and_password(body: &AuthenticateBody) -> Result<(&str, &str), Failure> {
     let username = body.username.as_ref().ok_or_else(|| required("username"))?;
     let password = body.password.as_ref().ok_or_else(|| required("password"))?;
     Ok((username.as_str(), password.expose()))
-}
-
-/// Waits until the password of a login may be checked.
-async fn turn_to_guess(
-    auth: &Auth,
-    caller: &Caller,
-    body: &AuthenticateBody,
-) -> Result<Turn, Failure> {
-    let (username, _) = name_and_password(body)?;
-    turn_for(auth, caller, username).await
 }
 
 /// Waits until a password for a name may be checked.
@@ -331,7 +364,7 @@ fn vouched_for(auth: &Auth, snapshot: &Snapshot, chain: &[Certificate]) -> Optio
     Some(Vouched { is_improper: false, ca: Some(Arc::clone(ca)) })
 }
 
-/// Opens the session of a login, unless the identity logs in too often.
+/// Opens the session of a login.
 fn open(
     auth: &Auth,
     caller: &Caller,
@@ -367,10 +400,7 @@ fn open(
         credential: shown.print.clone(),
         ..ApiSession::default()
     };
-    let from = caller.origin.remote.map(|it| it.ip());
-    let deed = Deed::login(super::resolve::is_complete(&snapshot, &session), from);
     caller.begin()?;
-    auth.rates().take(&session.identity_id, deed)?;
     auth.sessions().put_told(&shown.identity.base.id, told);
     auth.sessions().open(session, token, |it| super::resolve::is_complete(&snapshot, it))
 }

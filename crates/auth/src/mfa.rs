@@ -25,7 +25,6 @@ use super::current::{login_of, session_of};
 use super::signing::aside;
 use super::totp::{self, PictureError, Takes};
 use crate::handle::Auth;
-use crate::rates::Deed;
 
 /// The operations, the same in both APIs.
 pub const HANDLERS: &[(Api, &str, Handler<Auth>)] = &[
@@ -181,11 +180,13 @@ fn authenticate(auth: Auth, caller: Caller, call: Call) -> Answer {
             decision.put(mfa);
             Ok(())
         };
-        // The login is counted once its code was right. It is refused before that, so that no recovery
-        // code is used up for nothing.
-        auth.rates().check(&session.identity_id, Deed::Login)?;
+        // The login counts if its code was right. It waits before that, so that no recovery code is
+        // used up for nothing.
+        let from = caller.origin.remote.map(|remote| remote.ip());
+        let until = auth.patience();
+        let counted = auth.rates().login(&session.identity_id, true, from, until).await?;
         with_code(&auth, &caller, code, Purpose::Authenticate, put).await?;
-        auth.rates().take(&session.identity_id, Deed::Login)?;
+        counted.keep();
         auth.mfa_passed(&session.base.id).await?;
         Reply::empty()
     }

@@ -1,7 +1,9 @@
 //! Password hashing (docs/protocol/auth.md 7.2): argon2id, on the blocking pool, a bounded number
 //! at a time. A hash never runs on an async thread and never under a lock.
 
+use std::num::NonZero;
 use std::sync::Arc;
+use std::thread::available_parallelism;
 
 use argon2::{Algorithm, Argon2, Params, Version};
 use base64::Engine;
@@ -16,10 +18,9 @@ const LANES: u32 = 4;
 const OUTPUT: usize = 32;
 /// Length of a salt in bytes.
 pub const SALT: usize = 10;
-/// Hashes that may run at the same time; further ones wait in line.
-const CONCURRENT: usize = 4;
-/// Hashes that may wait or run; above that the answer is "busy".
-const WAITING: usize = 256;
+/// Hashes that may wait or run; above that the answer is "busy". Each of them is a request in work of the web server,
+/// which has fewer places.
+const WAITING: usize = 2048;
 
 /// A stored password: hash and salt as standard base64.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -48,16 +49,18 @@ pub struct Hasher {
     queue: Arc<Semaphore>,
 }
 
-impl Default for Hasher {
-    fn default() -> Self {
+impl Hasher {
+    /// Hashes so many passwords at the same time, and lets further ones wait in line; 0 means half as many as there are
+    /// processors.
+    pub fn new(at_once: u32) -> Self {
+        let processors = available_parallelism().map_or(1, NonZero::get);
+        let at_once = if at_once == 0 { processors.div_ceil(2) } else { at_once as usize };
         Self {
-            running: Arc::new(Semaphore::new(CONCURRENT)),
+            running: Arc::new(Semaphore::new(at_once)),
             queue: Arc::new(Semaphore::new(WAITING)),
         }
     }
-}
 
-impl Hasher {
     /// Hashes a new password with a new salt.
     pub async fn hash(&self, password: &str, salt: [u8; SALT]) -> Result<Hashed, Error> {
         let hash = self.run(password.to_owned(), salt.to_vec()).await?;
@@ -118,7 +121,7 @@ mod tests {
 
     #[tokio::test]
     async fn verifies_its_own_hash_and_nothing_else() {
-        let hasher = Hasher::default();
+        let hasher = Hasher::new(0);
         let stored = hasher.hash("correct horse", [7; SALT]).await.unwrap();
         assert_eq!(hasher.verify("correct horse", Some(&stored)).await, Ok(true));
         assert_eq!(hasher.verify("correct hors", Some(&stored)).await, Ok(false));
@@ -128,6 +131,6 @@ mod tests {
     #[tokio::test]
     async fn damaged_rows_are_wrong_passwords() {
         let broken = Hashed { password: "?".into(), salt: "?".into() };
-        assert_eq!(Hasher::default().verify("x", Some(&broken)).await, Ok(false));
+        assert_eq!(Hasher::new(1).verify("x", Some(&broken)).await, Ok(false));
     }
 }

@@ -157,12 +157,17 @@ impl Outstanding {
 /// The factors that the auth policy, and a verified second factor, require and a session lacks
 /// (docs/protocol/auth.md 8.1).
 pub fn outstanding(snapshot: &Snapshot, session: &ApiSession) -> Outstanding {
-    let identity = snapshot.get::<Identity>(&session.identity_id);
-    let policy = identity.and_then(|it| snapshot.get::<AuthPolicy>(&it.auth_policy_id));
+    let required = second_factors(snapshot, &session.identity_id);
+    Outstanding { totp: required.totp && !session.is_mfa_complete, ..required }
+}
+
+/// The factors that a new session of an identity lacks.
+pub(crate) fn second_factors(snapshot: &Snapshot, identity: &weft_model::Id) -> Outstanding {
+    let owner = snapshot.get::<Identity>(identity);
+    let policy = owner.and_then(|it| snapshot.get::<AuthPolicy>(&it.auth_policy_id));
     let required = policy.is_some_and(|policy| policy.secondary.require_totp);
-    let totp = required || has_mfa(snapshot, &session.identity_id);
     Outstanding {
-        totp: totp && !session.is_mfa_complete,
+        totp: required || has_mfa(snapshot, identity),
         signer: policy.and_then(|policy| policy.secondary.require_ext_jwt_signer.clone()),
     }
 }

@@ -78,6 +78,8 @@ struct Inner {
     timeout: Duration,
     longest: Option<Duration>,
     flush: Duration,
+    /// Sessions with every factor that an identity may have.
+    per_identity: usize,
 }
 
 struct Tables {
@@ -117,11 +119,13 @@ impl Tables {
 }
 
 impl Sessions {
-    /// Loads the sessions of the last run, without those that have expired.
+    /// Loads the sessions of the last run, without those that have expired. An identity may have
+    /// `per_identity` sessions, and at least [`PER_IDENTITY`].
     pub fn load(
         store: Arc<dyn Store>,
         key: Arc<SealKey>,
         durations: &Durations,
+        per_identity: usize,
         now: Timestamp,
     ) -> Result<Self, ReadError> {
         let mut tables = Tables {
@@ -154,6 +158,7 @@ impl Sessions {
             timeout: durations.session,
             longest: durations.longest_session,
             flush: durations.activity_flush,
+            per_identity,
         }));
         sessions.drop_strays();
         sessions.drop_stray_activity();

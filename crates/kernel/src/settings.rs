@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use weft_config::RateLimiter;
-use weft_config::controller::{JwksFetch, RouterNames};
+use weft_config::controller::{JwksFetch, LoginsConfig, RouterNames};
 use weft_contract::Api;
 use weft_identity::{Authority, KeyedChain, SealKey, TrustBundle};
 use weft_store::Store;
@@ -36,6 +36,8 @@ pub struct Settings {
     pub login_limiter: RateLimiter,
     /// The limits on wrong passwords in a minute.
     pub guess_limits: GuessLimits,
+    /// The limits on logins with right secrets.
+    pub logins: LoginsConfig,
     /// The limits on fetching key sets of external signers (docs/protocol/auth.md 13.3).
     pub jwks_fetch: JwksFetch,
     /// The names that certificates of routers may have.
@@ -74,6 +76,7 @@ impl Settings {
             totp_issuer: "openziti.io".into(),
             login_limiter: RateLimiter::with_sizes(5, 250),
             guess_limits: GuessLimits::default(),
+            logins: LoginsConfig::default(),
             jwks_fetch: open_fetch(),
             router_names: RouterNames::default(),
             snapshot_folder: None,

@@ -2,7 +2,9 @@
 //! take turns, however much each of them asks for. One caller never has all turns: others need not
 //! wait for the end of its work.
 
-use std::collections::{HashMap, VecDeque};
+mod line;
+
+use std::collections::HashMap;
 use std::num::NonZero;
 use std::sync::Arc;
 use std::thread::available_parallelism;
@@ -15,6 +17,8 @@ use weft_limits::source_of;
 
 use crate::caller::{Caller, Via};
 use crate::failure::Failure;
+
+pub use line::Line;
 
 /// Most waiting requests of one caller.
 const WAITING: usize = 256;
@@ -37,11 +41,8 @@ struct State {
     most: usize,
     /// The number of turns that callers have; callers without one are not in the map.
     held: HashMap<String, usize>,
-    /// Waiting requests by caller; callers without one are not in the map.
-    waiting: HashMap<String, VecDeque<oneshot::Sender<Turn>>>,
-    /// The waiting callers, in the order of their next turns. If a turn is free, each of them has as many as it
-    /// may have.
-    order: VecDeque<String>,
+    /// Waiting requests. If a turn is free, each of the callers has as many as it may have.
+    line: Line<String, Turn>,
 }
 
 /// The turns for one caller.
@@ -73,8 +74,7 @@ impl Turns {
             free: at_once,
             most: at_once.saturating_sub(1).max(1),
             held: HashMap::new(),
-            waiting: HashMap::new(),
-            order: VecDeque::new(),
+            line: Line::default(),
         };
         Self { state: Arc::new(Mutex::new(state)), patience }
     }
@@ -100,19 +100,7 @@ impl Turns {
             if state.free > 0 && state.may_have_another(whose) {
                 return Ok(state.give(&self.state, whose));
             }
-            let is_first = !state.waiting.contains_key(whose);
-            let own = state.waiting.entry(whose.to_owned()).or_default();
-            // Requests that were given up hold no place.
-            own.retain(|waiting| !waiting.is_closed());
-            if own.len() >= WAITING {
-                return Err(busy());
-            }
-            let (sender, turn) = oneshot::channel();
-            own.push_back(sender);
-            if is_first {
-                state.order.push_back(whose.to_owned());
-            }
-            turn
+            state.line.join(&whose.to_owned(), "", WAITING).ok_or_else(busy)?
         };
         match tokio::time::timeout(self.patience, &mut turn).await {
             Ok(Ok(turn)) => Ok(turn),
@@ -147,6 +135,12 @@ impl State {
         self.held.get(whose).copied().unwrap_or_default() < self.most
     }
 
+    /// Takes out the request whose turn is next, and its caller.
+    fn next(&mut self) -> Option<(String, oneshot::Sender<Turn>)> {
+        let Self { line, held, most, .. } = self;
+        line.next(|whose| held.get(whose).copied().unwrap_or_default() < *most)
+    }
+
     /// Gives a free turn to a caller.
     fn give(&mut self, turns: &Arc<Mutex<Self>>, whose: &str) -> Turn {
         self.free = self.free.saturating_sub(1);
@@ -161,26 +155,6 @@ impl State {
             *held = held.saturating_sub(1);
             if *held == 0 {
                 self.held.remove(whose);
-            }
-        }
-    }
-
-    /// Takes out the request whose turn is next, and its caller.
-    fn next(&mut self) -> Option<(String, oneshot::Sender<Turn>)> {
-        loop {
-            let place = self.order.iter().position(|whose| self.may_have_another(whose))?;
-            let whose = self.order.remove(place)?;
-            let Some(own) = self.waiting.get_mut(&whose) else { continue };
-            // Requests that were given up are skipped.
-            while own.pop_front_if(|waiting| waiting.is_closed()).is_some() {}
-            let next = own.pop_front();
-            if own.is_empty() {
-                self.waiting.remove(&whose);
-            } else {
-                self.order.push_back(whose.clone());
-            }
-            if let Some(next) = next {
-                return Some((whose, next));
             }
         }
     }
@@ -241,7 +215,7 @@ mod tests {
         futures::future::join_all(all).await;
         assert_eq!(*order.lock(), ["greedy", "modest", "greedy", "greedy"]);
         let state = turns.state.lock();
-        assert!(state.free == 1 && state.waiting.is_empty() && state.order.is_empty());
+        assert!(state.free == 1 && state.line.is_empty());
     }
 
     #[tokio::test]
@@ -262,7 +236,7 @@ mod tests {
         drop(third.await.unwrap());
         drop(second);
         let state = turns.state.lock();
-        assert!(state.free == 3 && state.held.is_empty() && state.waiting.is_empty());
+        assert!(state.free == 3 && state.held.is_empty() && state.line.is_empty());
     }
 
     #[test]

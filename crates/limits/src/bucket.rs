@@ -62,6 +62,22 @@ impl TokenBucket {
         Some(Duration::from_nanos(nanos as u64))
     }
 
+    /// Takes a token that may come later, and returns the time until then; such tokens come in the order in which they
+    /// were asked for. If it takes longer than `longest`, none is taken, and the time is the error.
+    pub fn take_ahead(&mut self, longest: Duration, now: Instant) -> Result<Duration, Duration> {
+        let wait = self.wait_for(1, now).unwrap_or(Duration::MAX);
+        if wait > longest {
+            return Err(wait);
+        }
+        self.tokens -= 1.0;
+        Ok(wait)
+    }
+
+    /// Puts a token back that was not used.
+    pub fn put_back(&mut self) {
+        self.tokens = (self.tokens + 1.0).min(self.burst);
+    }
+
     /// Whole tokens in the bucket.
     pub fn available(&mut self, now: Instant) -> u32 {
         self.fill(now);
@@ -101,6 +117,31 @@ mod tests {
         assert!(!bucket.try_take(1, start + wait));
         assert!(bucket.is_full(start + Duration::from_secs(10)));
         assert_eq!(bucket.wait_for(4, start + Duration::from_secs(10)), None);
+    }
+
+    #[test]
+    fn tokens_are_taken_ahead_of_their_time() {
+        let start = Instant::now();
+        let mut bucket = TokenBucket::new(10.0, 1, start);
+        let mut ahead = |now| {
+            let wait = bucket.take_ahead(Duration::from_millis(250), now);
+            let whole = |wait: Duration| wait.as_millis();
+            (wait.map(whole).map_err(whole), bucket.available(now))
+        };
+        assert_eq!(ahead(start), (Ok(0), 0));
+        assert_eq!(ahead(start), (Ok(100), 0));
+        assert_eq!(ahead(start), (Ok(200), 0));
+        assert_eq!(ahead(start), (Err(300), 0));
+        assert_eq!(ahead(start + Duration::from_millis(100)), (Ok(200), 0));
+        bucket.put_back();
+        let later = start + Duration::from_millis(301);
+        assert_eq!(bucket.take_ahead(Duration::ZERO, later), Ok(Duration::ZERO));
+        for _ in 0..3 {
+            bucket.put_back();
+        }
+        assert!(bucket.is_full(later) && bucket.available(later) == 1);
+        let mut never = TokenBucket::new(0.0, 0, start);
+        assert_eq!(never.take_ahead(Duration::from_secs(9), start), Err(Duration::MAX));
     }
 
     #[test]

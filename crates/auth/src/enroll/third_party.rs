@@ -14,7 +14,7 @@ use weft_kernel::{Caller, Failure, Reply};
 use weft_model::entity::{AuthPolicy, Authenticator, Ca, CertCredential, Enrollment, Identity};
 use weft_model::{Base, Id, Snapshot};
 
-use crate::admission::Sender;
+use crate::admission::{Place, Sender};
 use crate::credentials::credential;
 use crate::enroll::issue::take;
 use crate::handle::Auth;
@@ -33,6 +33,12 @@ fn chain_to(ca: &Ca, chain: &[Certificate], auth: &Auth) -> Option<Vec<Certifica
     let path = TrustBundle::new([issuer]).verify(&der, how, system_time(auth.now())).ok()?;
     let mut above = path.iter().skip(1);
     (!above.any(|it| auth.keyring().is_of_authority(it))).then_some(path)
+}
+
+/// Waits for a place to check a chain.
+async fn place(auth: &Auth, caller: &Caller) -> Result<Place, Failure> {
+    let who = caller.leaf().map(Certificate::fingerprint).unwrap_or_default();
+    auth.admission().enter(Sender::of(caller), who, auth.patience(), || false).await
 }
 
 /// An authenticator of a certificate that a CA issued.
@@ -80,7 +86,7 @@ pub(super) async fn by_ticket(
         return Err(ErrorCode::EnrollmentCaNotValid.into());
     }
     let looking = (auth.clone(), Arc::clone(ca), caller.origin.certificates.clone());
-    let _place = auth.admission().enter(Sender::of(caller), || false)?;
+    let _place = place(auth, caller).await?;
     let chain = auth
         .hasher()
         .work(move || {
@@ -121,7 +127,7 @@ pub(super) async fn by_certificate(
     if !snapshot.list::<Ca>().any(may_enroll) {
         return Err(ErrorCode::EnrollmentNoValidCas.into());
     }
-    let _place = auth.admission().enter(Sender::of(caller), || false)?;
+    let _place = place(auth, caller).await?;
     let (looking, shown) = (auth.clone(), caller.origin.certificates.clone());
     let found = auth
         .hasher()

@@ -113,7 +113,7 @@ mod tests {
     fn logins(count: usize) -> (Sessions, Vec<Id>) {
         let key = Arc::new(SealKey::random().unwrap());
         let store = Arc::new(Memory::new());
-        let sessions = Sessions::load(store, key, &Durations::default(), NOW).unwrap();
+        let sessions = Sessions::load(store, key, &Durations::default(), 0, NOW).unwrap();
         let ids: Vec<Id> = (0..count).map(|number| Id::new(&format!("s{number:06}"))).collect();
         for id in &ids {
             let login = ApiSession {

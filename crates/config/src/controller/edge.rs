@@ -2,7 +2,7 @@
 
 use std::{net::IpAddr, str::FromStr, time::Duration};
 
-use super::router_names::RouterNames;
+use super::{logins::LoginsConfig, router_names::RouterNames};
 use crate::{address::HostPort, rate_limiter::RateLimiter, section::Section};
 
 /// Edge APIs, enrollment and sessions.
@@ -29,6 +29,8 @@ pub struct EdgeConfig {
     pub totp_hostname: String,
     /// Limit on logins under way.
     pub auth_rate_limiter: RateLimiter,
+    /// Limits on logins with right secrets.
+    pub logins: LoginsConfig,
     /// Wrong passwords a minute for a name (`wrongPasswords.perName`); 0 = no limit. Default 10.
     pub wrong_passwords_per_name: u32,
     /// Wrong passwords a minute from an address (`wrongPasswords.perAddress`); 0 = no limit.
@@ -209,6 +211,7 @@ impl EdgeConfig {
                 5,
                 1000,
             ),
+            logins: LoginsConfig::read(&section.section("logins")),
             wrong_passwords_per_name: wrong.int("perName", 10, 0..=1_000_000),
             wrong_passwords_per_address: wrong.int("perAddress", 100, 0..=1_000_000),
             identity_status: IdentityStatusConfig::read(&section.section("identityStatusConfig")),

@@ -2,6 +2,7 @@
 
 mod edge;
 mod events;
+mod logins;
 mod network;
 mod router_names;
 mod storage;
@@ -18,6 +19,7 @@ pub use edge::{
 pub use events::{
     EventHandler, EventSink, EventSubscription, FileEvents, QueueEvents, UsageVersion,
 };
+pub use logins::LoginsConfig;
 pub use network::{ControlConfig, ControlDialer, NetworkConfig};
 pub use router_names::{NameRule, RouterNames};
 pub use storage::{ClusterConfig, ClusterDialer, Storage};

@@ -62,6 +62,8 @@ fn the_minimal_file_has_all_defaults() {
     assert_eq!(edge.identity_status.source, IdentityStatusSource::Hybrid);
     assert!(edge.auto_bind_oidc && edge.auth_rate_limiter.enabled);
     assert_eq!((edge.wrong_passwords_per_name, edge.wrong_passwords_per_address), (10, 100));
+    let (rate, wait) = (edge.logins.per_identity, edge.logins.longest_wait);
+    assert_eq!((rate, wait, edge.logins.checks_at_once), (100, Duration::from_secs(8), 0));
     assert_eq!(edge.enrollment.router_names, RouterNames::default());
     assert_eq!(config.web[0].options.write_timeout, Duration::from_secs(10));
     assert_eq!(config.web[0].options.max_tls, TlsVersion::V1_3);
@@ -187,6 +189,18 @@ fn bounds_are_those_of_the_documents() {
     assert!((loaded.config.network.smart_reroute_fraction - 1.0).abs() < f64::EPSILON);
     let limiter = "\n  authRateLimiter: {maxSize: 1001}\nweb:";
     assert!(refused("\nweb:", limiter).contains("at most 1000"));
+    for (logins, text) in [
+        ("perIdentity: 0", "perIdentity must be at least 1"),
+        ("perIdentity: 1001", "at most 1000"),
+        ("longestWait: 10s", "longestWait of 10s is larger than maximum value of 9s"),
+        ("checksAtOnce: 257", "at most 256"),
+        ("perSecond: 5", "unknown key"),
+    ] {
+        let loaded =
+            controller(&MINIMAL.replace("\nweb:", &format!("\n  logins: {{{logins}}}\nweb:")));
+        let said = loaded.map_or_else(|error| error.to_string(), |loaded| warnings(&loaded));
+        assert!(said.contains(text), "{logins}: {said}");
+    }
     let fetch = "\n  externalJwtSigners: {jwksFetch: {deniedIPs: [10.0.0.0/8, x.example]}}\nweb:";
     let error = refused("\nweb:", fetch);
     assert!(

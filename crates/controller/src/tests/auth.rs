@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use tokio::time::Instant;
 use weft_auth::admission::Sender;
 use weft_auth::sessions::SessionNotice;
 use weft_contract::{Api, ErrorCode};
@@ -319,12 +320,15 @@ async fn the_public_keys_are_the_signer_and_the_roots() {
 
 #[tokio::test]
 async fn logins_beyond_the_limit_are_asked_to_come_back() {
-    let bed = Bed::new().await;
+    let bed = Bed::with(|settings| settings.logins.longest_wait = Duration::ZERO).await;
     let admin = bed.admin().await;
     let (_, chain) = bed.enroll(&admin, "laptop").await;
     let program = Sender::of(&Caller::system());
-    let enter = || bed.controller.admission().enter(program, || false);
-    let places: Vec<_> = std::iter::from_fn(|| enter().ok()).collect();
+    let admission = bed.controller.admission();
+    let mut places = Vec::new();
+    while let Ok(place) = admission.enter(program, "", Instant::now(), || false).await {
+        places.push(place);
+    }
     assert_eq!(places.len(), 250, "the documented default");
     let failure = bed.login_with(&chain).await.unwrap_err();
     assert_eq!((failure.status(), failure.code()), (429, ErrorCode::ServerTooManyRequests));

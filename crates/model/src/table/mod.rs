@@ -225,7 +225,7 @@ impl Table {
     }
 
     /// Number of entities that refer to `target` by the link.
-    pub(crate) fn count_referrers(&self, link: usize, target: &Id) -> u64 {
+    pub fn count_referrers(&self, link: usize, target: &Id) -> u64 {
         let refs = self.by_link.get(link).and_then(|targets| targets.get(target));
         refs.map_or(0, Refs::len)
     }

@@ -292,6 +292,7 @@ fn settings(
             session_key: session_key::of(edge)?,
             totp_issuer: edge.totp_hostname.clone(),
             login_limiter: edge.auth_rate_limiter.clone(),
+            logins: edge.logins.clone(),
             guess_limits: GuessLimits {
                 per_name: edge.wrong_passwords_per_name,
                 per_address: edge.wrong_passwords_per_address,

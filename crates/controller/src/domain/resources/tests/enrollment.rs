@@ -1,6 +1,7 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use tokio::time::Instant;
 use weft_auth::admission::Sender;
 use weft_contract::{Api, ErrorCode};
 use weft_identity::{Authority, Certificate, KeySet};
@@ -336,7 +337,8 @@ async fn the_key_of_tickets_is_published_and_proved() {
     let enter = || bed.controller.admission().challenge(program).ok();
     let held: Vec<_> = std::iter::from_fn(enter).collect();
     assert_eq!(ask(json!({"keyId": kid, "nonce": "x"})).await.unwrap_err().status(), 400);
-    assert!(bed.controller.admission().enter(program, || false).is_ok());
+    let login = bed.controller.admission().enter(program, "", Instant::now(), || false);
+    assert!(login.await.is_ok());
     assert_eq!(ask(json!({"keyId": kid, "nonce": nonce})).await.unwrap_err().status(), 429);
     drop(held);
     let answer = bare(ask(json!({"keyId": kid, "nonce": nonce})).await.unwrap());
