@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use http_body_util::{BodyExt as _, Collected, Either};
 use hyper::body::{Body as _, Incoming};
-use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap};
+use hyper::header::{AUTHORIZATION, CONNECTION, CONTENT_TYPE, HeaderMap, HeaderValue};
 use hyper::http::request::Parts;
 use hyper::{Method, Request, Response, Version};
 use weft_auth::resolve::Credentials;
@@ -184,6 +184,8 @@ impl Site {
         check_media(row, media.as_deref(), &held)?;
         // Looked up again after a long body: meanwhile the caller may have lost rights.
         let caller = caller();
+        let sessions = self.shared.controller.sessions();
+        let is_outdated = head.version < Version::HTTP_2 && sessions.is_outdated(&caller);
         let manner = Manner::of(row, &ids);
         let own = HEADERS.iter().filter_map(|name| header(&head.headers, name));
         let call = Call {
@@ -199,6 +201,10 @@ impl Site {
         let reply = self.call(caller.clone(), call, (place, held)).await?;
         let mut answer = answer::done(reply)?;
         answer::session_end(&mut answer, &self.shared.controller, &caller);
+        // A client makes its next connection with its new certificate.
+        if is_outdated {
+            answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+        }
         if let Some(manner) = manner {
             answer::set_manner(&mut answer, manner);
         }
@@ -208,7 +214,8 @@ impl Site {
     fn caller(&self, peer: &Peer, head: &Parts, query: &Query) -> Caller {
         let trace_id = query.get("traceId").map(|text| text.chars().take(MAX_TRACE_ID).collect());
         let (remote, certificates) = (Some(peer.remote), peer.certificates.clone());
-        let origin = Origin { remote, certificates, trace_id, ..Origin::default() };
+        let connected = Some(peer.since);
+        let origin = Origin { remote, certificates, connected, trace_id, ..Origin::default() };
         self.shared.controller.resolve(credentials(&head.headers, origin))
     }
 
@@ -336,7 +343,6 @@ fn check_media(row: &Operation, media: Option<&str>, held: &Held) -> Result<(), 
 
 #[cfg(test)]
 mod tests {
-    use hyper::header::HeaderValue;
     use weft_contract::resource;
 
     use super::*;

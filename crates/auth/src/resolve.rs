@@ -85,7 +85,9 @@ impl Auth {
             return Who::Nobody(None);
         };
         let leaf = origin.certificates.first();
-        if !stands(snapshot, session, now) || !is_shown_by(snapshot, session, leaf) {
+        let is_shown = is_shown_by(snapshot, session, leaf)
+            || self.sessions().shows_former(&session.base.id, origin);
+        if !stands(snapshot, session, now) || !is_shown {
             return Who::Nobody(Some(Challenge::InvalidSession));
         }
         Who::Identity(Arc::new(Login {
@@ -125,7 +127,8 @@ fn is_by_certificate(snapshot: &Snapshot, session: &ApiSession) -> bool {
 }
 
 /// Whether the peer may use the token that it shows. A session of the client API by certificate
-/// needs that certificate, its successor, or a certificate made for the session. Routers are not
+/// needs that certificate, its successor, or a certificate made for the session; connections that
+/// showed a certificate before its client replaced it are judged by `Sessions::shows_former`. Routers are not
 /// told of sessions of the management API. These are accepted without the certificate, because some
 /// programs show it only at the login.
 fn is_shown_by(snapshot: &Snapshot, session: &ApiSession, leaf: Option<&Certificate>) -> bool {

@@ -10,6 +10,7 @@
 //!
 //! - `stands`: the credentials that a login depends on; `follow`: ends by changes of the model;
 //!   `ends`: ends by time; `room`: ends of sessions beyond the limits of an identity;
+//! - `former`: connections with a certificate that was replaced;
 //! - `tokens`: how tokens are stored; `activity`: times of use; `routers`: sessions as routers know
 //!   them; `notices`: what routers are told;
 //! - `removal`: takes sessions out of the tables; `gone`: remembers their ids for a while;
@@ -19,6 +20,7 @@ mod activity;
 mod clients;
 mod ends;
 pub(crate) mod follow;
+mod former;
 mod gone;
 mod notices;
 mod removal;
@@ -44,6 +46,7 @@ use weft_store::{ReadError, Store};
 use super::ending::EndTimes;
 use super::password::Hashed;
 use activity::Activity;
+use former::Former;
 use notices::Notices;
 use stands::password_print;
 
@@ -86,6 +89,8 @@ struct Tables {
     api: Table,
     service: Table,
     active: HashMap<Id, Activity>,
+    /// Certificates that the clients of sessions replaced.
+    former: HashMap<Id, Former>,
     /// Sessions whose last activity is not stored yet.
     used: HashSet<Id>,
     flushed: Timestamp,
@@ -132,6 +137,7 @@ impl Sessions {
             api: Table::new(Kind::ApiSession),
             service: Table::new(Kind::ServiceSession),
             active: activity::load(store.live())?,
+            former: HashMap::new(),
             used: HashSet::new(),
             flushed: now,
             ending: EndTimes::default(),

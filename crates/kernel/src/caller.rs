@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Instant;
 
 use weft_contract::{Action, Api, Method, Permission, Subject};
 use weft_identity::Certificate;
@@ -65,6 +66,8 @@ pub struct Origin {
     pub remote: Option<SocketAddr>,
     /// The certificates of the TLS connection, leaf first. Only the leaf proves the peer.
     pub certificates: Vec<Certificate>,
+    /// The time at which the TLS connection was made; none for a program in this process.
+    pub connected: Option<Instant>,
     /// The trace id that the peer sent.
     pub trace_id: Option<String>,
     /// The means of the request, for the log of changes.

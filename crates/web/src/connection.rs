@@ -4,7 +4,7 @@ use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use hyper::body::{Body, Incoming};
@@ -50,6 +50,8 @@ pub struct Peer {
     /// The certificates that the peer sent, leaf first. Only the leaf is proven; the others are
     /// fillers.
     pub certificates: Vec<Certificate>,
+    /// The time at which the connection was made.
+    pub since: Instant,
     /// Number of requests that are being worked on.
     working: watch::Sender<usize>,
     /// The peer's place at the door, kept until its first whole request head.
@@ -81,6 +83,7 @@ impl Peer {
         Self {
             remote,
             certificates,
+            since: Instant::now(),
             working: watch::Sender::new(0),
             pending: Mutex::new(pending),
             cut: CancellationToken::new(),

@@ -7,7 +7,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use weft_client::{About, ClientApi, Credentials, ManagementClient, Tls};
 use weft_contract::resource::service::{KIND, ServiceBody, ServiceDetail};
 use weft_identity::token::TokenSigner;
-use weft_identity::{Certificate, KeyedChain, read_ca_store};
+use weft_identity::{Certificate, KeyedChain, PrivateKey, read_ca_store};
 
 use super::{Bed, CLIENT, LONG, MANAGEMENT, PASSWORD, USERNAME, csr, send};
 
@@ -128,6 +128,52 @@ async fn ticket(bed: &Bed) -> (String, String) {
     let id = admin.create("identities", body).await;
     let identity = admin.get(&format!("{MANAGEMENT}/identities/{id}")).await.data();
     (id, identity["enrollment"]["ott"]["token"].as_str().unwrap().to_owned())
+}
+
+#[tokio::test]
+async fn whoever_renews_goes_on_over_open_connections() {
+    for alpn in [&b"h2"[..], b"http/1.1"] {
+        let bed = Bed::new().await;
+        let (id, token) = ticket(&bed).await;
+        let (key, request) = csr(&id);
+        let url = format!("{CLIENT}/enroll?method=ott&token={token}");
+        let enroll = bed.request(Method::POST, &url).header("content-type", "text/plain");
+        let data = send(enroll.body(request)).await.data();
+        let chain = |pem: &Value, key: &PrivateKey| {
+            let pem = pem.as_str().unwrap().as_bytes();
+            KeyedChain::new(Certificate::from_pem(pem).unwrap(), key.clone()).unwrap()
+        };
+        let old = chain(&data["cert"], &key);
+        let client = bed.client_over(Some(&old), &[alpn]);
+        let ask = async |client: &reqwest::Client, token: &str, path: &str, body: Option<Value>| {
+            let method = if body.is_some() { Method::POST } else { Method::GET };
+            let request = client.request(method, bed.url(&format!("{CLIENT}{path}")));
+            let request = request.header("zt-session", token);
+            send(body.into_iter().fold(request, |request, body| request.json(&body))).await
+        };
+        let login = ask(&client, "", "/authenticate?method=cert", Some(json!({}))).await;
+        let token = login.data()["token"].as_str().unwrap().to_owned();
+        let own = ask(&client, &token, "/current-identity/authenticators", None).await.data();
+        let path = format!("/current-identity/authenticators/{}", own[0]["id"].as_str().unwrap());
+        let (key, request) = csr(&id);
+        let body = Some(json!({"clientCertCsr": request}));
+        let given = ask(&client, &token, &format!("{path}/extend"), body).await.data();
+        let body = Some(json!({"clientCert": given["clientCert"]}));
+        let confirmed = ask(&client, &token, &format!("{path}/extend-verify"), body).await;
+        assert_eq!(confirmed.status, 200);
+        let seen = ask(&client, &token, "/services", None).await;
+        assert_eq!(seen.status, 200, "over the connection with the old certificate");
+        // The connection ends, and the next one has to show the new certificate.
+        let is_over = seen.header("connection") == Some("close");
+        assert_eq!(is_over, alpn == b"http/1.1");
+        let status = ask(&client, &token, "/services", None).await.status;
+        assert_eq!(status, if is_over { 401 } else { 200 });
+        let new = chain(&given["clientCert"], &key);
+        for (shown, status) in [(&new, 200), (&old, 401)] {
+            let client = bed.client_over(Some(shown), &[alpn]);
+            assert_eq!(ask(&client, &token, "/services", None).await.status, status);
+        }
+    }
 }
 
 #[tokio::test]

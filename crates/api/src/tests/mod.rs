@@ -44,6 +44,8 @@ pub(crate) const CLIENT: &str = "/edge/client/v1";
 pub(crate) const FABRIC: &str = "/fabric/v1";
 /// Longer than anything here should take.
 pub(crate) const LONG: Duration = Duration::from_secs(60);
+/// The protocols of a client that speaks both.
+const ANY: &[&[u8]] = &[b"h2", b"http/1.1"];
 
 /// A network with its web server.
 pub(crate) struct Bed {
@@ -171,13 +173,22 @@ impl Bed {
         };
         let server = ApiServer::start(&[section], setup).await.unwrap();
         let address = server.addresses().next().unwrap();
-        let http = client(&bundle, None);
+        let http = client(&bundle, None, ANY);
         Self { controller, store, server, address, bundle, http }
     }
 
     /// A client that shows this certificate.
     pub(crate) fn client_of(&self, chain: &KeyedChain) -> reqwest::Client {
-        client(&self.bundle, Some(chain))
+        self.client_over(Some(chain), ANY)
+    }
+
+    /// A client that speaks one of these protocols.
+    pub(crate) fn client_over(
+        &self,
+        chain: Option<&KeyedChain>,
+        alpn: &[&[u8]],
+    ) -> reqwest::Client {
+        client(&self.bundle, chain, alpn)
     }
 
     pub(crate) fn bundle(&self) -> &TrustBundle {
@@ -222,8 +233,7 @@ impl Bed {
     }
 }
 
-fn client(bundle: &TrustBundle, chain: Option<&KeyedChain>) -> reqwest::Client {
-    let alpn: &[&[u8]] = &[b"h2", b"http/1.1"];
+fn client(bundle: &TrustBundle, chain: Option<&KeyedChain>, alpn: &[&[u8]]) -> reqwest::Client {
     let config = match chain {
         None => client_config(&ClientTls::anonymous(bundle.clone(), alpn)),
         Some(chain) => {

@@ -60,6 +60,7 @@ impl Sessions {
             services.extend(self.take_services_of(&mut tables, id));
             tables.forget_activity(live, id);
             tables.ending.remove(id);
+            tables.former.remove(id);
             if let Some(removed) = tables.api.remove(id) {
                 live.delete(Kind::ApiSession, id);
                 if let Some(session) = removed.get::<ApiSession>() {

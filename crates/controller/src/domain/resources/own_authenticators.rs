@@ -20,6 +20,7 @@ use weft_kernel::call::{Answer, Handler};
 use weft_kernel::clock::system_time;
 use weft_kernel::view::View;
 use weft_kernel::{Call, Reply, convert};
+use weft_model::Id;
 use weft_model::entity::{Authenticator, CertCredential, Identity};
 
 use crate::domain::collection;
@@ -297,7 +298,11 @@ fn extend_verify(controller: Controller, caller: Caller, call: Call) -> Answer {
         let login = login_of(&caller)?;
         let old = authenticator.cert.as_ref().map(|cert| cert.fingerprint.clone());
         let kept = certificate(&controller, &given, now);
-        controller.sessions().change(&login.session.id.as_str().into(), now, |session| {
+        let session = Id::new(&login.session.id);
+        if let Some(old) = &old {
+            controller.sessions().replaced_certificate(&session, Arc::clone(old));
+        }
+        controller.sessions().change(&session, now, |session| {
             session.certificates.retain(|own| Some(&own.fingerprint) != old.as_ref());
             keep_certificate(session, kept, now);
         });

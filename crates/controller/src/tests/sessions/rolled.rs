@@ -1,7 +1,10 @@
 //! Identities that got a certificate for another key: what sessions that began with the former key, which
 //! may be stolen, are still good for.
 
+use std::time::Instant;
+
 use serde_json::{Value, json};
+use weft_auth::resolve::Credentials;
 use weft_contract::{Api, ErrorCode};
 use weft_identity::{Certificate, CertificateRequest, KeyAlgorithm, PrivateKey, Subject};
 use weft_model::Id;
@@ -114,6 +117,43 @@ async fn another_key_ends_the_sessions_of_the_old_one_and_a_renewal_none() {
         let restarted = bed.restarted().await;
         assert!(restarted.with_token(&own.login().unwrap().session.token).login().is_some());
         assert_eq!(restarted.controller.sessions().of_identity(&Id::new(&identity)).len(), left);
+    }
+}
+
+#[tokio::test]
+async fn connections_that_are_open_outlive_the_certificate_that_they_show() {
+    for is_rolled in [true, false] {
+        let bed = Bed::new().await;
+        let admin = bed.admin().await;
+        let Laptop { key, chain: old, .. } = laptop(&bed, &admin).await;
+        let own = login(&bed, Api::Client, &old).await;
+        let other = login(&bed, Api::Client, &old).await;
+        let key = if is_rolled { PrivateKey::generate(KeyAlgorithm::EcP256).unwrap() } else { key };
+        let before = Instant::now();
+        let new = extend(&bed, &own, &key).await;
+        let after = Instant::now();
+        let on = |bed: &Bed, caller: &Caller, chain: &[Certificate], connected| {
+            let session = Some(caller.login().unwrap().session.token.clone());
+            let origin = Origin {
+                certificates: chain.to_vec(),
+                connected: Some(connected),
+                ..Origin::default()
+            };
+            bed.controller.resolve(Credentials { session, origin, ..Credentials::default() })
+        };
+        // Only the session that renewed goes on over connections with the old certificate, and only over those that
+        // were open; they are told to close.
+        let open = on(&bed, &own, &old, before);
+        assert!(open.login().is_some() && bed.controller.sessions().is_outdated(&open));
+        assert!(on(&bed, &own, &old, after).login().is_none());
+        assert!(on(&bed, &own, &[], before).login().is_none());
+        let fresh = on(&bed, &own, &new, after);
+        assert!(fresh.login().is_some() && !bed.controller.sessions().is_outdated(&fresh));
+        assert_eq!(on(&bed, &other, &old, before).login().is_some(), !is_rolled);
+        let restarted = bed.restarted().await;
+        assert!(on(&restarted, &own, &old, before).login().is_none(), "no connection is older");
+        bed.controller.sessions().end(&[Id::new(&own.login().unwrap().session.id)]);
+        assert!(on(&bed, &own, &old, before).login().is_none());
     }
 }
 
