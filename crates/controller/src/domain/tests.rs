@@ -273,6 +273,37 @@ async fn a_router_with_a_tunneler_has_an_identity_and_a_policy() {
 }
 
 #[tokio::test]
+async fn a_revert_takes_the_place_of_an_open_enrollment() {
+    let bed = Bed::new().await;
+    let admin = bed.admin().await;
+    let (id, _) = bed.enroll(&admin, "laptop").await;
+    let body = json!({"method": "updb", "identityId": id, "username": "anna",
+        "password": "geheim!"});
+    bed.create(&admin, "createAuthenticator", body).await;
+    let until = "2026-02-01T00:00:00Z";
+    for (method, username) in [("ott", ""), ("updb", "anna")] {
+        let body = json!({"identityId": id, "method": method, "username": username,
+            "expiresAt": until});
+        bed.create(&admin, "createEnrollment", body).await;
+    }
+    for method in ["cert", "updb"] {
+        let filter = format!("method = \"{method}\" and identity = \"{id}\"");
+        let own = bed.list(&admin, "listAuthenticators", &filter).await;
+        let own = own[0]["id"].as_str().unwrap();
+        let body = json!({"expiresAt": until});
+        let made = bed.manage(&admin, "reEnrollAuthenticator", &[own], body).await.unwrap();
+        let method = if method == "cert" { "ott" } else { method };
+        let filter = format!("method = \"{method}\"");
+        let left = bed.list(&admin, "listEnrollments", &filter).await;
+        assert_eq!(left.len(), 1);
+        assert_eq!(left[0]["id"], made["id"]);
+    }
+    assert!(
+        bed.list(&admin, "listAuthenticators", &format!("identity = \"{id}\"")).await.is_empty()
+    );
+}
+
+#[tokio::test]
 async fn deleting_an_identity_takes_what_is_its_own() {
     let bed = Bed::new().await;
     let admin = bed.admin().await;

@@ -344,7 +344,8 @@ pub(crate) const HANDLERS: &[(Api, &str, Handler<Controller>)] = &[
     (Api::Management, "requestExtendAuthenticator", request_extend),
 ];
 
-/// Turns an authenticator back into an enrollment (docs/protocol/auth.md 7.6).
+/// Turns an authenticator back into an enrollment, in place of one of the same method that is open
+/// (docs/protocol/auth.md 7.6).
 fn re_enroll(controller: Controller, caller: Caller, call: Call) -> Answer {
     async move {
         let body: ReEnrollBody = call.decode(Verb::Create)?;
@@ -375,7 +376,12 @@ fn re_enroll(controller: Controller, caller: Caller, call: Call) -> Answer {
                     ca_id,
                     ..enrollment.clone()
                 };
-                super::enrollment::check_outstanding(decision, &enrollment)?;
+                let own = decision.tip().referring::<Enrollment>(0, &record.identity_id);
+                let former = own.filter(|own| own.method == enrollment.method);
+                let former: Vec<Id> = former.map(|own| own.base.id.clone()).collect();
+                for id in &former {
+                    decision.delete(Kind::Enrollment, id)?;
+                }
                 decision.put(enrollment);
                 decision.delete(Kind::Authenticator, &record.base.id)
             })

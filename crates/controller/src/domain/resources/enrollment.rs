@@ -221,10 +221,7 @@ pub(crate) fn check_ca(decision: &Decision<'_>, enrollment: &Enrollment) -> Resu
 }
 
 /// Checks that an identity has at most one unused enrollment of each method.
-pub(crate) fn check_outstanding(
-    decision: &Decision<'_>,
-    enrollment: &Enrollment,
-) -> Result<(), Failure> {
+fn check_outstanding(decision: &Decision<'_>, enrollment: &Enrollment) -> Result<(), Failure> {
     let identity = enrollment.identity_id.clone().unwrap_or_default();
     let mut others = decision.tip().referring::<Enrollment>(0, &identity);
     if others.any(|other| other.method == enrollment.method) {
