@@ -24,10 +24,11 @@ use super::password::{self, Hashed};
 use super::sessions::{ClientDescription, stands};
 use super::{external_id, lockout};
 use crate::admission::{Place, Sender};
+use crate::external_token::challenge;
 use crate::handle::Auth;
 use crate::lockout::policy_of;
 use crate::rates::Counted;
-use crate::resolve::second_factors;
+use crate::resolve::{outstanding, second_factors};
 use crate::sessions::VIRTUAL;
 use crate::sessions::stands::print_of;
 use crate::wanted_configs::WantedConfigs;
@@ -98,6 +99,11 @@ fn authenticate(auth: Auth, caller: Caller, call: Call) -> Answer {
         let mut reply = Reply::detail(&detail)?.with_header(headers::SESSION, token.to_string());
         if shown.extend_requested {
             reply = reply.with_header(headers::EXTEND_REQUESTED, "true");
+        }
+        let snapshot = auth.snapshot();
+        if let Some(signer) = outstanding(&snapshot, &session).signer {
+            let wanted = challenge(&snapshot, &signer, call.bearers(), auth.now());
+            reply = reply.with_header(headers::WWW_AUTHENTICATE, wanted);
         }
         Ok(reply)
     }

@@ -32,7 +32,7 @@ fn find(auth: &Auth, call: &Call) -> Result<External, Failure> {
     for token in call.bearers() {
         match external_token::verify(&snapshot, named, token, auth.now()) {
             Ok(found) => return Ok(found),
-            Err(error) => reason = error,
+            Err(error) => reason = error.to_string(),
         }
     }
     Err(refused(reason))

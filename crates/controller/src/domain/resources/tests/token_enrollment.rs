@@ -76,6 +76,53 @@ async fn identity(bed: &Bed, admin: &Caller, external: &str) -> Value {
 }
 
 #[tokio::test]
+async fn a_login_that_lacks_a_token_names_its_signer() {
+    let bed = Bed::new().await;
+    let admin = bed.admin().await;
+    let idp = Provider::new(&bed);
+    let signer = bed.create(&admin, "createExternalJwtSigner", idp.body("idp")).await;
+    let (id, chain) = bed.enroll(&admin, "laptop").await;
+    let login = async |tokens: &[&str]| {
+        let origin = Origin { certificates: chain.clone(), ..Origin::default() };
+        let mut call = to(Api::Client, "authenticate", &[]).with_query("method", "cert");
+        let bearer = |token: &&str| (headers::AUTHORIZATION.to_owned(), format!("Bearer {token}"));
+        call.headers.extend(tokens.iter().map(bearer));
+        let reply = bed.controller.call(Caller::nobody(origin), call).await.unwrap();
+        reply.headers.into_iter().find(|(name, _)| *name == headers::WWW_AUTHENTICATE)
+    };
+    assert_eq!(login(&[]).await, None);
+    let body = json!({
+        "name": "token",
+        "primary": {
+            "cert": {"allowed": true, "allowExpiredCerts": true},
+            "extJwt": {"allowed": false, "allowedSigners": []},
+            "updb": {"allowed": false, "lockoutDurationMinutes": 0, "maxAttempts": 0,
+                "minPasswordLength": 5, "requireMixedCase": false, "requireNumberChar": false,
+                "requireSpecialChar": false},
+        },
+        "secondary": {"requireTotp": false, "requireExtJwtSigner": signer},
+    });
+    let policy = bed.create(&admin, "createAuthPolicy", body).await;
+    let body = json!({"authPolicyId": policy});
+    bed.manage(&admin, "patchIdentity", &[&id], body).await.unwrap();
+    let late = with(&claims("anna"), "exp", json!(NOW.0 / 1000 - 60));
+    let wrong = Provider::new(&bed).sign(&claims("anna"));
+    for (tokens, error, description) in [
+        (&[][..], "missing", "no matching token was provided"),
+        (&["no token"], "missing", "no matching token was provided"),
+        (&[&*idp.sign(&late)], "expired", "token expired"),
+        (&["no token", &wrong], "invalid", "token is invalid"),
+    ] {
+        let (_, told) = login(tokens).await.unwrap();
+        let expected = format!(
+            "Bearer realm=\"openziti-secondary-ext-jwt\" error=\"{error}\" \
+             error_description=\"{description}\" id=\"{signer}\" issuer=\"https://idp.example\""
+        );
+        assert_eq!(told, expected);
+    }
+}
+
+#[tokio::test]
 async fn a_token_without_an_end_makes_nobody() {
     let bed = Bed::new().await;
     let admin = bed.admin().await;
