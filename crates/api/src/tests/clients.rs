@@ -36,6 +36,7 @@ async fn the_version_is_found_under_every_spelling() {
         let versions = &data["apiVersions"];
         assert_eq!(versions["edge"], versions["edge-client"]);
         assert_eq!(versions["edge"]["v1"]["path"], CLIENT);
+        assert_eq!(versions["edge-management"]["v1"]["version"], "v1");
         let url = &versions["edge-management"]["v1"]["apiBaseUrls"][0];
         assert_eq!(url, "https://127.0.0.1:1280/edge/management/v1");
         assert_eq!(versions.get("edge-oidc"), None);

@@ -67,7 +67,7 @@ fn many(auth: Auth, caller: Caller, call: Call) -> Answer {
             let id = body.id.clone().unwrap_or_default();
             reports.extend(report(&snapshot, &asked, body, &at)?.map(|report| (id, report)));
         }
-        Reply::created_with(&take(&auth, &snapshot, &session, reports))
+        Reply::detail(&take(&auth, &snapshot, &session, reports))
     }
     .boxed()
 }

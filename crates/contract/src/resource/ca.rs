@@ -128,7 +128,6 @@ members! {
     Optional external_id_claim: ExternalIdClaimBody;
     /// The rule by which a certificate of the CA gives the external id of an identity; null if
     /// there is none.
-    #[serde(skip_serializing_if = "Option::is_none")]
     Shown external_id_claim: Option<ExternalIdClaimDetail>;
     /// The SHA-1 of the CA's certificate, in hex.
     Shown fingerprint: String;

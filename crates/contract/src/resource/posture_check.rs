@@ -71,7 +71,7 @@ pub const CLIENT: &[Operation] = &[
     action("createPostureResponseBulk", "/posture-response-bulk", Access::Authenticated)
         .request(Request::JsonList(PostureResponseBody::FIELDS))
         .answers(Response::Detail("postureResponse"))
-        .statuses(&[201, 400, 401, 429, 503]),
+        .statuses(&[200, 400, 401, 429, 503]),
 ];
 
 /// The kind in the words of commands.

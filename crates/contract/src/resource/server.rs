@@ -93,6 +93,8 @@ detail! {
         pub api_base_urls: Vec<String>,
         /// The base path of the API.
         pub path: String,
+        /// The version of the API, such as `v1`.
+        pub version: String,
     }
 }
 

@@ -299,7 +299,7 @@ impl Controller {
             ("POST", "/posture-response-bulk") => {
                 let told: Vec<Value> = serde_json::from_slice(body).unwrap();
                 state.reports.extend(told);
-                (201, json!({"services": []}))
+                (200, json!({"services": []}))
             }
             ("POST", "/sessions") if state.check.is_some() && state.reports.is_empty() => {
                 (409, json!("INVALID_POSTURE"))

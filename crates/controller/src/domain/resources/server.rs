@@ -43,6 +43,9 @@ pub(crate) const HANDLERS: &[(Api, &str, Handler<Controller>)] = &[
     (Api::Client, "listProtocols", protocols),
 ];
 
+/// The version of every API.
+const VERSION: &str = "v1";
+
 fn ready(reply: Result<Reply, Failure>) -> Answer {
     async move { reply }.boxed()
 }
@@ -51,8 +54,12 @@ fn version(controller: Controller, _caller: Caller, _call: Call) -> Answer {
     let settings = controller.settings();
     let mut versions = ApiVersions::new();
     for (api, urls) in &settings.addresses.apis {
-        let version = ApiVersion { api_base_urls: urls.clone(), path: api.base().to_owned() };
-        let versioned = BTreeMap::from([("v1".to_owned(), version)]);
+        let version = ApiVersion {
+            api_base_urls: urls.clone(),
+            path: api.base().to_owned(),
+            version: VERSION.to_owned(),
+        };
+        let versioned = BTreeMap::from([(VERSION.to_owned(), version)]);
         if *api == Api::Client {
             versions.insert("edge".to_owned(), versioned.clone());
         }
