@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use serde::{Deserialize, Deserializer, Serialize, de};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 /// A JSON object of any content.
 pub type JsonMap = serde_json::Map<String, serde_json::Value>;
@@ -41,6 +41,44 @@ pub enum TagValue {
     Number(serde_json::Number),
     /// A text.
     Text(String),
+}
+
+/// A list in an answer that is null when it is empty, as in OpenZiti: clients compare it with what they sent, and had
+/// sent nothing.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(transparent)]
+pub struct ListOrNull<T>(pub Vec<T>);
+
+impl<T> Default for ListOrNull<T> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+impl<T> std::ops::Deref for ListOrNull<T> {
+    type Target = Vec<T>;
+
+    fn deref(&self) -> &Vec<T> {
+        &self.0
+    }
+}
+
+impl<T> From<Vec<T>> for ListOrNull<T> {
+    fn from(list: Vec<T>) -> Self {
+        Self(list)
+    }
+}
+
+impl<T> FromIterator<T> for ListOrNull<T> {
+    fn from_iter<I: IntoIterator<Item = T>>(list: I) -> Self {
+        Self(list.into_iter().collect())
+    }
+}
+
+impl<T: Serialize> Serialize for ListOrNull<T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        Some(&self.0).filter(|list| !list.is_empty()).serialize(serializer)
+    }
 }
 
 /// Reads a value and takes `null` for its default: peers write null for empty lists and maps.

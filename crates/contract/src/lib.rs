@@ -58,7 +58,7 @@ pub use entity::{Base, EntityRef, Link, Links, NamedRole};
 pub use envelope::{Created, Empty, Envelope, Meta, Pagination};
 pub use error::{Cause, ErrorBody, ErrorCode, ErrorEnvelope};
 pub use filter::filter_text;
-pub use json::{JsonMap, TagValue, Tags};
+pub use json::{JsonMap, ListOrNull, TagValue, Tags};
 pub use kind::Kind;
 pub use operation::{Access, Load, Method, Operation, Request, Response};
 pub use paths::Api;

@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::json::ListOrNull;
 use crate::shape::{FieldType, Plain};
 
 /// The type of a value in an answer.
@@ -87,6 +88,10 @@ impl HasSchema for serde_json::Value {
 
 impl<T: HasSchema> HasSchema for Vec<T> {
     const SCHEMA: Schema = Schema::List(&T::SCHEMA);
+}
+
+impl<T: HasSchema> HasSchema for ListOrNull<T> {
+    const SCHEMA: Schema = Schema::Nullable(&Schema::List(&T::SCHEMA));
 }
 
 impl<T: HasSchema> HasSchema for Option<T> {

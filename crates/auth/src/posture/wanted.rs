@@ -9,7 +9,7 @@ use weft_model::entity::{OsSpec, ProcessSpec};
 pub fn systems(specs: &[OsSpec]) -> Vec<OperatingSystemDetail> {
     let shown = |spec: &OsSpec| OperatingSystemDetail {
         r#type: spec.os_type.clone(),
-        versions: spec.versions.clone(),
+        versions: spec.versions.clone().into(),
     };
     specs.iter().map(shown).collect()
 }
@@ -17,7 +17,7 @@ pub fn systems(specs: &[OsSpec]) -> Vec<OperatingSystemDetail> {
 /// The process of a check for one process.
 pub fn process(spec: &ProcessSpec) -> ProcessDetail {
     ProcessDetail {
-        hashes: spec.hashes.clone(),
+        hashes: spec.hashes.clone().into(),
         os_type: spec.os_type.clone(),
         path: spec.path.clone(),
         signer_fingerprint: spec.signer_fingerprints.first().cloned().unwrap_or_default(),

@@ -6,7 +6,7 @@ use strum::{Display, EnumString, IntoStaticStr, VariantNames};
 
 use crate::body::{Body, FieldType};
 use crate::headers;
-use crate::json::Tags;
+use crate::json::{ListOrNull, Tags};
 use crate::kind::{Column, Kind};
 use crate::members::members;
 use crate::operation::{
@@ -136,7 +136,8 @@ members! {
     Replace identity_name_format: String,
         shown "The form of the names of identities that enroll by themselves.";
     /// The role attributes of identities that enroll by themselves.
-    Both identity_roles: Vec<String>, shown;
+    Both identity_roles: Vec<String>,
+        shown "The role attributes of such identities; null if there are none." as ListOrNull<String>;
     /// Whether identities may log in with certificates of the CA.
     Both is_auth_enabled: bool, shown;
     /// Whether a certificate of the CA may enroll a new identity by itself.

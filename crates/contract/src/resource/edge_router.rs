@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::body::Body;
 use crate::entity::detail;
-use crate::json::{JsonMap, Tags};
+use crate::json::{JsonMap, ListOrNull, Tags};
 use crate::kind::{Column, Kind};
 use crate::members::members;
 use crate::operation::{
@@ -115,13 +115,13 @@ members! {
 
     /// Data for applications, which the identity of the router gets, as a JSON object.
     Optional app_data: JsonMap, shown;
-    /// The names of the router's capabilities. Only a connected router has the member.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    Shown capabilities: Vec<String>;
+    /// The names of the router's capabilities; null while it is not connected.
+    Shown capabilities: ListOrNull<String>;
     /// The certificate of the router and its chain, as PEM; null until the router is enrolled.
     Shown cert_pem: Option<String>;
     /// The configs of the router, at most one per config type.
-    Optional configs: Vec<String> => "configs", shown "The ids of the router's configs.";
+    Optional configs: Vec<String> => "configs",
+        shown "The ids of the router's configs; null if there are none." as ListOrNull<String>;
     /// The cost that the router adds to a path, 0 by default.
     Optional cost: u16, shown;
     /// The addresses at which controllers can reach the router, such as `tls:host:port`, each with
@@ -145,9 +145,8 @@ members! {
     Shown fingerprint: Option<String>;
     /// The host at which SDKs reach the router; empty while it is not connected.
     Shown hostname: String;
-    /// The network interfaces of the router that it has reported.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    Shown interfaces: Vec<Interface>;
+    /// The network interfaces of the router that it has reported; null if there are none.
+    Shown interfaces: ListOrNull<Interface>;
     /// Whether the router is connected to a controller.
     Shown is_online: bool;
     /// Whether the router dials and hosts services itself, with an identity of its own.
@@ -159,7 +158,8 @@ members! {
     /// Whether paths may only begin and end at the router, instead of leading through it.
     Optional no_traversal: bool, shown;
     /// The role attributes of the router, by which policies select it.
-    Optional role_attributes: Vec<String>, shown;
+    Optional role_attributes: Vec<String>,
+        shown "The role attributes of the router; null if there are none." as ListOrNull<String>;
     /// The addresses at which SDKs reach the router, by protocol: `tls` to `tls://host:port`.
     Shown supported_protocols: BTreeMap<String, String>;
     /// The state in which the router has the data model: `SYNC_NEW`, `SYNC_IN_PROGRESS`,
@@ -172,7 +172,7 @@ members! {
     Shown unverified_cert_pem: Option<String>;
     /// The SHA-1 of the certificate that is not confirmed yet, in hex.
     Shown unverified_fingerprint: Option<String>;
-    /// The program and the machine of the router; null while it is not connected.
+    /// The program and the machine of the router; left out while it is not connected.
     #[serde(skip_serializing_if = "Option::is_none")]
     Shown version_info: Option<VersionInfo>;
 }
@@ -183,9 +183,8 @@ detail! {
         /// Data for applications, which the identity of the router gets, as a JSON object.
         #[serde(skip_serializing_if = "JsonMap::is_empty")]
         pub app_data: JsonMap,
-        /// The names of the router's capabilities.
-        #[serde(skip_serializing_if = "Vec::is_empty")]
-        pub capabilities: Vec<String>,
+        /// The names of the router's capabilities; null while it is not connected.
+        pub capabilities: ListOrNull<String>,
         /// The cost that the router adds to a path.
         pub cost: u16,
         /// Whether the router is forbidden to connect.

@@ -3,7 +3,7 @@
 
 use crate::body::Body;
 use crate::entity::{NamedRole, Semantic};
-use crate::json::Tags;
+use crate::json::{ListOrNull, Tags};
 use crate::kind::{Column, Kind, RoleField};
 use crate::members::members;
 use crate::operation::{
@@ -84,11 +84,12 @@ members! {
 
     /// The roles of edge routers that the policy selects: `#attribute`, `@id` or `#all`.
     Optional edge_router_roles: Vec<String>,
-        shown "The roles of edge routers that the policy selects.";
+        shown "The roles of edge routers that the policy selects; null if there are none." as ListOrNull<String>;
     /// The roles of edge routers, with names in place of ids.
     Shown edge_router_roles_display: Vec<NamedRole>;
     /// The roles of identities that the policy selects: `#attribute`, `@id` or `#all`.
-    Optional identity_roles: Vec<String>, shown "The roles of identities that the policy selects.";
+    Optional identity_roles: Vec<String>,
+        shown "The roles of identities that the policy selects; null if there are none." as ListOrNull<String>;
     /// The roles of identities, with names in place of ids.
     Shown identity_roles_display: Vec<NamedRole>;
     /// Whether the policy was created with a router and is deleted with it. Such a policy cannot be

@@ -7,7 +7,7 @@ use strum::{Display, EnumString, IntoStaticStr, VariantNames};
 
 use crate::body::Body;
 use crate::entity::detail;
-use crate::json::Tags;
+use crate::json::{ListOrNull, Tags};
 use crate::kind::{Column, Kind};
 use crate::members::members;
 use crate::operation::{Access, Operation, create, delete, detail as get, list, patch, replace};
@@ -134,7 +134,8 @@ members! {
     /// The time at which the validity of the certificate begins.
     Shown not_before: Option<Timestamp>;
     /// The scopes that clients ask the provider for; 100 at most.
-    Optional scopes: Vec<String>, shown;
+    Optional scopes: Vec<String>,
+        shown "The scopes that clients ask the provider for; null if there are none." as ListOrNull<String>;
     /// Labels of the signer.
     Optional tags: Tags;
     /// The token of the provider that clients send: the access token or the ID token [default:
@@ -163,8 +164,8 @@ detail! {
         pub external_auth_url: Option<String>,
         /// The name of the signer.
         pub name: String,
-        /// The scopes that clients ask the provider for.
-        pub scopes: Vec<String>,
+        /// The scopes that clients ask the provider for; null if there are none.
+        pub scopes: ListOrNull<String>,
         /// The token of the provider that clients send.
         pub target_token: TargetToken,
     }

@@ -8,7 +8,7 @@ use strum::{Display, EnumString, IntoStaticStr, VariantNames};
 
 use crate::body::{Body, body};
 use crate::entity::{DialBind, EntityRef, PrecedenceWord, detail};
-use crate::json::JsonMap;
+use crate::json::{JsonMap, ListOrNull};
 use crate::kind::{Column, Kind};
 use crate::members::members;
 use crate::operation::{
@@ -234,9 +234,8 @@ members! {
     Shown has_api_session: bool;
     /// Whether the identity is connected to an edge router.
     Shown has_edge_router_connection: bool;
-    /// The network interfaces of the identity that its router has reported.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    Shown interfaces: Vec<Interface>;
+    /// The network interfaces of the identity that its router has reported; null if there are none.
+    Shown interfaces: ListOrNull<Interface>;
     /// Whether the identity is an administrator, who may run every operation.
     Both is_admin: bool, shown;
     /// Whether the identity is the default administrator, which cannot be deleted.

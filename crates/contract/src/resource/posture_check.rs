@@ -10,7 +10,7 @@ use strum::{Display, EnumString, IntoStaticStr, VariantNames};
 
 use crate::body::{Body, FieldType, Shape, Unread, body};
 use crate::entity::{Semantic, detail};
-use crate::json::Tags;
+use crate::json::{ListOrNull, Tags};
 use crate::kind::{Column, Kind};
 use crate::members::members;
 use crate::operation::{
@@ -300,16 +300,16 @@ detail! {
     pub struct OperatingSystemDetail {
         /// The operating system.
         pub r#type: String,
-        /// The versions, or ranges of versions.
-        pub versions: Vec<String>,
+        /// The versions, or ranges of versions; null if there are none.
+        pub versions: ListOrNull<String>,
     }
 }
 
 detail! {
     /// A process that must run.
     pub struct ProcessDetail {
-        /// The SHA-512 sums of the file, in hex, one of which the file must have.
-        pub hashes: Vec<String>,
+        /// The SHA-512 sums of the file, in hex, one of which the file must have; null if there are none.
+        pub hashes: ListOrNull<String>,
         /// The operating system that the process runs on.
         pub os_type: String,
         /// The path of the program's file.

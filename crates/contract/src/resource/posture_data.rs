@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use crate::entity::{DialBind, Semantic, detail};
+use crate::json::ListOrNull;
 use crate::resource::client::SdkInfo;
 use crate::timestamp::Timestamp;
 
@@ -88,8 +89,8 @@ detail! {
         pub posture_check_id: String,
         /// Whether the report is too old to count; always false, since reports do not expire in weft.
         pub timed_out: bool,
-        /// The hardware addresses.
-        pub addresses: Vec<String>,
+        /// The hardware addresses; null if there are none.
+        pub addresses: ListOrNull<String>,
     }
 }
 

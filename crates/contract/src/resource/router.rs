@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use crate::body::Body;
-use crate::json::Tags;
+use crate::json::{ListOrNull, Tags};
 use crate::kind::{Column, Kind};
 use crate::members::members;
 use crate::operation::{
@@ -75,7 +75,8 @@ members! {
     detail RouterDetail with Base;
 
     /// The configs of the router, at most one per config type.
-    Optional configs: Vec<String> => "configs", shown "The ids of the router's configs.";
+    Optional configs: Vec<String> => "configs",
+        shown "The ids of the router's configs; null if there are none." as ListOrNull<String>;
     /// The cost that the router adds to a path.
     Optional cost: u16, shown;
     /// The addresses at which controllers can reach the router, such as `tls:host:port`, each with
@@ -97,9 +98,8 @@ members! {
     Shown enrollment_token: Option<String>;
     /// The SHA-1 of the router's certificate, in hex; null until the router is enrolled.
     Shown fingerprint: Option<String>;
-    /// The network interfaces of the router that it has reported.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    Shown interfaces: Vec<Interface>;
+    /// The network interfaces of the router that it has reported; null if there are none.
+    Shown interfaces: ListOrNull<Interface>;
     /// Whether the router is connected to a controller.
     Shown is_online: bool;
     /// Whether the router is enrolled.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::body::{Body, FieldType};
 use crate::entity::{DialBind, detail};
-use crate::json::{JsonMap, Tags};
+use crate::json::{JsonMap, ListOrNull, Tags};
 use crate::kind::{Column, Kind};
 use crate::members::members;
 use crate::operation::{
@@ -132,7 +132,8 @@ members! {
     /// The data of the configs that the caller asked for, by the name of the config type.
     Shown config: BTreeMap<String, JsonMap>;
     /// The configs of the service, at most one per config type.
-    Optional configs: Vec<String> => "configs", shown "The ids of the service's configs.";
+    Optional configs: Vec<String> => "configs",
+        shown "The ids of the service's configs; null if there are none." as ListOrNull<String>;
     /// Whether dialer and host must encrypt their data from end to end.
     Create encryption_required: bool, shown;
     /// The time after which an idle circuit is ended, in milliseconds; 0 never ends it.
@@ -145,7 +146,8 @@ members! {
     /// The posture checks that the caller must pass, by service policy.
     Shown posture_queries: Vec<PostureQueries>;
     /// The role attributes of the service, by which policies select it.
-    Optional role_attributes: Vec<String>, shown;
+    Optional role_attributes: Vec<String>,
+        shown "The role attributes of the service; null if there are none." as ListOrNull<String>;
     /// Labels of the service.
     Optional tags: Tags;
     /// The strategy that chooses a terminator for a dial: smartrouting (the default), weighted,

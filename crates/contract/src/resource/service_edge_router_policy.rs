@@ -3,7 +3,7 @@
 
 use crate::body::Body;
 use crate::entity::{NamedRole, Semantic};
-use crate::json::Tags;
+use crate::json::{ListOrNull, Tags};
 use crate::kind::{Column, Kind, RoleField};
 use crate::members::members;
 use crate::operation::{
@@ -93,7 +93,7 @@ members! {
 
     /// The roles of edge routers that the policy selects: `#attribute`, `@id` or `#all`.
     Optional edge_router_roles: Vec<String>,
-        shown "The roles of edge routers that the policy selects.";
+        shown "The roles of edge routers that the policy selects; null if there are none." as ListOrNull<String>;
     /// The roles of edge routers, with names in place of ids.
     Shown edge_router_roles_display: Vec<NamedRole>;
     /// The name of the policy; unique among service edge router policies.
@@ -102,7 +102,8 @@ members! {
     Both semantic: Semantic,
         shown "Whether an entity needs all attributes of its side or one of them.";
     /// The roles of services that the policy selects: `#attribute`, `@id` or `#all`.
-    Optional service_roles: Vec<String>, shown "The roles of services that the policy selects.";
+    Optional service_roles: Vec<String>,
+        shown "The roles of services that the policy selects; null if there are none." as ListOrNull<String>;
     /// The roles of services, with names in place of ids.
     Shown service_roles_display: Vec<NamedRole>;
     /// Labels of the policy.

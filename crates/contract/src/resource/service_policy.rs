@@ -3,7 +3,7 @@
 
 use crate::body::{Body, FieldType};
 use crate::entity::{DialBind, NamedRole, Semantic};
-use crate::json::Tags;
+use crate::json::{ListOrNull, Tags};
 use crate::kind::{Column, Kind, RoleField};
 use crate::members::members;
 use crate::operation::{
@@ -102,20 +102,24 @@ members! {
     detail ServicePolicyDetail with Base;
 
     /// The roles of identities that the policy selects: `#attribute`, `@id` or `#all`.
-    Optional identity_roles: Vec<String>, shown "The roles of identities that the policy selects.";
+    Optional identity_roles: Vec<String>,
+        shown "The roles of identities that the policy selects; null if there are none." as ListOrNull<String>;
     /// The roles of identities, with names in place of ids.
     Shown identity_roles_display: Vec<NamedRole>;
     /// The name of the policy; unique among service policies.
     Both name: String, shown "The name of the policy.";
     /// The roles of posture checks that a device must pass.
-    Optional posture_check_roles: Vec<String>, shown;
+    Optional posture_check_roles: Vec<String>,
+        shown "The roles of posture checks that a device must pass; null if there are none."
+        as ListOrNull<String>;
     /// The roles of posture checks, with names in place of ids.
     Shown posture_check_roles_display: Vec<NamedRole>;
     /// Whether an entity needs all attributes of its side or one of them: AllOf or AnyOf.
     Both semantic: Semantic,
         shown "Whether an entity needs all attributes of its side or one of them.";
     /// The roles of services that the policy selects: `#attribute`, `@id` or `#all`.
-    Optional service_roles: Vec<String>, shown "The roles of services that the policy selects.";
+    Optional service_roles: Vec<String>,
+        shown "The roles of services that the policy selects; null if there are none." as ListOrNull<String>;
     /// The roles of services, with names in place of ids.
     Shown service_roles_display: Vec<NamedRole>;
     /// Labels of the policy.

@@ -1,5 +1,6 @@
 use serde_json::{Value, json};
 use weft_contract::{Api, ErrorCode, openapi};
+use weft_identity::{Authority, AuthoritySpec};
 use weft_model::{Kind, OnDelete};
 
 use crate::testing::{Bed, to};
@@ -89,7 +90,7 @@ async fn put_clears_and_patch_keeps() {
     assert_eq!(now["encryptionRequired"], true, "ignored by PATCH");
     bed.manage(&admin, "updateService", &[&id], json!({"name": "web"})).await.unwrap();
     let now = read().await;
-    assert_eq!((&now["tags"], &now["roleAttributes"]), (&json!({}), &json!([])));
+    assert_eq!((&now["tags"], &now["roleAttributes"]), (&json!({}), &NONE));
     assert_eq!((&now["maxIdleTimeMillis"], &now["encryptionRequired"]), (&json!(0), &json!(false)));
     assert_eq!(now["permissions"], json!(["Invalid"]));
 }
@@ -138,7 +139,7 @@ async fn every_change_is_later_than_the_one_before() {
     let before = bed.manage(&admin, "detailServicePolicy", &[id], NONE).await.unwrap();
     bed.manage(&admin, "deletePostureCheck", &[&check], NONE).await.unwrap();
     let after = bed.manage(&admin, "detailServicePolicy", &[id], NONE).await.unwrap();
-    assert_eq!(after["postureCheckRoles"], json!([]));
+    assert_eq!(after["postureCheckRoles"], NONE);
     assert!(after["updatedAt"].as_str() > before["updatedAt"].as_str());
 }
 
@@ -173,7 +174,7 @@ async fn configs_obey_the_schema_of_their_type() {
     assert_eq!(failure.field_name(), Some("configs"));
     bed.manage(&admin, "deleteConfig", &[&id], NONE).await.unwrap();
     let read = bed.manage(&admin, "detailService", &[&service], NONE).await.unwrap();
-    assert_eq!(read["configs"], json!([]));
+    assert_eq!(read["configs"], NONE);
 }
 
 #[tokio::test]
@@ -269,7 +270,99 @@ async fn a_router_with_a_tunneler_has_an_identity_and_a_policy() {
     bed.manage(&admin, "deleteEdgeRouter", &[id.as_str()], NONE).await.unwrap();
     assert!(!bed.controller.snapshot().contains(Kind::Identity, &id));
     let left = bed.manage(&admin, "detailEdgeRouterPolicy", &[&policy], NONE).await.unwrap();
-    assert_eq!((&left["identityRoles"], &left["edgeRouterRoles"]), (&json!([]), &json!([])));
+    assert_eq!((&left["identityRoles"], &left["edgeRouterRoles"]), (&NONE, &NONE));
+}
+
+#[tokio::test]
+async fn lists_that_nobody_gave_are_null_where_they_are_in_the_original() {
+    let bed = Bed::new().await;
+    let admin = bed.admin().await;
+    let with = |more: Value| {
+        let mut body = json!({"name": "x"});
+        body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        body
+    };
+    let policy = || with(json!({"semantic": "AnyOf", "type": "Dial"}));
+    let now = std::time::SystemTime::now();
+    let root = Authority::make_root(&AuthoritySpec::new("other"), now).unwrap();
+    let pem = root.certificate().to_pem();
+    let ca = json!({"certPem": pem, "identityRoles": [], "isAuthEnabled": false,
+        "isAutoCaEnrollmentEnabled": false, "isOttCaEnrollmentEnabled": false});
+    let signer = json!({"issuer": "i", "audience": "a", "enabled": true, "certPem": pem});
+    let process = json!({"osType": "Linux", "path": "/x"});
+    let (null, empty) = (NONE, json!([]));
+    for (kind, body, members) in [
+        (
+            "Service",
+            with(json!({"encryptionRequired": true})),
+            &[("/roleAttributes", &null), ("/configs", &null)][..],
+        ),
+        (
+            "Identity",
+            with(json!({"type": "Device", "isAdmin": false})),
+            &[("/roleAttributes", &empty), ("/permissions", &null), ("/interfaces", &null)],
+        ),
+        (
+            "EdgeRouter",
+            with(json!({})),
+            &[
+                ("/roleAttributes", &null),
+                ("/configs", &null),
+                ("/interfaces", &null),
+                ("/capabilities", &null),
+            ],
+        ),
+        ("TransitRouter", with(json!({})), &[("/configs", &null), ("/interfaces", &null)]),
+        (
+            "ServicePolicy",
+            policy(),
+            &[
+                ("/serviceRoles", &null),
+                ("/identityRoles", &null),
+                ("/postureCheckRoles", &null),
+                ("/serviceRolesDisplay", &empty),
+                ("/postureCheckRolesDisplay", &empty),
+            ],
+        ),
+        (
+            "EdgeRouterPolicy",
+            policy(),
+            &[
+                ("/edgeRouterRoles", &null),
+                ("/identityRoles", &null),
+                ("/identityRolesDisplay", &empty),
+            ],
+        ),
+        (
+            "ServiceEdgeRouterPolicy",
+            policy(),
+            &[("/edgeRouterRoles", &null), ("/serviceRoles", &null)],
+        ),
+        (
+            "PostureCheck",
+            with(json!({"typeId": "OS", "operatingSystems": [{"type": "Linux", "versions": []}]})),
+            &[("/roleAttributes", &empty), ("/operatingSystems/0/versions", &null)],
+        ),
+        (
+            "PostureCheck",
+            with(json!({"typeId": "PROCESS", "process": process})),
+            &[("/process/hashes", &null)],
+        ),
+        (
+            "PostureCheck",
+            with(json!({"typeId": "PROCESS_MULTI", "semantic": "AllOf", "processes": [process]})),
+            &[("/processes/0/hashes", &empty), ("/processes/0/signerFingerprints", &empty)],
+        ),
+        ("ExternalJwtSigner", with(signer), &[("/scopes", &null)]),
+        ("Ca", with(ca), &[("/identityRoles", &null), ("/externalIdClaim", &null)]),
+    ] {
+        let id = bed.create(&admin, &format!("create{kind}"), body).await;
+        let made = bed.manage(&admin, &format!("detail{kind}"), &[&id], NONE).await.unwrap();
+        for (member, value) in members {
+            assert_eq!(made.pointer(member), Some(*value), "{kind} {member}: {made}");
+        }
+        bed.manage(&admin, &format!("delete{kind}"), &[&id], NONE).await.unwrap();
+    }
 }
 
 #[tokio::test]

@@ -9,7 +9,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use weft_contract::json::{JsonMap as ContractMap, Tags};
-use weft_contract::{Timestamp as TimeWord, Word};
+use weft_contract::{ListOrNull, Timestamp as TimeWord, Word};
 use weft_kernel::{Failure, convert};
 use weft_model::entity::{CtrlListener, UriList};
 use weft_model::filter::{Column, Searched, Value, ValueVisitor};
@@ -99,6 +99,12 @@ impl Show<Vec<String>> for Roles {
     }
 }
 
+impl Show<ListOrNull<String>> for Roles {
+    fn show(&self) -> ListOrNull<String> {
+        self.to_strings().into()
+    }
+}
+
 impl Show<Vec<String>> for CtrlListener {
     fn show(&self) -> Vec<String> {
         self.groups.clone()
@@ -127,6 +133,12 @@ impl<M: Show<String>> Show<String> for Option<M> {
 impl<M: Show<S>, S> Show<Vec<S>> for Vec<M> {
     fn show(&self) -> Vec<S> {
         self.iter().map(Show::show).collect()
+    }
+}
+
+impl<M: Show<S>, S> Show<ListOrNull<S>> for Vec<M> {
+    fn show(&self) -> ListOrNull<S> {
+        ListOrNull(self.iter().map(Show::show).collect())
     }
 }
 

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use super::statuses::{DELETE, DETAIL, LIST, NESTED};
 use crate::body::Body;
 use crate::entity::detail;
-use crate::json::Tags;
+use crate::json::{ListOrNull, Tags};
 use crate::kind::{Column, Kind};
 use crate::members::members;
 use crate::operation::{Access, Operation, create, delete, detail as get, list, patch, replace};
@@ -65,7 +65,8 @@ members! {
     detail RouterDetail with Base;
 
     /// The configs of the router, at most one per config type.
-    Optional configs: Vec<String> => "configs", shown "The ids of the router's configs.";
+    Optional configs: Vec<String> => "configs",
+        shown "The ids of the router's configs; null if there are none." as ListOrNull<String>;
     /// Whether the router is connected to the controller that answers.
     Shown connected: bool;
     /// The cost that the router adds to a path.
@@ -80,19 +81,17 @@ members! {
         shown "SHA-1 of its certificate, hex; null without one." as Option<String>;
     /// The id of the router, which is the common name of its certificate.
     Create id: String;
-    /// The network interfaces of the router that it has reported.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    Shown interfaces: Vec<Interface>;
-    /// The listeners at which the router accepts links. Only a connected router has the member.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    Shown listener_addresses: Vec<RouterListener>;
+    /// The network interfaces of the router that it has reported; null if there are none.
+    Shown interfaces: ListOrNull<Interface>;
+    /// The listeners at which the router accepts links; null if it has none, or is not connected.
+    Shown listener_addresses: ListOrNull<RouterListener>;
     /// The name of the router; unique among routers.
     Both name: String, shown "The name of the router.";
     /// Whether paths may only begin and end at the router, instead of leading through it.
     Both no_traversal: bool, shown;
     /// Labels of the router.
     Optional tags: Tags;
-    /// The program and the machine of the router; null while it is not connected.
+    /// The program and the machine of the router; left out while it is not connected.
     #[serde(skip_serializing_if = "Option::is_none")]
     Shown version_info: Option<VersionInfo>;
 }

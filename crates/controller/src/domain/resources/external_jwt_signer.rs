@@ -293,7 +293,7 @@ fn shown(record: &ExtJwtSigner) -> ClientSignerDetail {
         enroll_to_token_enabled: record.enroll_to_token_enabled,
         external_auth_url: record.external_auth_url.clone(),
         name: record.name.to_string(),
-        scopes: record.scopes.clone(),
+        scopes: record.scopes.clone().into(),
         target_token: convert::word(record.target_token),
     }
 }

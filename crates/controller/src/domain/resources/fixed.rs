@@ -70,7 +70,7 @@ fn check_type(id: &str, at: Timestamp) -> PostureCheckTypeDetail {
     let seed = seeds::POSTURE_CHECK_TYPES.iter().find(|seed| seed.id == id);
     let system = |(name, versions): &(&str, &[&str])| OperatingSystemDetail {
         r#type: (*name).to_owned(),
-        versions: convert::strings(versions),
+        versions: convert::strings(versions).into(),
     };
     let systems = |seed: &PostureCheckTypeSeed| seed.systems.iter().map(system).collect();
     PostureCheckTypeDetail {

@@ -49,7 +49,7 @@ fn posture_data(controller: Controller, caller: Caller, call: Call) -> Answer {
             last_updated_at: when(&told),
             posture_check_id: told.check,
             timed_out: false,
-            addresses: told.value,
+            addresses: told.value.into(),
         });
         let os = device.os.map(|told| OsPosture {
             last_updated_at: when(&told),

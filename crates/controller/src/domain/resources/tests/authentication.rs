@@ -141,7 +141,7 @@ async fn signers_know_their_keys_in_exactly_one_way() {
         ("enrollAuthPolicyId", json!("default")),
         ("targetToken", json!("ACCESS")),
         ("useExternalId", json!(false)),
-        ("scopes", json!([])),
+        ("scopes", NONE),
         ("certPem", NONE),
         ("jwksEndpoint", json!("https://idp.example/keys")),
     ] {

@@ -11,7 +11,7 @@ fn bodies() -> Vec<Value> {
         json!({"typeId": "MFA", "timeoutSeconds": 60, "promptOnWake": true,
             "promptOnUnlock": false, "ignoreLegacyEndpoints": true}),
         json!({"typeId": "OS", "operatingSystems": [
-            {"type": "Windows", "versions": [">=10.0.0 <11.0.0"]}, {"type": "iOS", "versions": []}]}),
+            {"type": "Windows", "versions": [">=10.0.0 <11.0.0"]}, {"type": "iOS", "versions": [">=15.0.0"]}]}),
         json!({"typeId": "PROCESS", "process": {"osType": "Linux", "path": "/bin/agent",
             "hashes": ["ab"], "signerFingerprint": "cd"}}),
         json!({"typeId": "PROCESS_MULTI", "semantic": "AnyOf", "processes": [
