@@ -37,6 +37,7 @@ mod failure;
 mod home;
 mod log;
 mod login;
+mod open_files;
 mod output;
 mod pki;
 mod place;
@@ -69,6 +70,7 @@ fn main() -> ExitCode {
     completion::answer();
     let asked = cli::parse();
     log::start(default_level(&asked), &log_args(&asked));
+    open_files::raise();
     if default_level(&asked) == SHORT {
         weft_client::tell_waits(tell_wait);
     }
@@ -80,6 +82,9 @@ fn main() -> ExitCode {
 
 fn carry_out(asked: Asked) -> Result<(), Failure> {
     let runtime = runtime()?;
+    if serves(&asked) {
+        runtime.spawn(open_files::watch());
+    }
     let done = runtime.block_on(dispatch(asked));
     // Tasks were told to stop; the program does not wait for them.
     runtime.shutdown_background();
@@ -157,6 +162,21 @@ fn log_args(asked: &Asked) -> LogArgs {
         Fixed::Tunnel(TunnelCommand::RunHost(args)) => args.log.clone(),
         _ => LogArgs::default(),
     }
+}
+
+/// True for commands that accept connections until they are stopped.
+fn serves(asked: &Asked) -> bool {
+    let Asked::Fixed(command) = asked else { return false };
+    matches!(
+        &**command,
+        Fixed::Controller(ControllerCommand::Run { .. })
+            | Fixed::Router(RouterCommand::Run { .. })
+            | Fixed::Quickstart(_)
+            | Fixed::Host(_)
+            | Fixed::Tunnel(
+                TunnelCommand::Run(_) | TunnelCommand::RunHost(_) | TunnelCommand::Proxy(_)
+            )
+    )
 }
 
 /// Level of the log of commands that do not run for long.

@@ -33,6 +33,8 @@ mod keys;
 mod lost_password;
 mod mesh;
 mod network_files;
+#[cfg(target_os = "linux")]
+mod open_files;
 mod printing;
 mod questions;
 mod restore;
