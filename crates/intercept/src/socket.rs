@@ -10,7 +10,7 @@ use nix::sys::socket::{
     ControlMessageOwned, MsgFlags, SockaddrIn, SockaddrIn6, SockaddrStorage, recvmsg, setsockopt,
     sockopt::{Ipv4OrigDstAddr, Ipv6OrigDstAddr},
 };
-use socket2::{Domain, Protocol, Socket, Type};
+use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use tokio::{
     io::Interest,
     net::{TcpListener, TcpSocket, UdpSocket},
@@ -137,10 +137,29 @@ pub(crate) fn udp_towards(server: SocketAddr) -> io::Result<UdpSocket> {
     UdpSocket::from_std(socket.into())
 }
 
+/// Waits for a datagram of the peer. Fails when the network refuses one of this side: the system shows
+/// that as an error of the socket, without anything to read.
+pub(crate) async fn receive_answer(socket: &UdpSocket, into: &mut [u8]) -> io::Result<usize> {
+    loop {
+        let ready = socket.ready(Interest::READABLE.add(Interest::ERROR)).await?;
+        let read = match ready.is_error() {
+            true => socket.try_io(Interest::ERROR, || {
+                let error = SockRef::from(socket).take_error()?;
+                Err(error.unwrap_or_else(|| io::ErrorKind::WouldBlock.into()))
+            }),
+            false => socket.try_recv(into),
+        };
+        match read {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            read => return read,
+        }
+    }
+}
+
 /// An unconnected socket for a connection to a server.
 pub(crate) fn tcp_towards(server: SocketAddr) -> io::Result<TcpSocket> {
     let socket = if server.is_ipv6() { TcpSocket::new_v6()? } else { TcpSocket::new_v4()? };
-    let _ = socket2::SockRef::from(&socket).set_mark(OWN_MARK);
+    let _ = SockRef::from(&socket).set_mark(OWN_MARK);
     Ok(socket)
 }
 

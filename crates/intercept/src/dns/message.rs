@@ -84,12 +84,13 @@ pub(crate) fn read(bytes: &[u8]) -> Read {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// An address, of IPv6 if `v6`.
-    Address {
-        v6: bool,
-    },
+    Address { v6: bool },
     /// Records that the host of a service may know.
     Records(RecordKind),
+    /// Records that only another server may know.
     Other,
+    /// Records that no other server is asked for: those of another class, and whole zones.
+    Unforwarded,
 }
 
 impl Question {
@@ -97,10 +98,11 @@ impl Question {
         match (self.query.query_class(), self.query.query_type()) {
             (DNSClass::IN, RecordType::A) => Kind::Address { v6: false },
             (DNSClass::IN, RecordType::AAAA) => Kind::Address { v6: true },
+            (DNSClass::IN, RecordType::AXFR | RecordType::IXFR) => Kind::Unforwarded,
             (DNSClass::IN, other) => {
                 RecordKind::of(other.into()).map_or(Kind::Other, Kind::Records)
             }
-            _ => Kind::Other,
+            _ => Kind::Unforwarded,
         }
     }
 
@@ -260,6 +262,7 @@ mod tests {
         let asked = question(&ask("a.", RecordType::MX));
         assert_eq!(asked.kind(), Kind::Records(RecordKind::Mx));
         assert_eq!(question(&ask("a.", RecordType::NS)).kind(), Kind::Other);
+        assert_eq!(question(&ask("a.", RecordType::AXFR)).kind(), Kind::Unforwarded);
         assert_eq!(asked.unanswerable(Unanswerable::Timeout, false), None);
         let refused = asked.unanswerable(Unanswerable::Refused, false).unwrap();
         assert_eq!(

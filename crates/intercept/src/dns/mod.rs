@@ -6,5 +6,6 @@ pub(crate) mod own;
 mod rdata;
 mod records;
 pub(crate) mod server;
+mod standing;
 pub(crate) mod upstream;
 mod urls;

@@ -8,6 +8,7 @@ use std::{
     io,
     net::{IpAddr, SocketAddr},
     path::{Path, PathBuf},
+    sync::Arc,
     time::Duration,
 };
 
@@ -17,6 +18,7 @@ use hickory_proto::{
     rr::{Name, RData, RecordType},
 };
 use ipnet::IpNet;
+use parking_lot::Mutex;
 use tokio::io::AsyncReadExt;
 
 use super::{server::is_ourselves, upstream::Upstreams};
@@ -50,6 +52,8 @@ pub struct OwnHosts {
     range: IpNet,
     dns: Option<DnsOptions>,
     files: Files,
+    /// The servers that were asked last, and what is known of them.
+    asked: Arc<Mutex<Option<Arc<Upstreams>>>>,
 }
 
 impl OwnHosts {
@@ -61,7 +65,8 @@ impl OwnHosts {
             resolver: "/etc/resolv.conf".into(),
             resolved: "/run/systemd/resolve/resolv.conf".into(),
         };
-        Self { range: options.names.trunc(), dns: options.dns.clone(), files }
+        let (range, dns) = (options.names.trunc(), options.dns.clone());
+        Self { range, dns, files, asked: Arc::default() }
     }
 
     /// The addresses of a host: those of the hosts file, or else those from DNS servers other than
@@ -118,11 +123,11 @@ impl OwnHosts {
     }
 
     /// The servers other than this program's own; `None` without any.
-    pub(super) async fn others(&self) -> Option<Upstreams> {
+    pub(super) async fn others(&self) -> Option<Arc<Upstreams>> {
         self.others_than_own(&self.system().await)
     }
 
-    fn others_than_own(&self, system: &System) -> Option<Upstreams> {
+    fn others_than_own(&self, system: &System) -> Option<Arc<Upstreams>> {
         let upstream = self.dns.iter().flat_map(|dns| dns.upstream.iter().copied());
         let own = system.servers.iter().map(|&address| Upstream { address, tcp: false });
         let mut servers: Vec<Upstream> = upstream.collect();
@@ -131,7 +136,15 @@ impl OwnHosts {
                 servers.push(server);
             }
         }
-        (!servers.is_empty()).then(|| Upstreams::new(&servers, UpstreamMode::Parallel))
+        if servers.is_empty() {
+            return None;
+        }
+        let mut asked = self.asked.lock();
+        let known = asked.take().filter(|known| known.asks(&servers));
+        let known =
+            known.unwrap_or_else(|| Arc::new(Upstreams::new(&servers, UpstreamMode::Parallel)));
+        *asked = Some(Arc::clone(&known));
+        Some(known)
     }
 
     async fn ask(&self, name: &str) -> Vec<IpAddr> {
@@ -319,6 +332,7 @@ mod tests {
                 resolver: file("resolv", "nameserver 127.0.0.1\nnameserver 127.0.0.53\n"),
                 resolved: file("resolved", "nameserver 192.0.2.53\n"),
             },
+            asked: Arc::default(),
         };
         assert_eq!(hosts.servers().await, ["192.0.2.53:53".parse().unwrap()]);
         let found = |name: &'static str| hosts.lookup(name);

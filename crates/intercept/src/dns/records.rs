@@ -16,7 +16,7 @@ use crate::records::{FindRecords, Record, RecordData, RecordKind, RecordQuestion
 impl FindRecords for OwnHosts {
     /// Asks the DNS servers of this machine, but not this program's own.
     fn find(&self, question: RecordQuestion) -> BoxFuture<'_, Option<Records>> {
-        async move { found(&self.others().await?, &question).await }.boxed()
+        async move { found(&*self.others().await?, &question).await }.boxed()
     }
 }
 

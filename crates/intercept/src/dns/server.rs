@@ -23,7 +23,7 @@ use crate::{
     options::{DnsOptions, Unanswerable},
     places::{Place, Places},
     rates::Rates,
-    records::RecordQuestion,
+    records::{RecordQuestion, Records},
     seats::{Patience, Seat, Seats},
     shared::{Shared, Untold},
     socket,
@@ -261,25 +261,26 @@ impl DnsServer {
         let recursive = !self.upstreams.is_empty();
         let unanswerable =
             || Next::Say(question.unanswerable(self.options.unanswerable, recursive));
-        let v6 = match question.kind() {
-            Kind::Address { v6 } => v6,
-            Kind::Records(kind) => {
-                let name = question.name.clone();
-                let host = self.shared.host_of(&name, client);
-                let ask = |host| Next::AskHost(host, RecordQuestion { name, kind });
-                return host.map_or_else(unanswerable, ask);
-            }
-            Kind::Other => return unanswerable(),
-        };
+        let kind = question.kind();
+        if kind == Kind::Unforwarded {
+            return unanswerable();
+        }
+        if let Kind::Records(kind) = kind
+            && let Some(host) = self.shared.host_of(&question.name, client)
+        {
+            return Next::AskHost(host, RecordQuestion { name: question.name.clone(), kind });
+        }
+        // A name of a service has addresses of one family, and nothing else.
+        let is_for = |v6| kind == Kind::Address { v6 };
         match self.shared.naming(&question.name) {
-            Naming::Known(address, _) if address.is_ipv6() != v6 => {
+            Naming::Known(address, _) if !is_for(address.is_ipv6()) => {
                 Next::Say(question.found(None, recursive))
             }
             Naming::Known(address, revision) if self.shared.is_in_firewall(address, revision) => {
                 Next::Say(question.found(Some(address), recursive))
             }
             Naming::Known(..) => Next::Wait,
-            Naming::Wild if v6 == self.v6 => Next::Assign,
+            Naming::Wild if is_for(self.v6) => Next::Assign,
             Naming::Wild => Next::Say(question.found(None, recursive)),
             Naming::Unknown if recursive => Next::Ask,
             Naming::Unknown => unanswerable(),
@@ -301,7 +302,15 @@ impl DnsServer {
             Next::Ask => self.upstreams.ask(bytes, tcp).await,
             Next::AskHost(service, asked) => {
                 let records = self.hosts.ask(service, asked).await;
-                records.and_then(|records| question.records(&records, recursive))
+                let is_named = !matches!(self.shared.naming(&question.name), Naming::Unknown);
+                match records {
+                    // A name with an address exists, whatever the host looks up.
+                    Some(found) if !(is_named && found.code == Records::NO_NAME) => {
+                        question.records(&found, recursive)
+                    }
+                    _ if is_named => question.found(None, recursive),
+                    _ => self.upstreams.ask(bytes, tcp).await,
+                }
             }
         };
         answer.or_else(|| question.unanswerable(self.options.unanswerable, recursive))

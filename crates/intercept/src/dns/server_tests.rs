@@ -7,7 +7,8 @@ use hickory_proto::{
 
 use super::*;
 use crate::{
-    Arrival, Client, Options, Protocol, Service, UpstreamMode,
+    Arrival, Client, Options, Protocol, Service, Upstream, UpstreamMode,
+    dns::upstream::tests::{SOON, fake},
     shared::InFirewall,
     state::{Changes, State},
 };
@@ -20,11 +21,15 @@ struct Lab {
 
 impl Lab {
     fn new() -> Self {
+        Self::with(Vec::new())
+    }
+
+    fn with(upstream: Vec<Upstream>) -> Self {
         let carry = Arc::new(|_: Arrival, _: Client| {});
         let shared = Arc::new(Shared::new(&Options::default(), carry, false));
         let options = DnsOptions {
             listen: Vec::new(),
-            upstream: Vec::new(),
+            upstream,
             mode: UpstreamMode::Serial,
             unanswerable: Unanswerable::Refused,
             clients: BTreeMap::new(),
@@ -53,8 +58,12 @@ impl Lab {
 
     /// The code and the number of addresses of the answer, and whether the question had to wait.
     async fn ask(&self, name: &str) -> (ResponseCode, usize, bool) {
+        self.ask_for(name, RecordType::A).await
+    }
+
+    async fn ask_for(&self, name: &str, kind: RecordType) -> (ResponseCode, usize, bool) {
         let mut message = Message::new(7, MessageType::Query, OpCode::Query);
-        message.add_query(Query::query(Name::from_ascii(name).unwrap(), RecordType::A));
+        message.add_query(Query::query(Name::from_ascii(name).unwrap(), kind));
         let bytes = message.to_vec().unwrap();
         let Read::Question(question) = read(&bytes) else { panic!() };
         let next = self.server.next(&question, [127, 0, 0, 1].into());
@@ -98,6 +107,36 @@ async fn no_client_is_told_an_address_before_the_firewall_has_it() {
     // Other programs have removed the rules.
     lab.shared.in_firewall.send_replace(InFirewall::default());
     assert_eq!(lab.ask("old.example").await, (ResponseCode::ServFail, 0, true));
+}
+
+/// Questions for records that no service has: those for other names go to other servers.
+#[tokio::test]
+async fn other_records_come_from_where_the_name_does() {
+    const MISSING: ResponseCode = ResponseCode::NXDomain;
+    use RecordType::{A, AAAA, AXFR, HTTPS, MX, NS, PTR, SRV, TXT};
+    let above = fake(3, SOON).await;
+    for upstream in [Some(above.server), None] {
+        let lab = Lab::with(upstream.into_iter().collect());
+        lab.add(&["one.example", "*.wild.example"]);
+        // The name gets its address before the firewall has both.
+        tokio::join!(lab.ask("a.wild.example"), async { lab.put_in() });
+        for kind in [A, AAAA, MX, TXT, SRV, HTTPS, PTR, NS, AXFR] {
+            for name in ["one.example", "a.wild.example"] {
+                let addresses = usize::from(kind == A);
+                let code = if kind == AXFR { ResponseCode::Refused } else { FOUND };
+                let (answered, count, _) = lab.ask_for(name, kind).await;
+                assert_eq!((answered, count), (code, addresses), "{name} {kind}");
+            }
+            assert_eq!(above.asked(), 0, "{kind}");
+            for name in ["other.example", "4.3.2.1.in-addr.arpa", "wild.example"] {
+                let passed = upstream.is_some() && kind != AXFR;
+                let code = if passed { MISSING } else { ResponseCode::Refused };
+                let (answered, count, _) = lab.ask_for(name, kind).await;
+                assert_eq!((answered, count), (code, 0), "{name} {kind}");
+                assert_eq!(above.asked(), usize::from(passed), "{name} {kind}");
+            }
+        }
+    }
 }
 
 #[tokio::test(start_paused = true)]

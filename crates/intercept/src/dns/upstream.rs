@@ -17,9 +17,10 @@ use parking_lot::Mutex;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpStream, UdpSocket},
+    time::Instant,
 };
 
-use super::message;
+use super::{message, standing::Standing};
 use crate::{
     options::{Upstream, UpstreamMode},
     socket,
@@ -38,8 +39,9 @@ type Answer = Shared<BoxFuture<'static, Option<Bytes>>>;
 
 /// Other servers, and the questions under way.
 pub(crate) struct Upstreams {
-    servers: Arc<[Upstream]>,
+    servers: Arc<[Server]>,
     mode: UpstreamMode,
+    patience: Duration,
     /// The server whose last answer was good.
     good: Arc<AtomicUsize>,
     /// The same question is asked only once at a time, whichever client asks, even a server that
@@ -47,14 +49,35 @@ pub(crate) struct Upstreams {
     asking: Arc<Mutex<HashMap<Key, Answer>>>,
 }
 
+/// Another server.
+#[derive(Debug)]
+struct Server {
+    at: Upstream,
+    /// Over UDP, and over TCP.
+    standing: [Standing; 2],
+}
+
+impl std::fmt::Debug for Upstreams {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_list().entries(self.servers.iter()).finish()
+    }
+}
+
 impl Upstreams {
     pub(crate) fn new(servers: &[Upstream], mode: UpstreamMode) -> Self {
+        let server = |&at: &Upstream| Server { at, standing: Default::default() };
         let (good, asking) = (Arc::default(), Arc::default());
-        Self { servers: servers.into(), mode, good, asking }
+        let servers = servers.iter().map(server).collect();
+        Self { servers, mode, patience: PATIENCE, good, asking }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
         self.servers.is_empty()
+    }
+
+    /// True if these servers are asked, in this order.
+    pub(crate) fn asks(&self, servers: &[Upstream]) -> bool {
+        self.servers.iter().map(|server| &server.at).eq(servers)
     }
 
     /// The best answer to a question, with the question's id.
@@ -74,12 +97,17 @@ impl Upstreams {
         if asking.len() >= MOST_QUESTIONS {
             return None;
         }
-        let (servers, mode, good) = (Arc::clone(&self.servers), self.mode, Arc::clone(&self.good));
-        let table = Arc::clone(&self.asking);
-        let own = key.clone();
+        let (mode, good) = (self.mode, Arc::clone(&self.good));
+        let (table, own) = (Arc::clone(&self.asking), key.clone());
+        let asked = Asked {
+            servers: Arc::clone(&self.servers),
+            question: own.0.clone(),
+            tcp,
+            patience: self.patience,
+        };
         // A task of its own, because the client that asked first may go away.
         let task = tokio::spawn(async move {
-            let answer = best(&servers, mode, &good, &own.0, tcp).await;
+            let answer = asked.best(mode, &good).await;
             table.lock().remove(&own);
             answer.map(Bytes::from)
         });
@@ -89,70 +117,105 @@ impl Upstreams {
     }
 }
 
-async fn best(
-    servers: &[Upstream],
-    mode: UpstreamMode,
-    good: &AtomicUsize,
-    question: &[u8],
+/// A question, and the servers that it may be asked.
+#[derive(Clone)]
+struct Asked {
+    servers: Arc<[Server]>,
+    question: Bytes,
     tcp: bool,
-) -> Option<Vec<u8>> {
-    let count = servers.len();
-    let first = match mode {
-        UpstreamMode::Parallel | UpstreamMode::Serial => 0,
-        UpstreamMode::Failover => good.load(Ordering::Relaxed),
-        UpstreamMode::Random => rand::random_range(0..count.max(1)),
-    };
-    let tries = (0..count).map(|step| {
-        let index = (first + step) % count;
-        async move { Some((index, exchange(servers.get(index)?, question, tcp).await)) }
-    });
-    let mut best: Option<(u8, Vec<u8>)> = None;
-    let mut consider = |(index, outcome): (usize, io::Result<(u8, Vec<u8>)>)| match outcome {
-        Ok((0, answer)) => {
-            good.store(index, Ordering::Relaxed);
-            Some(answer)
+    /// Time limit for each server.
+    patience: Duration,
+}
+
+impl Asked {
+    /// The first good answer, or else the best one. Servers that are silent by what they were asked before
+    /// are asked last, all at once and only if no other has answered, so that a question waits for them
+    /// only if there is nothing else to wait for. Beside the others they are asked from time to time.
+    async fn best(&self, mode: UpstreamMode, good: &AtomicUsize) -> Option<Vec<u8>> {
+        let count = self.servers.len();
+        let first = match mode {
+            UpstreamMode::Parallel | UpstreamMode::Serial => 0,
+            UpstreamMode::Failover => good.load(Ordering::Relaxed),
+            UpstreamMode::Random => rand::random_range(0..count.max(1)),
+        };
+        let order = (0..count).map(|step| (first + step) % count);
+        let is_silent = |index: &usize| self.standing(*index).is_some_and(Standing::is_silent);
+        let (silent, heard): (Vec<usize>, Vec<usize>) = order.partition(is_silent);
+        if !heard.is_empty() {
+            self.probe(&silent);
         }
-        Ok((rank, answer)) => {
-            if best.as_ref().is_none_or(|(other, _)| rank < *other) {
-                best = Some((rank, answer));
+        let at_once = if mode == UpstreamMode::Parallel { count.max(1) } else { 1 };
+        let turns = heard.chunks(at_once).map(|turn| (turn, false)).chain([(&silent[..], true)]);
+        let mut best: Option<(u8, Vec<u8>)> = None;
+        for (turn, are_silent) in turns {
+            if are_silent && best.is_some() {
+                break;
             }
-            None
-        }
-        Err(problem) => {
-            let server = servers.get(index).map(|server| server.address);
-            tracing::debug!(?server, %problem, "a DNS server gave no answer");
-            None
-        }
-    };
-    if mode == UpstreamMode::Parallel {
-        let mut tries: FuturesUnordered<_> = tries.collect();
-        while let Some(outcome) = tries.next().await {
-            if let Some(answer) = outcome.and_then(&mut consider) {
-                return Some(answer);
+            let asking = turn.iter().map(|&index| async move { (index, self.ask(index).await) });
+            let mut asking: FuturesUnordered<_> = asking.collect();
+            while let Some((index, outcome)) = asking.next().await {
+                match outcome {
+                    Some((0, answer)) => {
+                        good.store(index, Ordering::Relaxed);
+                        return Some(answer);
+                    }
+                    Some((rank, answer)) if best.as_ref().is_none_or(|best| rank < best.0) => {
+                        best = Some((rank, answer));
+                    }
+                    _ => {}
+                }
             }
         }
-    } else {
-        for attempt in tries {
-            if let Some(answer) = attempt.await.and_then(&mut consider) {
-                return Some(answer);
-            }
+        best.map(|(_, answer)| answer)
+    }
+
+    /// Asks silent servers for which it is time. Nobody waits for their answers.
+    fn probe(&self, silent: &[usize]) {
+        let is_due = |index: &&usize| self.standing(**index).is_some_and(Standing::is_probed);
+        for &index in silent.iter().filter(is_due) {
+            let asked = self.clone();
+            tokio::spawn(async move { asked.ask(index).await });
         }
     }
-    best.map(|(_, answer)| answer)
+
+    fn standing(&self, index: usize) -> Option<&Standing> {
+        let server = self.servers.get(index)?;
+        let [over_udp, over_tcp] = &server.standing;
+        Some(if server.at.tcp || self.tcp { over_tcp } else { over_udp })
+    }
+
+    /// Asks one server, and notes whether it answers.
+    async fn ask(&self, index: usize) -> Option<(u8, Vec<u8>)> {
+        let at = self.servers.get(index)?.at;
+        let begun = Instant::now();
+        let exchanged = exchange(&at, &self.question, self.tcp);
+        let outcome = tokio::time::timeout(self.patience, exchanged).await;
+        let outcome = outcome
+            .unwrap_or_else(|_| Err(io::Error::new(io::ErrorKind::TimedOut, "no answer in time")));
+        let changed = self.standing(index)?.note(begun, outcome.is_ok());
+        let server = at.address;
+        match &outcome {
+            Ok(_) if changed => tracing::info!(%server, "a DNS server answers again"),
+            Err(problem) if changed => tracing::warn!(
+                %server, %problem,
+                "a DNS server gives no answer: others are asked first until it does"
+            ),
+            Err(problem) => tracing::debug!(%server, %problem, "a DNS server gave no answer"),
+            Ok(_) => {}
+        }
+        outcome.ok()
+    }
 }
 
 /// Asks one server, under a random id.
 async fn exchange(server: &Upstream, question: &[u8], tcp: bool) -> io::Result<(u8, Vec<u8>)> {
     let mut own = rand::random::<[u8; 2]>().to_vec();
     own.extend_from_slice(question);
-    let asked = async {
-        if server.tcp || tcp {
-            over_tcp(server.address, &own).await
-        } else {
-            over_udp(server.address, &own).await
-        }
-    };
-    tokio::time::timeout(PATIENCE, asked).await.map_err(|_| io::ErrorKind::TimedOut)?
+    if server.tcp || tcp {
+        over_tcp(server.address, &own).await
+    } else {
+        over_udp(server.address, &own).await
+    }
 }
 
 async fn over_udp(server: SocketAddr, question: &[u8]) -> io::Result<(u8, Vec<u8>)> {
@@ -161,7 +224,7 @@ async fn over_udp(server: SocketAddr, question: &[u8]) -> io::Result<(u8, Vec<u8
     socket.send(question).await?;
     let mut buffer = vec![0; MAX_DATAGRAM];
     loop {
-        let count = socket.recv(&mut buffer).await?;
+        let count = socket::receive_answer(&socket, &mut buffer).await?;
         let answer = buffer.get(..count).unwrap_or_default();
         // A datagram that does not answer this question may be an attacker's guess.
         if let Some(rank) = message::rank(question, answer) {
@@ -185,4 +248,4 @@ async fn over_tcp(server: SocketAddr, question: &[u8]) -> io::Result<(u8, Vec<u8
 
 #[cfg(test)]
 #[path = "upstream_tests.rs"]
-mod tests;
+pub(super) mod tests;

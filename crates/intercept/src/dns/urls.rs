@@ -7,10 +7,12 @@ use ipnet::IpNet;
 use crate::options::{DnsOptions, Unanswerable, Upstream, UpstreamMode};
 
 const PORT: u16 = 53;
+/// Most addresses of one host that are asked.
+const MOST_ADDRESSES: usize = 8;
 
 impl DnsOptions {
     /// Reads the addresses to listen on (`udp://host:port`) and the servers to ask
-    /// (`udp://host:port`, `tcp://host:port`). After a `?` follow the clients that may ask
+    /// (`udp://host:port`, `tcp://host:port`; each address of a host is a server). After a `?` follow the clients that may ask
     /// (`clients=` and networks) and the answer for names that cannot be looked up (`refused`,
     /// `servfail`, `timeout`). `None` without an address to listen on.
     ///
@@ -46,7 +48,8 @@ impl DnsOptions {
             let form = "has to be udp://<host>:<port> or tcp://<host>:<port>";
             let host = host.ok_or_else(|| wrong("dnsUpstream", text, form))?;
             let at = addresses(host).await.map_err(|why| wrong("dnsUpstream", text, &why))?;
-            options.upstream.extend(at.first().map(|&address| Upstream { address, tcp }));
+            let at = at.into_iter().take(MOST_ADDRESSES);
+            options.upstream.extend(at.map(|address| Upstream { address, tcp }));
         }
         Ok((!options.listen.is_empty()).then_some(options))
     }
