@@ -9,7 +9,6 @@ use crate::group::GroupPolicy;
 use crate::handshake::{Fresh, ReadError};
 use crate::options::ChannelOptions;
 use crate::peer::PeerInfo;
-use crate::proxy::{self, HttpProxy};
 use crate::redial;
 use crate::shared::{Group, GroupState, Shared};
 use crate::socket;
@@ -25,6 +24,7 @@ use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::time::Instant;
 use tokio_rustls::TlsConnector;
+use weft_proxy::HttpProxy;
 use weft_wire::hello::{Hello, HelloResult, negotiation};
 use weft_wire::{Address, FrameError, FrameLimits, Scheme};
 
@@ -124,8 +124,12 @@ pub(crate) struct Dialed {
 /// One connection: TCP, TLS and hello under one deadline.
 pub(crate) async fn connect(options: &DialOptions, hello: &Hello) -> Result<Dialed, DialError> {
     let deadline = Instant::now() + options.timeout;
+    let through = options.proxy.as_ref().filter(|_| options.address.scheme != Scheme::Dtls);
     let timeout = || DialError::Timeout {
-        address: options.error_address(),
+        address: match through {
+            Some(proxy) => format!("{} through {proxy}", options.error_address()),
+            None => options.error_address(),
+        },
         seconds: options.timeout.as_secs_f32(),
     };
     // Boxed, so that the future of the caller stays small.
@@ -144,8 +148,9 @@ async fn connect_now(options: &DialOptions, hello: &Hello) -> Result<Dialed, Dia
     };
     let name = options.server_name.as_ref().unwrap_or(&options.address.host).clone();
     let name = ServerName::try_from(name).map_err(|_| bad("the host is no valid server name"))?;
-    let socket =
-        tcp(options).await.map_err(|source| DialError::Connect { address: address(), source })?;
+    let place = (options.address.host.as_str(), options.address.port);
+    let socket = reach(place, options.proxy.as_ref(), options.bind).await;
+    let socket = socket.map_err(|source| DialError::Connect { address: address(), source })?;
     let addresses = socket.peer_addr().and_then(|remote| Ok((remote, socket.local_addr()?)));
     let (remote, local) =
         addresses.map_err(|source| DialError::Connect { address: address(), source })?;
@@ -243,15 +248,23 @@ async fn say_hello(
     Err(DialError::Refused { address: address(), text: result.text, class })
 }
 
-/// Connects to the first address of the host that answers. A proxy resolves the host itself.
-async fn tcp(options: &DialOptions) -> io::Result<TcpStream> {
-    let (host, port) = (options.address.host.as_str(), options.address.port);
-    let proxy = options.proxy.as_ref();
-    let first = proxy.map_or((host, port), |proxy| (proxy.host.as_str(), proxy.port));
-    let addresses = crate::resolve(first.0, first.1).await?;
-    let mut stream = socket::connect(addresses, options.bind).await?;
-    if let Some(proxy) = proxy {
-        proxy::tunnel(&mut stream, proxy, host, port).await?;
-    }
+/// Connects to a host, or through a proxy, which resolves the host itself. `bind` is the local address.
+///
+/// # Errors
+/// When the host or the proxy cannot be reached, or the proxy refuses; its error names the proxy.
+pub async fn reach(
+    (host, port): (&str, u16),
+    proxy: Option<&HttpProxy>,
+    bind: Option<IpAddr>,
+) -> io::Result<TcpStream> {
+    let Some(proxy) = proxy else { return to(host, port, bind).await };
+    let connected = to(&proxy.host, proxy.port, bind).await;
+    let mut stream = connected.map_err(|error| proxy.unreachable(&error))?;
+    proxy.connect(&mut stream, host, port).await?;
     Ok(stream)
+}
+
+/// Connects to the first address of the host that answers.
+async fn to(host: &str, port: u16, bind: Option<IpAddr>) -> io::Result<TcpStream> {
+    socket::connect(crate::resolve(host, port).await?, bind).await
 }

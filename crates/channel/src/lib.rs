@@ -79,7 +79,6 @@ mod listener;
 mod lookup;
 mod options;
 mod peer;
-mod proxy;
 mod pump;
 mod redial;
 mod registry;
@@ -102,7 +101,7 @@ pub use datagram::{
     DatagramDial, DatagramListen, DatagramOptions, DatagramRegistration, MAX_MESSAGE,
     listen_datagrams,
 };
-pub use dial::{DialOptions, dial};
+pub use dial::{DialOptions, dial, reach};
 pub use door::PendingSlot;
 pub use error::{CloseReason, DialError, RequestError, SendError};
 pub use established::Established;
@@ -122,13 +121,13 @@ pub use listener::{
 pub use lookup::{Lookup, resolve, resolve_by};
 pub use options::{ChannelOptions, LaneLimits};
 pub use peer::{PeerInfo, UnderlayInfo};
-pub use proxy::HttpProxy;
 pub use socket::{PEER_TIMEOUT, connect, mark, mark_connections, prepare};
 pub use tap::Tap;
 pub use threads::Threads;
 pub use trace::{TraceFile, TraceTap};
 pub use wake::UnderlayWaker;
 pub use websocket::{WebSocketAcceptor, WebSocketOptions};
+pub use weft_proxy::HttpProxy;
 
 #[cfg(test)]
 mod tests;

@@ -10,6 +10,7 @@
 //! token -> address -> leaf certificate -> signature of the token -> CA bundle -> certificates
 //! ```
 
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use url::Url;
@@ -20,6 +21,7 @@ use weft_identity::{
     Certificate, CertificateRequest, IdentityFile, IdentityMaterial, KeyedChain, PrivateKey, San,
     Subject, TrustBundle,
 };
+use weft_proxy::Proxies;
 
 use crate::address::Address;
 use crate::call::to_value;
@@ -36,6 +38,8 @@ pub struct Invitation {
     pub address: Address,
     /// The CA bundle of the network.
     pub bundle: TrustBundle,
+    /// The proxies on the way to the controller.
+    proxies: Arc<Proxies>,
 }
 
 /// Names in a router's certificates, besides its id.
@@ -73,12 +77,10 @@ pub fn peek(jwt: &str) -> Result<EnrollmentClaims> {
 }
 
 /// Checks a token with the certificate of its issuer and fetches the CA bundle.
-///
-/// # Errors
-/// When the issuer cannot be reached, did not sign the token, or the token has expired.
-pub async fn verify(jwt: &str) -> Result<Invitation> {
+async fn verify(jwt: &str, proxies: Proxies) -> Result<Invitation> {
     let (claims, address) = read_unverified(jwt)?;
-    let leaf = leaf_of(&address).await?;
+    let proxies = Arc::new(proxies);
+    let leaf = leaf_of(&address, &proxies).await?;
     let expect = Expect {
         now: SystemTime::now(),
         issuer: Some(&claims.iss),
@@ -91,8 +93,8 @@ pub async fn verify(jwt: &str) -> Result<Invitation> {
         weft_identity::Error::Token(reason) => refused(&reason, &address, &leaf),
         other => other.into(),
     })?;
-    let bundle = bundle_at(&address, &ca_path(&claims.iss), &leaf).await?;
-    Ok(Invitation { claims, address, bundle })
+    let bundle = bundle_at(&address, &ca_path(&claims.iss), &leaf, &proxies).await?;
+    Ok(Invitation { claims, address, bundle, proxies })
 }
 
 /// Enrolls an identity by one-time token. The private key is not sent.
@@ -101,7 +103,7 @@ pub async fn verify(jwt: &str) -> Result<Invitation> {
 /// When the token cannot be verified, is for something else, or the controller refuses.
 pub async fn enroll_ott(jwt: &str, key: &PrivateKey) -> Result<IdentityFile> {
     wanted(&peek(jwt)?, &[method::OTT])?;
-    let invitation = verify(jwt).await?;
+    let invitation = verify(jwt, Proxies::of_process()).await?;
     let claims = &invitation.claims;
     let subject = Subject { organization: "weft".into(), ..Subject::common_name(&claims.sub) };
     let request = CertificateRequest::make_pem(key, &subject, &[])?;
@@ -125,7 +127,7 @@ pub async fn enroll_ott(jwt: &str, key: &PrivateKey) -> Result<IdentityFile> {
 }
 
 /// Enrolls a router, of the edge or of the fabric only, by one-time token. The private key is not
-/// sent; both certificates are for it.
+/// sent; both certificates are for it. `proxies` are those on the way to the controller.
 ///
 /// # Errors
 /// As [`enroll_ott`].
@@ -133,9 +135,10 @@ pub async fn enroll_router(
     jwt: &str,
     key: &PrivateKey,
     names: &RouterNames,
+    proxies: Proxies,
 ) -> Result<RouterCerts> {
     wanted(&peek(jwt)?, &[method::EDGE_ROUTER, method::ROUTER])?;
-    let invitation = verify(jwt).await?;
+    let invitation = verify(jwt, proxies).await?;
     let claims = &invitation.claims;
     let subject = Subject { common_name: claims.sub.clone(), ..names.subject.clone() };
     let body = EnrollBody {
@@ -176,7 +179,8 @@ impl Invitation {
             load: Load::Usual,
             patience: MAX_WAIT,
         };
-        let http = Http::new(&Tls::Anonymous(self.bundle.clone()))?;
+        let tls = Tls::Anonymous(self.bundle.clone());
+        let http = Http::through(&tls, Arc::clone(&self.proxies))?;
         read_certs(http.send(&request).await?.accept()?)
     }
 }

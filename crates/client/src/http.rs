@@ -1,9 +1,16 @@
 //! One request and its answer: deadlines, limits, retries after 429.
 
+use std::error::Error as StdError;
+use std::io;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use reqwest::header::{HeaderMap, HeaderValue};
+use http_body_util::{BodyExt as _, Full};
+use hyper::Request;
+use hyper::body::Bytes;
+use hyper::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue};
+use hyper_util::client::legacy::Client;
+use hyper_util::rt::{TokioExecutor, TokioTimer};
 use rustls::{AlertDescription, InvalidMessage};
 use url::Url;
 use weft_contract::envelope::Envelope;
@@ -11,8 +18,10 @@ use weft_contract::error::ErrorEnvelope;
 use weft_contract::{ErrorBody, Load, Method, headers};
 use weft_identity::tls::{ALPN_H2, ALPN_HTTP1, ClientTls, client_config, in_words};
 use weft_identity::{LiveIdentity, TrustBundle};
+use weft_proxy::Proxies;
 
-use crate::error::{ApiError, Error, Result, chain};
+use crate::connector::{Connector, io_error};
+use crate::error::{ApiError, Error, Result};
 
 /// Largest answer that is read, in bytes. A page of 500 identities has about 1 MiB.
 pub const MAX_ANSWER: usize = 16 * 1024 * 1024;
@@ -21,8 +30,6 @@ pub const MAX_ANSWER: usize = 16 * 1024 * 1024;
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 /// Time for one request with a document of a whole network. The server's own limit is 120 s.
 const DOCUMENT_TIMEOUT: Duration = Duration::from_secs(180);
-/// Time to connect.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Most times that one request is sent while the answer is 429.
 const ATTEMPTS: u32 = 5;
 /// Longest wait before another try. When the server asks for more, its answer is the result.
@@ -56,7 +63,8 @@ pub enum Tls {
 /// Sends requests. Clones are cheap and share connections.
 #[derive(Clone, Debug)]
 pub(crate) struct Http {
-    client: reqwest::Client,
+    client: Client<Connector, Full<Bytes>>,
+    proxies: Arc<Proxies>,
 }
 
 #[derive(Clone, Debug)]
@@ -96,32 +104,28 @@ pub(crate) struct Answer {
 }
 
 impl Http {
-    /// A client with this trust and certificate.
+    /// A client with this trust and certificate, through the proxies that the environment names.
     pub(crate) fn new(tls: &Tls) -> Result<Self> {
+        Self::through(tls, Arc::new(Proxies::of_process()))
+    }
+
+    /// A client with this trust and certificate, through these proxies.
+    pub(crate) fn through(tls: &Tls, proxies: Arc<Proxies>) -> Result<Self> {
         let alpn = [ALPN_H2, ALPN_HTTP1];
         let tls = match tls {
             Tls::Anonymous(bundle) => ClientTls::anonymous(bundle.clone(), &alpn),
             Tls::Identity(identity) => ClientTls::of_identity(identity, &alpn),
         };
-        Self::with_config(client_config(&tls)?)
+        Ok(Self::with_config(client_config(&tls)?, proxies))
     }
 
     /// A client with a TLS configuration of its own.
-    pub(crate) fn with_config(config: rustls::ClientConfig) -> Result<Self> {
-        let client = reqwest::Client::builder()
-            .tls_backend_preconfigured(config)
-            .https_only(true)
-            .redirect(reqwest::redirect::Policy::none())
-            .retry(reqwest::retry::never())
-            // Proxies that the environment names are not used: control and data channels do not use
-            // them either.
-            .no_proxy()
-            .connect_timeout(CONNECT_TIMEOUT)
-            .timeout(REQUEST_TIMEOUT)
+    pub(crate) fn with_config(config: rustls::ClientConfig, proxies: Arc<Proxies>) -> Self {
+        let client = Client::builder(TokioExecutor::new())
+            .pool_timer(TokioTimer::new())
             .pool_max_idle_per_host(2)
-            .build()
-            .map_err(|error| Error::Request(chain(&error)))?;
-        Ok(Self { client })
+            .build(Connector::new(config, Arc::clone(&proxies)));
+        Self { client, proxies }
     }
 
     /// Sends a request, and again after a wait while the answer is 429. An answer that asks for a longer
@@ -148,45 +152,77 @@ impl Http {
     }
 
     async fn send_once(&self, request: &Outgoing) -> Result<Answer> {
-        let url = shown(&request.url);
-        let method = match request.method {
-            Method::Get => reqwest::Method::GET,
-            Method::Post => reqwest::Method::POST,
-            Method::Put => reqwest::Method::PUT,
-            Method::Patch => reqwest::Method::PATCH,
-            Method::Delete => reqwest::Method::DELETE,
+        let is_document = request.load == Load::Document;
+        let limit = if is_document { DOCUMENT_TIMEOUT } else { REQUEST_TIMEOUT };
+        let exchanged = tokio::time::timeout(limit, self.exchange(request)).await;
+        exchanged.unwrap_or_else(|_| {
+            let late = format!("no answer within {} s", limit.as_secs());
+            Err(self.failed("reach", &request.url, late, true))
+        })
+    }
+
+    /// One request and its answer.
+    async fn exchange(&self, request: &Outgoing) -> Result<Answer> {
+        let url = &request.url;
+        let broken = |action, error: &(dyn StdError + 'static)| {
+            let timed_out = |error: &io::Error| error.kind() == io::ErrorKind::TimedOut;
+            let timeout = io_error(error).is_some_and(timed_out);
+            self.failed(action, url, reason(error, url), timeout)
         };
-        let failed = |action, error: &reqwest::Error| Error::Connection {
-            action,
-            url: url.clone(),
-            reason: reason(error, &request.url),
-            timeout: error.is_timeout(),
-        };
-        let mut builder = self.client.request(method, request.url.clone());
-        if request.load == Load::Document {
-            builder = builder.timeout(DOCUMENT_TIMEOUT);
+        let response = self.client.request(request.written()?).await;
+        let (head, mut parts) = response.map_err(|error| broken("reach", &error))?.into_parts();
+        let mut body = Vec::new();
+        while let Some(part) = parts.frame().await {
+            let part = part.map_err(|error| broken("read the answer of", &error))?;
+            let Some(data) = part.data_ref() else { continue };
+            if body.len() + data.len() > MAX_ANSWER {
+                return Err(Error::TooLarge { url: shown(url), limit: MAX_ANSWER });
+            }
+            body.extend_from_slice(data);
         }
-        for (name, value) in &request.headers {
+        let (status, headers) = (head.status.as_u16(), head.headers);
+        Ok(Answer { url: shown(url), status, headers, body })
+    }
+
+    /// The error of a request without an answer. A proxy that it went through is named.
+    fn failed(&self, action: &'static str, url: &Url, reason: String, timeout: bool) -> Error {
+        let host = url.host_str().unwrap_or_default();
+        let port = url.port_or_known_default().unwrap_or(443);
+        let reason = match self.proxies.for_https(host, port) {
+            Ok(Some(proxy)) if !reason.contains(&proxy.to_string()) => {
+                format!("{reason}, through {proxy}")
+            }
+            _ => reason,
+        };
+        Error::Connection { action, url: shown(url), reason, timeout }
+    }
+}
+
+impl Outgoing {
+    /// The request in the form in which it is sent.
+    fn written(&self) -> Result<Request<Full<Bytes>>> {
+        let mut request = Request::builder().uri(self.url.as_str()).method(match self.method {
+            Method::Get => hyper::Method::GET,
+            Method::Post => hyper::Method::POST,
+            Method::Put => hyper::Method::PUT,
+            Method::Patch => hyper::Method::PATCH,
+            Method::Delete => hyper::Method::DELETE,
+        });
+        for (name, value) in &self.headers {
             let value = HeaderValue::try_from(value.as_str())
                 .map_err(|_| Error::Request(format!("header {name} holds odd characters")))?;
-            builder = builder.header(*name, value);
+            request = request.header(*name, value);
         }
-        if let Some((media, bytes)) = &request.body {
-            builder = builder.header("content-type", *media).body(bytes.clone());
+        if self.headers.iter().all(|(name, _)| !name.eq_ignore_ascii_case(ACCEPT.as_str())) {
+            request = request.header(ACCEPT, "*/*");
         }
-        let mut response = builder.send().await.map_err(|error| failed("reach", &error))?;
-        let status = response.status().as_u16();
-        let headers = std::mem::take(response.headers_mut());
-        let mut body = Vec::new();
-        while let Some(part) =
-            response.chunk().await.map_err(|error| failed("read the answer of", &error))?
-        {
-            if body.len() + part.len() > MAX_ANSWER {
-                return Err(Error::TooLarge { url, limit: MAX_ANSWER });
-            }
-            body.extend_from_slice(&part);
+        if let Some((media, _)) = &self.body {
+            request = request.header(CONTENT_TYPE, *media);
         }
-        Ok(Answer { url, status, headers, body })
+        let body = self.body.as_ref().map(|(_, bytes)| Bytes::from(bytes.clone()));
+        request
+            .body(Full::new(body.unwrap_or_default()))
+            .map_err(|error| Error::Request(error.to_string()))
     }
 }
 
@@ -248,8 +284,8 @@ fn shown(url: &Url) -> String {
 }
 
 /// The error of TLS among the causes of an error.
-fn of_tls(error: &reqwest::Error) -> Option<&rustls::Error> {
-    let mut next = std::error::Error::source(error);
+fn of_tls<'a>(error: &'a (dyn StdError + 'static)) -> Option<&'a rustls::Error> {
+    let mut next = error.source();
     while let Some(source) = next {
         if let Some(tls) = source.downcast_ref() {
             return Some(tls);
@@ -263,8 +299,8 @@ fn of_tls(error: &reqwest::Error) -> Option<&rustls::Error> {
     None
 }
 
-/// The cause of an error, without the URL that the library puts in front.
-fn reason(error: &reqwest::Error, url: &Url) -> String {
+/// The cause of an error, without the kind that the library puts in front.
+fn reason(error: &(dyn StdError + 'static), url: &Url) -> String {
     let at = || {
         let port = url.port_or_known_default().unwrap_or(443);
         format!("{}:{port}", url.host_str().unwrap_or_default())
@@ -279,7 +315,7 @@ fn reason(error: &reqwest::Error, url: &Url) -> String {
         Some(error) => return in_words(error),
         None => {}
     }
-    let mut next = std::error::Error::source(error);
+    let mut next = error.source();
     let Some(first) = next else { return error.to_string() };
     let mut text = String::new();
     while let Some(source) = next {

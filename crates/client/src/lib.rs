@@ -33,6 +33,7 @@
 mod address;
 mod call;
 mod client_api;
+mod connector;
 pub mod enroll;
 mod error;
 mod http;

@@ -7,12 +7,14 @@
 //! leaf alone and fetches the bundle (docs/protocol/auth.md 4.2, 6;
 //! docs/protocol/edge-control-plane.md 17.1).
 
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use weft_contract::Api;
 use weft_contract::paths::CA_CERTIFICATES;
 use weft_identity::tls::{ALPN_H2, ALPN_HTTP1, collecting_client_config};
 use weft_identity::{Certificate, TrustBundle, Usage, Verify, read_ca_store};
+use weft_proxy::Proxies;
 
 use crate::address::Address;
 use crate::error::{Error, Result};
@@ -32,9 +34,11 @@ pub struct Stranger {
 /// # Errors
 /// When the controller cannot be reached, or its certificate does not lead to its bundle.
 pub async fn meet(address: &Address) -> Result<Stranger> {
-    let chain = presented(address).await?;
+    let proxies = Arc::new(Proxies::of_process());
+    let chain = presented(address, &proxies).await?;
     let leaf = first(address, &chain)?;
-    let bundle = bundle_of(address, &leaf).await?;
+    let path = format!("{}{CA_CERTIFICATES}", Api::Client.base());
+    let bundle = bundle_at(address, &path, &leaf, &proxies).await?;
     let ders: Vec<_> = chain.iter().map(|certificate| certificate.der().clone()).collect();
     let how = Verify { usage: Usage::Server, ..Verify::default() };
     bundle.verify(&ders, how, SystemTime::now())?;
@@ -42,22 +46,19 @@ pub async fn meet(address: &Address) -> Result<Stranger> {
 }
 
 /// The leaf certificate that a controller proves to hold, not verified otherwise.
-pub(crate) async fn leaf_of(address: &Address) -> Result<Certificate> {
-    first(address, &presented(address).await?)
+pub(crate) async fn leaf_of(address: &Address, proxies: &Arc<Proxies>) -> Result<Certificate> {
+    first(address, &presented(address, proxies).await?)
 }
 
-/// The CA bundle that the holder of this certificate hands out.
-pub(crate) async fn bundle_of(address: &Address, leaf: &Certificate) -> Result<TrustBundle> {
-    bundle_at(address, &format!("{}{CA_CERTIFICATES}", Api::Client.base()), leaf).await
-}
-
-/// The CA bundle at this path.
+/// The CA bundle at this path, which the holder of this certificate hands out.
 pub(crate) async fn bundle_at(
     address: &Address,
     path: &str,
     leaf: &Certificate,
+    proxies: &Arc<Proxies>,
 ) -> Result<TrustBundle> {
-    let http = Http::new(&Tls::Anonymous(TrustBundle::new([leaf.clone()])))?;
+    let tls = Tls::Anonymous(TrustBundle::new([leaf.clone()]));
+    let http = Http::through(&tls, Arc::clone(proxies))?;
     let answer = http.send(&Outgoing::get(address.join(path)?)).await?.accept()?;
     read_bundle(&answer.body)
 }
@@ -68,9 +69,9 @@ pub(crate) fn read_bundle(body: &[u8]) -> Result<TrustBundle> {
 }
 
 /// The chain that a controller presents, leaf first.
-async fn presented(address: &Address) -> Result<Vec<Certificate>> {
+async fn presented(address: &Address, proxies: &Arc<Proxies>) -> Result<Vec<Certificate>> {
     let (config, collected) = collecting_client_config(&[ALPN_H2, ALPN_HTTP1])?;
-    let http = Http::with_config(config)?;
+    let http = Http::with_config(config, Arc::clone(proxies));
     let url = address.at(Api::Client, CA_CERTIFICATES)?;
     // The answer does not matter: only the chain of the TLS handshake is used.
     let asked = http.send(&Outgoing::get(url)).await;

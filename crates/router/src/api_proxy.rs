@@ -23,6 +23,7 @@ use weft_identity::{
     LiveIdentity,
     tls::{ALPN_HTTP1, ClientAuth, ClientTls, ServerTls, Trust, client_config, server_config},
 };
+use weft_proxy::Proxies;
 use weft_web::{Place, Places};
 
 use crate::bindings::ingress::bind_streams;
@@ -45,6 +46,8 @@ const PAUSE: Duration = Duration::from_millis(200);
 /// The values that all connections share.
 struct Proxy {
     upstream: HostPort,
+    /// The proxies on the way to the upstream.
+    proxies: Proxies,
     accept: TlsAcceptor,
     connect: TlsConnector,
 }
@@ -56,6 +59,7 @@ struct Proxy {
 pub(crate) async fn start(
     config: &ApiProxy,
     identity: &Arc<LiveIdentity>,
+    proxies: Proxies,
     stop: CancellationToken,
 ) -> io::Result<SocketAddr> {
     let server = ServerTls { alpn: &[ALPN_HTTP1], client_auth: ClientAuth::None };
@@ -70,6 +74,7 @@ pub(crate) async fn start(
     let client = client_config(&client).map_err(io::Error::other)?;
     let proxy = Arc::new(Proxy {
         upstream: config.upstream.clone(),
+        proxies,
         accept: TlsAcceptor::from(Arc::new(server)),
         connect: TlsConnector::from(Arc::new(client)),
     });
@@ -178,8 +183,8 @@ async fn idle(last: &Mutex<Instant>) {
 
 async fn connect(proxy: &Proxy) -> io::Result<tokio_rustls::client::TlsStream<TcpStream>> {
     let HostPort { host, port } = &proxy.upstream;
-    let found = weft_channel::resolve(host, *port).await?;
-    let stream = weft_channel::connect(found, None).await?;
+    let through = proxy.proxies.for_https(host, *port).map_err(io::Error::other)?;
+    let stream = weft_channel::reach((host, *port), through, None).await?;
     let name = ServerName::try_from(host.clone()).map_err(io::Error::other)?;
     proxy.connect.connect(name, stream).await
 }
@@ -244,7 +249,8 @@ mod tests {
             listener: HostPort { host: "127.0.0.1".to_owned(), port: 0 },
             upstream: HostPort { host: "localhost".to_owned(), port: 1 },
         };
-        let at = start(&config, &identity, CancellationToken::new()).await.unwrap();
+        let (proxies, stop) = (Proxies::default(), CancellationToken::new());
+        let at = start(&config, &identity, proxies, stop).await.unwrap();
         let mut open = Vec::new();
         for _ in 0..MOST_OF_A_SOURCE {
             open.push(TcpStream::connect(at).await.unwrap());

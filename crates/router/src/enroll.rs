@@ -18,6 +18,8 @@ use weft_config::{
 };
 use weft_identity::{KeyAlgorithm, Location, PrivateKey, San, Subject, write_for_owner};
 
+use crate::control;
+
 /// A router that has been enrolled.
 #[derive(Debug, Clone)]
 pub struct Enrolled {
@@ -106,7 +108,7 @@ pub async fn enroll(config: &RouterConfig, jwt: &str) -> Result<Enrolled, Enroll
     let names = names(config.csr.as_ref().ok_or(EnrollError::NoCsr)?);
     let files = Files::of(config)?;
     let key = files.key()?;
-    let certs = enroll_router(jwt.trim(), &key, &names).await?;
+    let certs = enroll_router(jwt.trim(), &key, &names, control::proxies(config)).await?;
     files.write(&certs)?;
     let endpoints = endpoints(config, &certs.controllers)?;
     remember(&config.ctrl.endpoints_file, &endpoints)?;

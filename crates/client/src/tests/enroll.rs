@@ -11,6 +11,7 @@ use weft_identity::{
     Certificate, CertificateRequest, KeyAlgorithm, Leaf, LiveIdentity, PrivateKey, Purpose, San,
     SpiffeId, write_ca_store,
 };
+use weft_proxy::Proxies;
 
 use super::server::{Pki, Reply, Seen, Server};
 use crate::enroll::{RouterNames, enroll_ott, enroll_router, peek};
@@ -21,7 +22,12 @@ const ENROLL: &str = "/edge/client/v1/enroll";
 const TOKEN: &str = "4f2c2b1e-7a0d-4f6e-9a53-0c2d7b9a6d11";
 
 /// A controller for enrollment, and a token for it signed by `signer`.
-async fn controller(pki: &Pki, signer: &Pki, method: &str, life: i64) -> (Server, String) {
+pub(super) async fn controller(
+    pki: &Pki,
+    signer: &Pki,
+    method: &str,
+    life: i64,
+) -> (Server, String) {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
     let address = listener.local_addr().unwrap();
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs();
@@ -80,7 +86,7 @@ fn router(pki: &Pki, csr: &str, purpose: Purpose) -> String {
     pki.authority.issue(&leaf.unwrap()).unwrap().to_pem()
 }
 
-fn key() -> PrivateKey {
+pub(super) fn key() -> PrivateKey {
     PrivateKey::generate(KeyAlgorithm::EcP256).unwrap()
 }
 
@@ -113,7 +119,7 @@ async fn routers_of_the_edge_and_of_the_fabric_enroll() {
             sans: vec![San::Dns("er1.example".into()), San::Ip(IpAddr::V4(Ipv4Addr::LOCALHOST))],
             ..RouterNames::default()
         };
-        let certs = enroll_router(&jwt, &key(), &names).await.unwrap();
+        let certs = enroll_router(&jwt, &key(), &names, Proxies::default()).await.unwrap();
         assert_eq!((certs.id.as_str(), certs.is_edge), ("Wq3sd0pRk", is_edge));
         assert_eq!(certs.controllers, ["tls:ctrl.example:6262"]);
         let leaf = &Certificate::from_pem(certs.server_cert.as_bytes()).unwrap()[0];
@@ -149,7 +155,8 @@ async fn old_and_odd_tokens_are_refused() {
         assert_eq!(peek(&jwt).unwrap().em, method);
     }
     let (server, jwt) = controller(&pki, &pki, "updb", 600).await;
-    let error = enroll_router(&jwt, &key(), &RouterNames::default()).await.unwrap_err();
+    let names = RouterNames::default();
+    let error = enroll_router(&jwt, &key(), &names, Proxies::default()).await.unwrap_err();
     assert!(error.to_string().contains("is `updb`, not `erott` or `trott`"), "{error}");
     assert!(server.seen().is_empty());
 

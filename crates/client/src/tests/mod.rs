@@ -1,6 +1,7 @@
 //! The clients against a small server that plays the controller.
 
 mod enroll;
+mod proxied;
 mod second_factor;
 mod server;
 

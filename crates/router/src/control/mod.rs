@@ -71,7 +71,7 @@ use weft_xgress::Role;
 
 pub(crate) use cluster::first_addresses;
 use online::Presence;
-pub(crate) use options::{ControlOptions, EdgeAddresses, proxy};
+pub(crate) use options::{ControlOptions, EdgeAddresses, proxies, proxy};
 use renewal::pending::Renewal;
 use routes::table::Routes;
 use shared::Core;

@@ -5,6 +5,7 @@ use std::{ops::RangeInclusive, path::PathBuf, time::Duration};
 use weft_channel::{HeartbeatOptions, HttpProxy};
 use weft_config::RouterConfig;
 use weft_limits::WindowOptions;
+use weft_proxy::Proxies;
 use weft_spans::Spans;
 use weft_wire::{Address, VersionInfo};
 
@@ -155,11 +156,18 @@ impl ControlOptions {
     }
 }
 
+/// The proxies for requests of HTTP to controllers: that of the file, or else those that the environment
+/// names.
+pub(crate) fn proxies(config: &RouterConfig) -> Proxies {
+    proxy(config).map_or_else(Proxies::of_process, Proxies::always)
+}
+
 /// The proxy of a file, through which controllers and other routers are dialed.
 pub(crate) fn proxy(config: &RouterConfig) -> Option<HttpProxy> {
     config.proxy.as_ref().map(|proxy| HttpProxy {
         host: proxy.address.host.clone(),
         port: proxy.address.port,
         credentials: proxy.credentials.clone(),
+        named_by: "`proxy` of the file",
     })
 }

@@ -10,6 +10,7 @@ use weft_identity::{
     TrustBundle,
     tls::{ClientTls, client_config, provider},
 };
+use weft_proxy::Proxies;
 
 use super::{queue::Queue, wanted::Wanted};
 use crate::failure::chain;
@@ -28,7 +29,11 @@ pub(super) struct Collector {
 
 impl Collector {
     pub(super) fn new(wanted: &Wanted, queue: Arc<Queue>) -> Result<Self, String> {
-        let client = reqwest::Client::builder()
+        let builder = match proxy(&wanted.shown)? {
+            Some(proxy) => reqwest::Client::builder().proxy(proxy),
+            None => reqwest::Client::builder().no_proxy(),
+        };
+        let client = builder
             .tls_backend_preconfigured(tls(wanted.authorities.as_deref())?)
             // Headers may hold secrets for the collector, which must not go to other hosts.
             .redirect(reqwest::redirect::Policy::none())
@@ -38,6 +43,24 @@ impl Collector {
             .map_err(|error| chain(&error))?;
         Ok(Self { client, runtime: Handle::current(), queue })
     }
+}
+
+/// The proxy that the environment names for the collector.
+fn proxy(collector: &str) -> Result<Option<reqwest::Proxy>, String> {
+    let url = reqwest::Url::parse(collector).map_err(|error| error.to_string())?;
+    let host = url.host_str().unwrap_or_default();
+    let port = url.port_or_known_default().unwrap_or_default();
+    let proxies = Proxies::of_process();
+    let chosen = match url.scheme() {
+        "https" => proxies.for_https(host, port),
+        _ => proxies.for_http(host, port),
+    };
+    let Some(chosen) = chosen.map_err(|error| error.to_string())? else { return Ok(None) };
+    let proxy = reqwest::Proxy::all(chosen.url()).map_err(|error| chain(&error))?;
+    Ok(Some(match &chosen.credentials {
+        Some((name, password)) => proxy.basic_auth(name, password),
+        None => proxy,
+    }))
 }
 
 /// TLS with the authorities of a file, or else of the system.
