@@ -7,18 +7,16 @@ use std::{
 };
 
 use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
-    net::{TcpSocket, TcpStream, UdpSocket},
-    time::{Instant, timeout_at},
+    net::{TcpSocket, TcpStream},
+    time::{Instant, timeout, timeout_at},
 };
+use weft_proxy::HttpProxy;
 
 use crate::{
-    AppData, Cause, Datagrams, Host, HostConfig, Protocol, Reach, Refusal, Target,
-    config::HttpProxy, records,
+    AppData, AppDatagrams, Cause, Datagrams, Host, HostConfig, Protocol, Reach, Refusal, Target,
+    records,
 };
 
-/// Largest answer of a proxy that is read, in bytes.
-const MAX_ANSWER: usize = 8 * 1024;
 /// Ports below this are privileged.
 const PRIVILEGED: u16 = 1024;
 
@@ -28,7 +26,7 @@ pub enum Connected {
     /// A stream.
     Tcp(TcpStream),
     /// Datagrams.
-    Udp(UdpSocket),
+    Udp(AppDatagrams),
     /// No socket: this process answers questions for records of names, one message in each payload.
     Resolver(Datagrams),
 }
@@ -39,7 +37,7 @@ impl Connected {
     pub fn addresses(&self) -> (Option<SocketAddr>, Option<SocketAddr>) {
         let (local, remote) = match self {
             Self::Tcp(stream) => (stream.local_addr(), stream.peer_addr()),
-            Self::Udp(socket) => (socket.local_addr(), socket.peer_addr()),
+            Self::Udp(socket) => socket.addresses(),
             Self::Resolver(_) => return (None, None),
         };
         (local.ok(), remote.ok())
@@ -74,13 +72,15 @@ impl HostConfig {
             (None, protocol) => {
                 let addresses = judged(&target, deadline).await?;
                 match protocol {
-                    Protocol::Udp => return udp(&addresses, source).await.map(Connected::Udp),
-                    Protocol::Tcp => tcp(addresses, source, deadline).await?,
+                    Protocol::Udp => {
+                        return AppDatagrams::connect(addresses, source).map(Connected::Udp);
+                    }
+                    Protocol::Tcp => connect_tcp(addresses, source, deadline).await?,
                 }
             }
         };
         let (prepared, what) = (weft_channel::prepare(&stream, peer_timeout), "setting options");
-        prepared.map_err(|error| failed(what, &error))?;
+        prepared.map_err(|error| Refusal::of_system(what, &error))?;
         Ok(Connected::Tcp(stream))
     }
 
@@ -123,8 +123,12 @@ async fn judged(target: &Target, deadline: Instant) -> Result<Vec<SocketAddr>, R
     target.host.judge(found)
 }
 
-/// The addresses of a host, at least one.
-async fn resolve(host: &str, port: u16, deadline: Instant) -> Result<Vec<SocketAddr>, Refusal> {
+/// The addresses of a host, at least one. The caller dials these addresses and does not resolve the
+/// name again, because a second answer may lead somewhere else.
+///
+/// # Errors
+/// When the host cannot be found until the deadline.
+pub async fn resolve(host: &str, port: u16, deadline: Instant) -> Result<Vec<SocketAddr>, Refusal> {
     let unresolved =
         |why: &str| Refusal::new(Cause::Unresolved, format!("cannot resolve {host}: {why}"));
     let found = timeout_at(deadline, weft_channel::resolve(host, port)).await;
@@ -134,77 +138,73 @@ async fn resolve(host: &str, port: u16, deadline: Instant) -> Result<Vec<SocketA
 }
 
 /// Connects to the first of a host's addresses that answers, until a deadline.
-async fn tcp(
+///
+/// # Errors
+/// When none answers.
+pub async fn connect_tcp(
     addresses: Vec<SocketAddr>,
     source: Option<SocketAddr>,
     deadline: Instant,
 ) -> Result<TcpStream, Refusal> {
-    let target = addresses.first().map(ToString::to_string).unwrap_or_default();
+    let target = shown(&addresses);
     let connecting = async {
         match source {
-            Some(source) if source.port() != 0 => from(source, &addresses).await,
+            Some(source) if source.port() != 0 => from(source, &addresses, deadline).await,
             source => weft_channel::connect(addresses, source.map(|one| one.ip())).await,
         }
     };
     let connected = timeout_at(deadline, connecting).await.map_err(|_| {
         Refusal::new(Cause::TimedOut, format!("tcp:{target} did not answer in time"))
     })?;
-    connected.map_err(|error| failed(&format!("cannot connect to tcp:{target}"), &error))
+    connected
+        .map_err(|error| Refusal::of_system(&format!("cannot connect to tcp:{target}"), &error))
 }
 
-/// Connects from this source address, to one address after the other: they cannot be tried at once.
-async fn from(source: SocketAddr, addresses: &[SocketAddr]) -> io::Result<TcpStream> {
-    let mut failure = no_address(source.ip());
-    for remote in addresses.iter().filter(|remote| remote.is_ipv4() == source.is_ipv4()) {
+/// The addresses of a host, for a message: the first three, and the number of the others.
+fn shown(addresses: &[SocketAddr]) -> String {
+    const SHOWN: usize = 3;
+    let mut parts: Vec<_> = addresses.iter().take(SHOWN).map(ToString::to_string).collect();
+    if addresses.len() > SHOWN {
+        parts.push(format!("{} more", addresses.len() - SHOWN));
+    }
+    parts.join(" or ")
+}
+
+/// Connects from this source address, to one address after the other, because they cannot be tried at
+/// once. Each has an equal part of the time that is left.
+async fn from(
+    source: SocketAddr,
+    addresses: &[SocketAddr],
+    deadline: Instant,
+) -> io::Result<TcpStream> {
+    let mut failure = no_address(Some(source.ip()));
+    let fits = |remote: &&SocketAddr| remote.is_ipv4() == source.is_ipv4();
+    let mut left = u32::try_from(addresses.iter().filter(fits).count()).unwrap_or(u32::MAX);
+    for remote in addresses.iter().filter(fits) {
+        let part = (deadline - Instant::now()) / left.max(1);
+        left -= 1;
         let socket = if remote.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
         // The client of the other side may connect again from the same port.
         socket.set_reuseaddr(true)?;
         weft_channel::mark(&socket)?;
         socket.bind(source)?;
-        match socket.connect(*remote).await {
-            Ok(stream) => return Ok(stream),
-            Err(error) => failure = error,
+        match timeout(part, socket.connect(*remote)).await {
+            Ok(Ok(stream)) => return Ok(stream),
+            Ok(Err(error)) => failure = error,
+            Err(_) => failure = io::ErrorKind::TimedOut.into(),
         }
     }
     Err(failure)
 }
 
-fn no_address(source: IpAddr) -> io::Error {
-    let family = if source.is_ipv4() { "IPv4" } else { "IPv6" };
-    io::Error::new(io::ErrorKind::NotFound, format!("the host has no address of {family}"))
-}
-
-/// A UDP socket connected to the first of a host's addresses.
-async fn udp(addresses: &[SocketAddr], source: Option<SocketAddr>) -> Result<UdpSocket, Refusal> {
-    let fits = |remote: &&SocketAddr| source.is_none_or(|one| one.is_ipv4() == remote.is_ipv4());
-    let Some(address) = addresses.iter().find(fits) else {
-        let any = source.map_or_else(
-            || "the host has no address".to_owned(),
-            |source| no_address(source.ip()).to_string(),
-        );
-        return Err(Refusal::new(Cause::Unresolved, any));
-    };
-    let any: SocketAddr =
-        if address.is_ipv4() { ([0, 0, 0, 0], 0).into() } else { ([0_u16; 8], 0).into() };
-    let open = || {
-        let domain = socket2::Domain::for_address(*address);
-        let socket = socket2::Socket::new(domain, socket2::Type::DGRAM, None)?;
-        socket.set_nonblocking(true)?;
-        weft_channel::mark(&socket)?;
-        if source.is_some_and(|source| source.port() != 0) {
-            socket.set_reuse_address(true)?;
-        }
-        socket.bind(&source.unwrap_or(any).into())?;
-        UdpSocket::from_std(socket.into())
-    };
-    let what = format!("cannot open a socket to udp:{address}");
-    let socket = open().map_err(|error| failed(&what, &error))?;
-    socket.connect(address).await.map_err(|error| failed(&what, &error))?;
-    Ok(socket)
+/// The host has no address, or none of the family of this source address.
+pub(crate) fn no_address(source: Option<IpAddr>) -> io::Error {
+    let family = source.map_or("", |one| if one.is_ipv4() { " of IPv4" } else { " of IPv6" });
+    io::Error::new(io::ErrorKind::NotFound, format!("the host has no address{family}"))
 }
 
 /// Connects through a proxy. The proxy resolves a name that may have any address; other names are
-/// resolved and judged here, and the proxy is sent the address.
+/// resolved and judged here, and the proxy is sent one address after the other.
 async fn through(
     proxy: &HttpProxy,
     target: &Target,
@@ -212,63 +212,38 @@ async fn through(
     deadline: Instant,
 ) -> Result<TcpStream, Refusal> {
     let asked = match &target.host {
-        Host::Name(name, Reach::Any) => format!("{name}:{}", target.port),
-        Host::Address(address) => SocketAddr::new(*address, target.port).to_string(),
-        Host::Name(name, Reach::Beyond(_)) => {
-            let first = judged(target, deadline).await?.into_iter().next();
-            first.map(|address| address.to_string()).ok_or_else(|| {
-                Refusal::new(Cause::Unresolved, format!("cannot resolve {name}: no such host"))
-            })?
+        Host::Name(name, Reach::Any) => vec![name.clone()],
+        Host::Address(_) | Host::Name(_, Reach::Beyond(_)) => {
+            judged(target, deadline).await?.iter().map(|one| one.ip().to_string()).collect()
         }
     };
-    if !asked.bytes().all(|one| one.is_ascii_graphic()) {
-        let shown = asked.escape_debug();
-        return Err(Refusal::other(format!("'{shown}' cannot be asked of a proxy")));
-    }
-    let addresses = resolve(&proxy.host, proxy.port, deadline).await?;
-    let mut stream = tcp(addresses, source, deadline).await?;
-    let what = format!("the proxy {}:{}", proxy.host, proxy.port);
-    let answered = timeout_at(deadline, ask(&mut stream, &asked))
-        .await
-        .map_err(|_| Refusal::new(Cause::TimedOut, format!("{what} did not answer in time")))?;
-    match answered.map_err(|error| failed(&what, &error))? {
-        status if (200..300).contains(&status) => Ok(stream),
-        status => {
-            let message = format!("{what} answered {status} when asked for {asked}");
-            Err(Refusal::new(Cause::Refused, message))
+    let mut failure = Refusal::new(Cause::Unresolved, "the host has no address");
+    for host in asked {
+        match through_for(proxy, (&host, target.port), source, deadline).await {
+            Ok(stream) => return Ok(stream),
+            Err(refusal) => failure = refusal,
         }
     }
+    Err(failure)
 }
 
-/// Asks a proxy for a connection; returns the status of its answer. Bytes after the header of the
-/// answer are not read, because they are the application's.
-async fn ask(stream: &mut TcpStream, asked: &str) -> io::Result<u16> {
-    let request = format!("CONNECT {asked} HTTP/1.1\r\nHost: {asked}\r\n\r\n");
-    stream.write_all(request.as_bytes()).await?;
-    let mut head = Vec::new();
-    while !head.ends_with(b"\r\n\r\n") {
-        if head.len() >= MAX_ANSWER {
-            return Err(io::Error::other("its answer is too long"));
-        }
-        head.push(stream.read_u8().await?);
-    }
-    let head = String::from_utf8_lossy(&head);
-    let status = head.strip_prefix("HTTP/1.").and_then(|rest| rest.split(' ').nth(1));
-    let status = status.and_then(|status| status.trim().parse().ok());
-    status.ok_or_else(|| io::Error::other("its answer is not HTTP"))
-}
-
-/// The cause of an error of the operating system (docs/protocol/control-plane.md 13.1).
-fn failed(what: &str, error: &io::Error) -> Refusal {
-    // EMFILE, ENFILE and ENOBUFS have no kind of their own.
-    const EXHAUSTED: [i32; 3] = [24, 23, 105];
-    let cause = match error.kind() {
-        io::ErrorKind::ConnectionRefused => Cause::Refused,
-        io::ErrorKind::TimedOut => Cause::TimedOut,
-        _ if error.raw_os_error().is_some_and(|code| EXHAUSTED.contains(&code)) => Cause::Exhausted,
-        _ => Cause::Other,
-    };
-    Refusal::new(cause, format!("{what}: {error}"))
+/// Connects to one address, or to the host of a name, through a proxy.
+async fn through_for(
+    proxy: &HttpProxy,
+    (host, port): (&str, u16),
+    source: Option<SocketAddr>,
+    deadline: Instant,
+) -> Result<TcpStream, Refusal> {
+    let named =
+        |refusal: Refusal| Refusal::new(refusal.cause, format!("cannot reach {proxy}: {refusal}"));
+    let addresses = resolve(&proxy.host, proxy.port, deadline).await.map_err(named)?;
+    let mut stream = connect_tcp(addresses, source, deadline).await.map_err(named)?;
+    let connected = timeout_at(deadline, proxy.connect(&mut stream, host, port)).await;
+    let late = |_| Refusal::new(Cause::TimedOut, format!("{proxy} did not answer in time"));
+    connected.map_err(late)?.map(|()| stream).map_err(|error| {
+        let cause = Refusal::of_system("", &error).cause;
+        Refusal::new(cause, error.to_string())
+    })
 }
 
 #[cfg(test)]

@@ -26,6 +26,7 @@
 
 mod address;
 mod app_data;
+mod app_datagrams;
 mod app_writer;
 mod carrier;
 pub mod config;
@@ -49,10 +50,11 @@ mod wanted;
 
 pub use address::{AddressRule, Host, Reach, Target, Translation};
 pub use app_data::AppData;
+pub use app_datagrams::AppDatagrams;
 pub use app_writer::{AppWriter, end_with_a_reset};
 pub use carrier::{Call, Carrier, Client, Service};
 pub use config::{ConfigError, Configs, HostConfig, Intercept, InterceptAddress, ProxyPort};
-pub use connect::Connected;
+pub use connect::{Connected, connect_tcp, resolve};
 pub use datagrams::{Conversations, Datagrams, Reply, UdpTimes};
 pub use health::{Health, Outcome, Terms};
 pub use interception::{

@@ -1,6 +1,6 @@
 //! The reasons why an application was not reached.
 
-use std::fmt;
+use std::{fmt, io};
 
 /// The cause of a refusal; routers send it to controllers as a number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -33,6 +33,23 @@ impl Refusal {
     /// A refusal with this cause.
     pub fn new(cause: Cause, message: impl Into<String>) -> Self {
         Self { cause, message: message.into() }
+    }
+
+    /// An error of the operating system (docs/protocol/control-plane.md 13.1), and what it kept from
+    /// being done.
+    #[must_use]
+    pub fn of_system(what: &str, error: &io::Error) -> Self {
+        // EMFILE, ENFILE and ENOBUFS have no kind of their own.
+        const EXHAUSTED: [i32; 3] = [24, 23, 105];
+        let cause = match error.kind() {
+            io::ErrorKind::ConnectionRefused => Cause::Refused,
+            io::ErrorKind::TimedOut => Cause::TimedOut,
+            _ if error.raw_os_error().is_some_and(|code| EXHAUSTED.contains(&code)) => {
+                Cause::Exhausted
+            }
+            _ => Cause::Other,
+        };
+        Self::new(cause, format!("{what}: {error}"))
     }
 
     /// A refusal with a cause that has no name.

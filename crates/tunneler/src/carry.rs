@@ -16,10 +16,10 @@ use std::{
 
 use tokio::{
     io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, ReadBuf},
-    net::{TcpStream, UdpSocket, tcp::OwnedReadHalf},
+    net::{TcpStream, tcp::OwnedReadHalf},
 };
 use weft_sdk::{Connection, MAX_MESSAGE, WriteHalf};
-use weft_tunnel::{AppWriter, Datagrams};
+use weft_tunnel::{AppDatagrams, AppWriter, Datagrams};
 use weft_xgress::PAYLOAD_SIZE;
 
 use crate::Traffic;
@@ -152,51 +152,54 @@ pub async fn client_datagrams(connection: Connection, client: Datagrams, traffic
 
 /// Carries datagrams of an application until either side is done, or the conversation is idle: it ends
 /// after `silence` to twice that time without a datagram in either direction. Clients, which end theirs
-/// after a `silence` of their own, thus usually end first.
+/// after a `silence` of their own, thus usually end first. `answered` is called when the application
+/// first answers.
+///
+/// # Errors
+/// When the network refuses the datagrams to the application.
 pub async fn application_datagrams(
     connection: Connection,
-    socket: UdpSocket,
+    socket: AppDatagrams,
     silence: Duration,
     traffic: &Traffic,
-) {
+    answered: impl FnOnce(),
+) -> io::Result<()> {
     let moved = AtomicU64::new(0);
+    let mut answered = Some(answered);
     let (mut from_network, mut to_network) = connection.into_split();
     let sending = async {
         while to_network.writable().await.is_ok() {
-            if socket.readable().await.is_err() {
-                return;
-            }
-            let sent = SCRATCH.with_borrow_mut(|scratch| {
-                let count = socket.try_recv(scratch)?;
-                to_network.try_write_message(scratch.get(..count).unwrap_or_default())?;
-                Ok::<_, io::Error>(count)
+            let taken = socket.receive(|datagram| {
+                let written = to_network.try_write_message(datagram);
+                (datagram.len(), written)
             });
-            match sent {
-                Ok(count) => {
-                    moved.fetch_add(1, Ordering::Relaxed);
-                    traffic.sent(count);
-                }
-                // An ICMP refusal of an earlier datagram shows up here; the conversation goes on.
-                Err(error)
-                    if matches!(
-                        error.kind(),
-                        io::ErrorKind::WouldBlock | io::ErrorKind::ConnectionRefused
-                    ) => {}
-                Err(_) => return,
+            let (count, written) = taken.await?;
+            if let Some(answered) = answered.take() {
+                answered();
             }
+            match written {
+                Ok(()) => {}
+                // Datagrams may be lost.
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
+                Err(_) => break,
+            }
+            moved.fetch_add(1, Ordering::Relaxed);
+            traffic.sent(count);
         }
+        Ok(())
     };
     let receiving = async {
         while let Ok(Some(data)) = from_network.read_message().await {
             moved.fetch_add(1, Ordering::Relaxed);
             traffic.received(data.len());
-            let _ = socket.send(&data).await;
+            socket.send(&data).await?;
         }
+        Ok(())
     };
     tokio::select! {
-        () = sending => {}
-        () = receiving => {}
-        () = idle(&moved, silence) => {}
+        sent = sending => sent,
+        received = receiving => received,
+        () = idle(&moved, silence) => Ok(()),
     }
 }
 

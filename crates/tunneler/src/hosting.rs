@@ -30,6 +30,8 @@ pub struct HostState {
     pub terms: Terms,
     /// Why the terminator can be dialed over no router.
     pub problem: Option<String>,
+    /// Why the last dialer did not reach the application; absent once one has.
+    pub refused: Option<String>,
 }
 
 /// A terminator of a service, hosted until the value is dropped. Accepted connections stay open.
@@ -170,13 +172,14 @@ async fn serve(
             incoming = listener.accept() => match incoming {
                 Ok(incoming) => {
                     let (plan, traffic) = (Arc::clone(plan), Arc::clone(traffic));
+                    let state = state.clone();
                     // Connections go on when the service is hosted no more.
                     let sources = Arc::clone(sources);
                     // While no place is free, dials wait in the queue of the listener, which has a
                     // limit of its own. Routers give up dials that wait too long.
                     let place = Arc::clone(&dials).acquire_owned().await;
                     tokio::spawn(async move {
-                        serve_one(incoming, place, &plan, &traffic).await;
+                        serve_one(incoming, place, &plan, &state, &traffic).await;
                         drop(sources);
                     });
                 }
@@ -208,7 +211,22 @@ fn note(now: &ListenerState, service: &str, state: &watch::Sender<HostState>) {
     }
 }
 
-async fn serve_one<P>(incoming: Incoming, place: P, plan: &Plan, traffic: &Arc<Traffic>) {
+/// Notes whether the last dialer reached the application.
+fn reached(state: &watch::Sender<HostState>, refused: Option<String>) {
+    state.send_if_modified(|state| {
+        let changed = state.refused != refused;
+        state.refused = refused;
+        changed
+    });
+}
+
+async fn serve_one<P>(
+    incoming: Incoming,
+    place: P,
+    plan: &Plan,
+    state: &watch::Sender<HostState>,
+    traffic: &Arc<Traffic>,
+) {
     let connected = async {
         let data = AppData::parse(incoming.app_data().map_or(&[][..], |data| &data[..]))?;
         // An application may read nothing for as long as it likes.
@@ -222,6 +240,7 @@ async fn serve_one<P>(incoming: Incoming, place: P, plan: &Plan, traffic: &Arc<T
         Err(refusal) => {
             tracing::warn!(service = %plan.service, %caller, %refusal, "a dialer was refused");
             traffic.failed();
+            reached(state, Some(refusal.message.clone()));
             return incoming.reject(&refusal.message);
         }
     };
@@ -235,9 +254,23 @@ async fn serve_one<P>(incoming: Incoming, place: P, plan: &Plan, traffic: &Arc<T
     drop(place);
     let _open = traffic.opened();
     match connected {
-        Connected::Tcp(stream) => carry::tcp(connection, stream, traffic).await,
+        Connected::Tcp(stream) => {
+            reached(state, None);
+            carry::tcp(connection, stream, traffic).await;
+        }
         Connected::Udp(socket) => {
-            carry::application_datagrams(connection, socket, plan.silence, traffic).await;
+            let answered = || reached(state, None);
+            let carrying =
+                carry::application_datagrams(connection, socket, plan.silence, traffic, answered);
+            if let Err(problem) = carrying.await {
+                tracing::warn!(
+                    service = %plan.service, %caller, %problem,
+                    "a conversation in datagrams has ended, because the network refused its \
+                     datagrams to the application"
+                );
+                traffic.failed();
+                reached(state, Some(problem.to_string()));
+            }
         }
         Connected::Resolver(names) => carry::client_datagrams(connection, names, traffic).await,
     }

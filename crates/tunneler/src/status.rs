@@ -77,4 +77,7 @@ pub struct HostingStatus {
     pub precedence: String,
     /// Why the terminator can be dialed over no router.
     pub problem: Option<String>,
+    /// Why the last dialer did not reach the application; absent once one has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refused: Option<String>,
 }

@@ -192,6 +192,38 @@ async fn datagrams_stay_whole_and_clients_apart() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn datagrams_that_nobody_takes_end_their_conversation_and_are_said() {
+    let network = Network::start().await;
+    let port = UdpSocket::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap().port();
+    service(&network, "dns", false, &[(HOST_V1, at("udp", port))]).await;
+    let host = Running::host(&network).await;
+    let client = Running::proxy(&network, &[("dns", Protocol::Udp)]).await;
+    host.hosts("dns").await;
+    let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    socket.connect(client.port("dns").await).await.unwrap();
+    let hosting = || host.tunneler.status().services.remove(0);
+    let refused = until_some(async || {
+        socket.send(b"x").await.ok()?;
+        hosting().hosting[0].refused.clone()
+    });
+    let refused = refused.await;
+    assert!(refused.contains(&format!("udp:127.0.0.1:{port}: ")), "{refused}");
+    assert!(hosting().hosted.failed > 0);
+    until_some(async || (hosting().hosted.open == 0).then_some(())).await;
+    // The next conversations reach an application that runs meanwhile.
+    let application = UdpSocket::bind(("127.0.0.1", port)).await.unwrap();
+    until_some(async || {
+        socket.send(b"x").await.ok()?;
+        let mut buffer = [0; 8];
+        let asked = application.recv_from(&mut buffer);
+        let (count, from) = tokio::time::timeout(Duration::from_secs(1), asked).await.ok()?.ok()?;
+        application.send_to(&buffer[..count], from).await.ok()
+    })
+    .await;
+    until_some(async || hosting().hosting[0].refused.is_none().then_some(())).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn short_connections_leave_nothing() {
     const COUNT: usize = 600;
     let network = Network::start().await;

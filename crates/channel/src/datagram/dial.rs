@@ -2,7 +2,8 @@
 
 use std::{io, net::IpAddr, sync::Arc, time::Duration};
 
-use tokio::net::UdpSocket;
+use socket2::SockRef;
+use tokio::{io::Interest, net::UdpSocket};
 use weft_dtls::{Connection, Settings};
 
 use super::{
@@ -11,6 +12,7 @@ use super::{
     peer::{DtlsPeer, OnDrop, Path},
     socket,
 };
+
 /// Connects to the first address of the host that completes the handshake. Each has an equal part of
 /// the dial's time.
 pub(crate) async fn dial(
@@ -33,9 +35,19 @@ pub(crate) async fn dial(
             let (socket, inbox) = (Arc::new(socket), Arc::new(Inbox::default()));
             let reading = tokio::spawn(read(Arc::clone(&socket), Arc::clone(&inbox)));
             let _end = OnDrop::new(move || reading.abort());
-            let path = Path { socket, is_connected: true, remote, local, inbox, _end };
+            let path = Path {
+                socket: Arc::clone(&socket),
+                is_connected: true,
+                remote,
+                local,
+                inbox,
+                _end,
+            };
             let mut peer = DtlsPeer::new(path, connection, with.options);
-            peer.shake().await?;
+            tokio::select! {
+                shaken = peer.shake() => shaken?,
+                refused = refused(&socket) => return Err(refused),
+            }
             Ok(peer)
         };
         match tokio::time::timeout(each, connecting).await {
@@ -45,6 +57,23 @@ pub(crate) async fn dial(
         }
     }
     Err(failure)
+}
+
+/// Waits until the network refuses a datagram of this socket, and returns why.
+async fn refused(socket: &UdpSocket) -> io::Error {
+    loop {
+        if let Err(error) = socket.ready(Interest::ERROR).await {
+            return error;
+        }
+        let taken = socket.try_io(Interest::ERROR, || {
+            let error = SockRef::from(socket).take_error()?;
+            Err::<(), _>(error.unwrap_or_else(|| io::ErrorKind::WouldBlock.into()))
+        });
+        match taken {
+            Err(error) if error.kind() != io::ErrorKind::WouldBlock => return error,
+            _ => {}
+        }
+    }
 }
 
 /// The name that is told to the listener; addresses are not told.

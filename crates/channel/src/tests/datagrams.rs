@@ -100,6 +100,18 @@ async fn messages_go_both_ways_and_payloads_in_either_form() {
 }
 
 #[tokio::test]
+async fn an_address_at_which_nobody_listens_is_not_waited_for() {
+    let listening = Listening::new(None, DatagramOptions::default()).await;
+    let nobody = UdpSocket::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+    let options = DialOptions {
+        address: Address::new(Scheme::Dtls, nobody.ip().to_string(), nobody.port()),
+        ..listening.dial_options(listening.authority.dtls(), DatagramOptions::default())
+    };
+    let error = soon(dial(options)).await.unwrap_err();
+    assert!(error.to_string().contains("refused"), "{error}");
+}
+
+#[tokio::test]
 async fn a_message_that_is_too_long_is_lost_and_no_more() {
     let mut listening = Listening::new(None, DatagramOptions::default()).await;
     let (dialer, _listener, mut inbox) = listening.pair(DatagramOptions::default()).await;

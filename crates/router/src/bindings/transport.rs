@@ -5,11 +5,9 @@ use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use rustls_pki_types::ServerName;
-use tokio::{
-    net::{TcpStream, UdpSocket},
-    time::Instant,
-};
+use tokio::{net::TcpStream, time::Instant};
 use tokio_rustls::{TlsConnector, TlsStream};
+use weft_tunnel::{AppDatagrams, Cause, Refusal};
 use weft_wire::{
     Address, Scheme,
     ctrl::peer_data_key::{TERMINATOR_LOCAL_ADDRESS, TERMINATOR_REMOTE_ADDRESS},
@@ -30,7 +28,7 @@ use crate::{
 pub(crate) enum Connected {
     Tcp(TcpStream),
     Tls(Box<TlsStream<TcpStream>>),
-    Udp(UdpSocket),
+    Udp(AppDatagrams),
     /// No socket: this process answers questions for DNS records.
     Resolver(weft_tunnel::Datagrams),
 }
@@ -42,7 +40,7 @@ impl Connected {
         let (local, remote) = match self {
             Self::Tcp(stream) => of(stream),
             Self::Tls(stream) => of(stream.get_ref().0),
-            Self::Udp(socket) => (socket.local_addr(), socket.peer_addr()),
+            Self::Udp(socket) => socket.addresses(),
             Self::Resolver(_) => return PeerData::new(),
         };
         [(TERMINATOR_LOCAL_ADDRESS, local), (TERMINATOR_REMOTE_ADDRESS, remote)]
@@ -107,12 +105,13 @@ impl Target {
     }
 
     async fn connect(&self, dialer: &Dialer, deadline: Instant) -> Result<Connected, RouteError> {
-        let addresses = resolve(&self.host, self.port, deadline).await?;
+        let addresses = weft_tunnel::resolve(&self.host, self.port, deadline).await;
+        let addresses = addresses.map_err(not_connected)?;
         match self.protocol {
             Protocol::Udp(v4) => {
                 let fits = |one: &SocketAddr| v4.is_none_or(|v4| one.is_ipv4() == v4);
-                let addresses: Vec<_> = addresses.into_iter().filter(fits).collect();
-                Ok(Connected::Udp(connect_udp(&addresses).await?))
+                let addresses = addresses.into_iter().filter(fits).collect();
+                AppDatagrams::connect(addresses, None).map(Connected::Udp).map_err(not_connected)
             }
             Protocol::Tcp => {
                 let connecting = connect_tcp(addresses, deadline, dialer.peer_timeout);
@@ -208,71 +207,37 @@ pub(crate) fn attach(
 }
 
 /// Connects to the first of a host's addresses that answers, until a deadline.
-pub(crate) async fn connect_tcp(
+async fn connect_tcp(
     addresses: Vec<SocketAddr>,
     deadline: Instant,
     peer_timeout: Option<Duration>,
 ) -> Result<TcpStream, RouteError> {
-    let target = addresses.first().map(ToString::to_string).unwrap_or_default();
-    let connecting = weft_channel::connect(addresses, None);
-    let connected = tokio::time::timeout_at(deadline, connecting).await;
-    let stream = connected
-        .map_err(|_| RouteError {
-            code: RouteErrorCode::DialTimedOut,
-            text: format!("tcp:{target} did not answer in time"),
-        })?
-        .and_then(|stream| weft_channel::prepare(&stream, peer_timeout).map(|()| stream));
-    stream.map_err(|error| io_failure(&format!("cannot connect to tcp:{target}"), &error))
+    let connected = weft_tunnel::connect_tcp(addresses, None, deadline).await;
+    let stream = connected.map_err(not_connected)?;
+    let prepared = weft_channel::prepare(&stream, peer_timeout);
+    prepared.map_err(|error| io_failure("setting options", &error))?;
+    Ok(stream)
 }
 
-/// A UDP socket that talks to the first of a host's addresses.
-pub(crate) async fn connect_udp(addresses: &[SocketAddr]) -> Result<UdpSocket, RouteError> {
-    let Some(address) = addresses.first() else {
-        return Err(dns("the host", "it has no address"));
+/// The refused connection, in the form for the controller.
+pub(crate) fn not_connected(refusal: Refusal) -> RouteError {
+    let code = match refusal.cause {
+        Cause::Other => RouteErrorCode::Generic,
+        Cause::TimedOut => RouteErrorCode::DialTimedOut,
+        Cause::Refused => RouteErrorCode::ConnectionRefused,
+        Cause::Unresolved => RouteErrorCode::DnsResolutionFailed,
+        Cause::PortNotAllowed => RouteErrorCode::PortNotAllowed,
+        Cause::Exhausted => RouteErrorCode::ResourcesNotAvailable,
     };
-    let any = if address.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
-    let what = format!("cannot open a socket to udp:{address}");
-    let socket = UdpSocket::bind(any).await.map_err(|error| io_failure(&what, &error))?;
-    weft_channel::mark(&socket).map_err(|error| io_failure(&what, &error))?;
-    socket.connect(address).await.map_err(|error| io_failure(&what, &error))?;
-    Ok(socket)
-}
-
-/// The addresses of a host, at least one. The caller dials these addresses and does not resolve the
-/// name again, because a second answer may lead somewhere else.
-pub(crate) async fn resolve(
-    host: &str,
-    port: u16,
-    deadline: Instant,
-) -> Result<Vec<SocketAddr>, RouteError> {
-    let found = tokio::time::timeout_at(deadline, weft_channel::resolve(host, port)).await;
-    let found = found.map_err(|_| dns(host, "no answer in time"))?;
-    let found = found.map_err(|error| dns(host, &error.to_string()))?;
-    if found.is_empty() { Err(dns(host, "no such host")) } else { Ok(found) }
-}
-
-fn dns(host: &str, why: &str) -> RouteError {
-    let message = format!("cannot resolve {host}: {why}");
-    RouteError { code: RouteErrorCode::DnsResolutionFailed, text: message }
+    RouteError { code, text: refusal.message }
 }
 
 pub(crate) fn misconfigured(message: String) -> RouteError {
     RouteError { code: RouteErrorCode::MisconfiguredTerminator, text: message }
 }
 
-/// The class of an error of the operating system (docs/protocol/control-plane.md 13.1).
 fn io_failure(what: &str, error: &io::Error) -> RouteError {
-    // EMFILE, ENFILE and ENOBUFS have no kind of their own.
-    const EXHAUSTED: [i32; 3] = [24, 23, 105];
-    let code = match error.kind() {
-        io::ErrorKind::ConnectionRefused => RouteErrorCode::ConnectionRefused,
-        io::ErrorKind::TimedOut => RouteErrorCode::DialTimedOut,
-        _ if error.raw_os_error().is_some_and(|code| EXHAUSTED.contains(&code)) => {
-            RouteErrorCode::ResourcesNotAvailable
-        }
-        _ => RouteErrorCode::Generic,
-    };
-    RouteError { code, text: format!("{what}: {error}") }
+    not_connected(Refusal::of_system(what, error))
 }
 
 #[cfg(test)]
@@ -311,7 +276,8 @@ mod tests {
         assert_eq!(refused.code, RouteErrorCode::ConnectionRefused);
         // A label is too long: that is known without asking any server.
         let name = format!("{}.invalid", "x".repeat(64));
-        let unknown = resolve(&name, 1, deadline).await.unwrap_err();
+        let unknown = weft_tunnel::resolve(&name, 1, deadline).await;
+        let unknown = unknown.map_err(not_connected).unwrap_err();
         assert_eq!(unknown.code, RouteErrorCode::DnsResolutionFailed, "{unknown}");
     }
 

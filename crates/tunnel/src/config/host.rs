@@ -4,6 +4,7 @@
 use std::{net::IpAddr, str::FromStr, time::Duration};
 
 use serde::Deserialize;
+use weft_proxy::HttpProxy;
 use weft_wire::ctrl::TerminatorPrecedence;
 
 use super::{
@@ -32,15 +33,6 @@ enum Part<T, Allowed> {
     Fixed(T),
     /// The dialer sets it, within these limits.
     Forward(Allowed),
-}
-
-/// A program that connects for us, by `CONNECT` of HTTP.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HttpProxy {
-    /// Its host.
-    pub host: String,
-    /// Its port.
-    pub port: u16,
 }
 
 /// One terminator of a service.
@@ -344,7 +336,10 @@ fn http_proxy(config: &'static str, written: &WrittenProxy) -> Result<HttpProxy>
     let (host, port) = written.address.rsplit_once(':').ok_or_else(wrong)?;
     let port = port.parse().ok().filter(|port| *port != 0).ok_or_else(wrong)?;
     let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
-    if host.is_empty() { Err(wrong()) } else { Ok(HttpProxy { host, port }) }
+    if host.is_empty() {
+        return Err(wrong());
+    }
+    Ok(HttpProxy { host, port, credentials: None, named_by: "`proxy` of the config" })
 }
 
 impl ListenOptions {

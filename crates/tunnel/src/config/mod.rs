@@ -13,7 +13,7 @@ mod written;
 
 pub use self::{
     check::{Action, Check, Effect, HttpCheck, Probe, Trigger},
-    host::{HostConfig, HttpProxy},
+    host::HostConfig,
     intercept::{Intercept, InterceptAddress},
     part::PortRange,
     proxy::{ListenAt, ProxyPort},

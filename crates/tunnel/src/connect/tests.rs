@@ -1,6 +1,10 @@
 use std::net::Ipv4Addr;
 
-use tokio::net::TcpListener;
+use bytes::Bytes;
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::{TcpListener, UdpSocket},
+};
 
 use super::*;
 use crate::Configs;
@@ -28,7 +32,7 @@ async fn dialed(allowed: &str, key: &str, host: &str, port: u16) -> Result<Socke
         let connected = config.connect(&data(serde_json::json!({key: host})), LONG, None).await;
         reached.push(match connected.map_err(|refused| refused.to_string()) {
             Ok(Connected::Tcp(stream)) => Ok(stream.peer_addr().unwrap()),
-            Ok(Connected::Udp(socket)) => Ok(socket.peer_addr().unwrap()),
+            Ok(Connected::Udp(socket)) => Ok(socket.addresses().1.unwrap()),
             Ok(Connected::Resolver(names)) => panic!("{names:?}"),
             Err(refused) => Err(refused),
         });
@@ -119,7 +123,7 @@ async fn datagrams_come_from_where_they_should() {
     let Connected::Udp(connected) = config.connect(&data, LONG, None).await.unwrap() else {
         panic!("udp was asked for")
     };
-    connected.send(b"x").await.unwrap();
+    connected.send(&Bytes::from_static(b"x")).await.unwrap();
     let mut buffer = [0; 8];
     let (_, from) = socket.recv_from(&mut buffer).await.unwrap();
     assert_eq!(from.ip(), Ipv4Addr::new(127, 0, 0, 9));

@@ -74,6 +74,7 @@ fn hosting(state: HostState) -> HostingStatus {
         cost: state.terms.cost,
         precedence: state.terms.precedence.name().to_owned(),
         problem: state.problem,
+        refused: state.refused,
     }
 }
 

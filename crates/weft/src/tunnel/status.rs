@@ -173,15 +173,19 @@ fn rows(now: &[Answer], before: Option<(&Vec<Answer>, Duration)>) -> Vec<Value> 
                     row("dial", at.collect(), state.to_owned(), &service.dialed, earlier);
                 }
                 if service.can_bind && !service.hosting.is_empty() {
-                    let at = service.hosting.iter().map(|host| match &host.problem {
-                        Some(problem) => problem.clone(),
-                        None => format!(
-                            "{}, cost {}, {}",
-                            counted(host.terminators, "router", "routers"),
-                            host.cost,
-                            host.precedence
-                        ),
-                    });
+                    let at =
+                        service.hosting.iter().map(|host| match (&host.problem, &host.refused) {
+                            (Some(problem), _) => problem.clone(),
+                            (None, refused) => format!(
+                                "{}, cost {}, {}{}",
+                                counted(host.terminators, "router", "routers"),
+                                host.cost,
+                                host.precedence,
+                                refused.as_ref().map_or_else(String::new, |why| format!(
+                                    "; the last dialer did not reach the application: {why}"
+                                ))
+                            ),
+                        });
                     let hosted = service.hosting.iter().all(|host| host.terminators > 0);
                     let state = if hosted { "hosted" } else { "not hosted" };
                     let earlier = before.map(|(before, _)| &before.hosted);

@@ -3,7 +3,7 @@
 use std::{
     io,
     sync::{
-        Arc,
+        Arc, LazyLock,
         atomic::{AtomicBool, Ordering},
     },
     time::Duration,
@@ -11,15 +11,13 @@ use std::{
 
 use bytes::Bytes;
 use parking_lot::Mutex;
-use tokio::{net::UdpSocket, sync::mpsc, time::Instant};
-use weft_limits::Grant;
+use tokio::{sync::mpsc, time::Instant};
+use weft_limits::{Grant, TokenBucket};
+use weft_tunnel::AppDatagrams;
 use weft_xgress::Delivery;
 
 use super::super::talk::{TalkSocket, Talker};
-use super::{
-    crypto::{Crypto, Opening, Sealing, directions},
-    scratch::SCRATCH,
-};
+use super::crypto::{Crypto, Opening, Sealing, directions};
 use crate::forwarder::LocalEnd;
 
 /// A UDP conversation ends after this time without datagrams in either direction.
@@ -33,10 +31,15 @@ pub(crate) struct Waiting {
     pub(crate) grant: Grant,
 }
 
+/// Log lines about refused conversations: ten at once, and one in ten seconds.
+static LINES: LazyLock<Mutex<TokenBucket>> = LazyLock::new(|| {
+    Mutex::new(TokenBucket::every(Duration::from_secs(10), 10, weft_circuit::now()))
+});
+
 /// The socket of a conversation in datagrams.
 pub(crate) enum Datagrams {
-    /// A socket of the conversation's own.
-    Connected(UdpSocket),
+    /// A conversation with an application.
+    Connected(AppDatagrams),
     /// A listening socket that conversations share.
     Shared {
         socket: Arc<TalkSocket>,
@@ -62,10 +65,22 @@ pub(crate) async fn carry_datagrams(
     match datagrams {
         Datagrams::Connected(socket) => {
             let delivering = deliver_datagrams(&end, Answers::Own(&socket), opening, &active);
-            tokio::select! {
-                () = read_udp(&end, &socket, sealing, &active) => {}
-                () = delivering => return,
-                () = idling => {}
+            let done = tokio::select! {
+                read = read_application(&end, &socket, sealing, &active) => read,
+                delivered = delivering => match delivered {
+                    Ok(()) => return,
+                    refused => refused,
+                },
+                () = idling => Ok(()),
+            };
+            if let Err(problem) = done
+                && LINES.lock().try_take(1, weft_circuit::now())
+            {
+                tracing::warn!(
+                    ?end, %problem,
+                    "a conversation in datagrams with an application has ended, because the network \
+                     refused its datagrams: does the application listen at this address?"
+                );
             }
         }
         Datagrams::Shared { socket, peer, first, inbox } => {
@@ -73,7 +88,7 @@ pub(crate) async fn carry_datagrams(
             let delivering = deliver_datagrams(&end, answers, opening, &active);
             tokio::select! {
                 () = read_inbox(&end, first, inbox, sealing, &active) => {}
-                () = delivering => return,
+                _ = delivering => return,
                 () = idling => {}
             }
         }
@@ -116,68 +131,60 @@ async fn read_inbox(
     }
 }
 
-async fn read_udp(end: &LocalEnd, socket: &UdpSocket, mut sealing: Sealing, active: &Activity) {
+/// Writes the datagrams of an application to the circuit, until the circuit takes no more. Fails when the
+/// network refuses the conversation.
+async fn read_application(
+    end: &LocalEnd,
+    socket: &AppDatagrams,
+    mut sealing: Sealing,
+    active: &Activity,
+) -> io::Result<()> {
     if !sealing.begin(end).await {
-        return;
+        return Ok(());
     }
     while end.writable().await {
-        if socket.readable().await.is_err() {
-            return;
-        }
-        let read = SCRATCH.with_borrow_mut(|scratch| {
-            let count = socket.try_recv(scratch)?;
-            let data = scratch.get(..count).unwrap_or_default();
-            sealing.apply(data).map_err(io::Error::other)
-        });
-        match read {
-            Ok(data) => {
-                active.note();
-                if end.write(data).is_err() {
-                    return;
-                }
-            }
-            // An ICMP refusal of an earlier datagram shows up here; the conversation goes on.
-            Err(error)
-                if matches!(
-                    error.kind(),
-                    io::ErrorKind::WouldBlock | io::ErrorKind::ConnectionRefused
-                ) => {}
-            Err(_) => return,
+        let data = socket.receive(|data| sealing.apply(data)).await?;
+        active.note();
+        let Ok(data) = data else { return Ok(()) };
+        if end.write(data).is_err() {
+            return Ok(());
         }
     }
+    Ok(())
 }
 
 /// Where the datagrams out of a circuit go.
 #[derive(Clone, Copy)]
 enum Answers<'a> {
-    /// To the peer of the conversation's own socket.
-    Own(&'a UdpSocket),
+    /// To an application.
+    Own(&'a AppDatagrams),
     /// To one client of a shared socket.
     Shared(&'a TalkSocket, &'a Talker),
 }
 
+/// Sends the datagrams out of a circuit, until the circuit is closed. Fails when the network refuses them.
 async fn deliver_datagrams(
     end: &LocalEnd,
     answers: Answers<'_>,
     mut opening: Opening,
     active: &Activity,
-) {
+) -> io::Result<()> {
     loop {
         match end.read().await {
             Delivery::Data { data, .. } => {
                 active.note();
                 match opening.apply(data) {
-                    // Datagrams may be lost; one that cannot be sent is lost.
-                    Ok(Some(data)) => drop(match answers {
-                        Answers::Shared(socket, peer) => socket.send(&data, peer).await,
-                        Answers::Own(socket) => socket.send(&data).await.map(drop),
-                    }),
+                    Ok(Some(data)) => match answers {
+                        // Datagrams may be lost; one that cannot be sent is lost.
+                        Answers::Shared(socket, peer) => drop(socket.send(&data, peer).await),
+                        Answers::Own(socket) => socket.send(&data).await?,
+                    },
                     Ok(None) => {}
                     Err(_) => end.delivery_failed(),
                 }
             }
             Delivery::Fin { .. } => end.close(),
-            Delivery::Closed(_) => return,
+            Delivery::Closed(_) => return Ok(()),
         }
     }
 }

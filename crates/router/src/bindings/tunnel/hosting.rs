@@ -7,9 +7,7 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
-use weft_tunnel::{
-    AppData, Cause, Connected, HostConfig, Outcome, Refusal, SourceAddresses, Terms,
-};
+use weft_tunnel::{AppData, Connected, HostConfig, Outcome, SourceAddresses, Terms};
 use weft_wire::edge::header;
 use weft_xgress::Options;
 
@@ -184,11 +182,11 @@ impl Hosting {
             text: format!("terminator {} is not hosted here", egress.destination),
         })?;
         let data = egress.peer_data.get(&header::APP_DATA.cast_unsigned());
-        let app_data =
-            AppData::parse(data.map_or(&[][..], |data| &data[..])).map_err(not_connected)?;
+        let app_data = AppData::parse(data.map_or(&[][..], |data| &data[..]))
+            .map_err(transport::not_connected)?;
         let keys = encryption(&terminator.service, egress)?;
         let connecting = terminator.config.connect(&app_data, timeout, self.peer_timeout);
-        let connected = match connecting.await.map_err(not_connected)? {
+        let connected = match connecting.await.map_err(transport::not_connected)? {
             Connected::Tcp(stream) => transport::Connected::Tcp(stream),
             Connected::Udp(socket) => transport::Connected::Udp(socket),
             Connected::Resolver(names) => transport::Connected::Resolver(names),
@@ -256,19 +254,6 @@ fn encryption(
         });
     }
     Ok(keys)
-}
-
-/// The refused connection, in the form for the controller.
-fn not_connected(refusal: Refusal) -> RouteError {
-    let code = match refusal.cause {
-        Cause::Other => RouteErrorCode::Generic,
-        Cause::TimedOut => RouteErrorCode::DialTimedOut,
-        Cause::Refused => RouteErrorCode::ConnectionRefused,
-        Cause::Unresolved => RouteErrorCode::DnsResolutionFailed,
-        Cause::PortNotAllowed => RouteErrorCode::PortNotAllowed,
-        Cause::Exhausted => RouteErrorCode::ResourcesNotAvailable,
-    };
-    RouteError { code, text: refusal.message }
 }
 
 #[cfg(test)]

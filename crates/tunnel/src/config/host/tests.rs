@@ -90,7 +90,8 @@ fn other_forms_are_read() {
         r#"{"protocol":"tcp","address":"a","port":1,"proxy":{"type":"http","address":"[::1]:80"},
             "allowedSourceAddresses":["10.0.0.0/8"]}"#,
     );
-    assert_eq!(proxied.proxy, Some(HttpProxy { host: "::1".into(), port: 80 }));
+    let proxy = proxied.proxy.unwrap();
+    assert_eq!((&*proxy.host, proxy.port), ("::1", 80));
     assert_eq!(proxied.allowed_sources.unwrap().len(), 1);
 }
 
