@@ -51,7 +51,8 @@ impl Listeners {
     ) -> Result<Registration, RegisterError> {
         let mut sockets = self.sockets.lock().await;
         sockets.retain(|_, socket| socket.strong_count() > 0);
-        let listener = match sockets.get(bind).and_then(Weak::upgrade) {
+        let open = sockets.get(bind).and_then(Weak::upgrade).filter(|known| known.is_open());
+        let listener = match open {
             Some(listener) => listener,
             None => {
                 let listener = SharedListener::bind(bind, limits).await?;

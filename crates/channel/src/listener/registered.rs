@@ -110,18 +110,31 @@ impl Drop for Registration {
         for protocol in &self.protocols {
             protocols.remove(protocol);
         }
+        // The socket closes with its last protocol, also while connections are being served.
+        if protocols.is_empty() {
+            self.listener.close();
+        }
     }
 }
 
 impl Drop for SharedListener {
     fn drop(&mut self) {
-        if let Some(task) = self.accepting.lock().take() {
-            task.abort();
-        }
+        self.close();
     }
 }
 
 impl SharedListener {
+    fn close(&self) {
+        if let Some(task) = self.accepting.lock().take() {
+            task.abort();
+        }
+    }
+
+    /// True until the socket is closed.
+    pub(super) fn is_open(&self) -> bool {
+        self.accepting.lock().is_some()
+    }
+
     /// The address of the socket.
     pub fn local_addr(&self) -> SocketAddr {
         self.local

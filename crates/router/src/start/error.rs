@@ -49,7 +49,7 @@ pub enum StartError {
     Tunnel(#[from] weft_tunnel::InterceptError),
     /// The proxy to the controller's API could not be started.
     #[error("error listening [edge.apiProxy.listener]: {0}")]
-    ApiProxy(std::io::Error),
+    ApiProxy(crate::api_proxy::ApiProxyError),
     /// The file for traced messages could not be opened.
     #[error("trace.path: {0}")]
     Trace(std::io::Error),
