@@ -13,6 +13,8 @@ pub struct Identity {
     pub name: String,
     /// Data for applications of the identity.
     pub app_data: BTreeMap<String, serde_json::Value>,
+    /// Its tags.
+    pub tags: BTreeMap<String, serde_json::Value>,
     /// Cost of the identity's terminators, for services that `service_costs` does not name.
     pub hosting_cost: u16,
     /// Precedence of the identity's terminators, for services that `service_precedences` does not
@@ -28,10 +30,12 @@ pub struct Identity {
 impl Identity {
     pub(crate) fn of(detail: IdentityDetail) -> Self {
         let precedences = detail.service_hosting_precedences.into_iter();
+        let tags = detail.base.tags.into_iter();
         Self {
             id: detail.base.id,
             name: detail.name,
             app_data: detail.app_data.into_iter().collect(),
+            tags: tags.map(|(tag, value)| (tag, serde_json::json!(value))).collect(),
             hosting_cost: detail.default_hosting_cost,
             hosting_precedence: precedence(detail.default_hosting_precedence),
             service_costs: detail.service_hosting_costs,

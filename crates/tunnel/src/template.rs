@@ -14,6 +14,8 @@ pub struct Identity {
     pub name: String,
     /// Its application data.
     pub app_data: BTreeMap<String, Value>,
+    /// Its tags.
+    pub tags: BTreeMap<String, Value>,
 }
 
 /// A template with a mistake.
@@ -50,6 +52,7 @@ const PLACES: [(&str, Part); 6] = [
 /// Stands for the name of the hosting identity.
 pub(crate) const NAME: &str = "$tunneler_id.name";
 const APP_DATA: &str = "$tunneler_id.appData[";
+const TAG: &str = "$tunneler_id.tag[";
 
 impl Template {
     /// Reads a template.
@@ -64,10 +67,10 @@ impl Template {
             if let Some(after) = rest.strip_prefix(NAME) {
                 plain.push_str(&identity.name);
                 rest = after;
-            } else if let Some(after) = rest.strip_prefix(APP_DATA) {
+            } else if let Some((of, after)) = of_identity(rest, identity) {
                 let closed = after.split_once(']');
                 let (key, after) = closed.ok_or_else(|| TemplateError(text.to_owned()))?;
-                plain.push_str(&shown(identity.app_data.get(key)));
+                plain.push_str(&shown(of.get(key)));
                 rest = after;
             } else if let Some((place, part)) =
                 PLACES.iter().find(|(place, _)| rest.starts_with(place))
@@ -121,6 +124,15 @@ impl Template {
     }
 }
 
+/// The values that a text begins with a name for, and the rest of the text behind the bracket.
+fn of_identity<'a, 't>(
+    text: &'t str,
+    identity: &'a Identity,
+) -> Option<(&'a BTreeMap<String, Value>, &'t str)> {
+    let places = [(APP_DATA, &identity.app_data), (TAG, &identity.tags)];
+    places.into_iter().find_map(|(place, of)| Some((of, text.strip_prefix(place)?)))
+}
+
 fn put(out: &mut String, address: IpAddr, colon: bool) {
     // Writing to a String cannot fail.
     let _ = match address.to_canonical() {
@@ -146,7 +158,8 @@ mod tests {
 
     fn identity() -> Identity {
         let app_data = [("a".to_owned(), "15.14.13.12".into()), ("b".to_owned(), 1999.into())];
-        Identity { name: "foo.bar".into(), app_data: app_data.into() }
+        let tags = [("a".to_owned(), "$src_ip".into()), ("ok".to_owned(), true.into())];
+        Identity { name: "foo.bar".into(), app_data: app_data.into(), tags: tags.into() }
     }
 
     fn wanted(source: &str, destination: &str, hostname: Option<&str>) -> Wanted {
@@ -169,13 +182,17 @@ mod tests {
         assert_eq!(fill("$tunneler_id.name"), "foo.bar");
         assert_eq!(fill("$tunneler_id.appData[a]:$tunneler_id.appData[b]"), "15.14.13.12:1999");
         assert_eq!(fill("<$tunneler_id.appData[c]>"), "<>");
+        assert_eq!(fill("$tunneler_id.tag[ok]:$tunneler_id.tag[a]"), "true:$src_ip");
+        assert_eq!(fill("<$tunneler_id.tag[c]$tunneler_id.tag[]>"), "<>");
         assert_eq!(fill("$dst_protocol-$dst_hostname-$other"), "tcp-$dst_hostname-$other");
         let named = wanted("[fd00::1]:5", "[fd00::2]:6", Some("web"));
         let fill = |text: &str| Template::new(text, &identity()).unwrap().fill(&named);
         assert_eq!(fill("$src_ip:$src_port"), "[fd00::1]:5");
         assert_eq!(fill("$src_ip"), "fd00::1");
         assert_eq!(fill("$dst_hostname"), "web");
-        assert!(Template::new("$tunneler_id.appData[a", &identity()).is_err());
+        for open in ["$tunneler_id.appData[a", "$tunneler_id.tag[a"] {
+            assert!(Template::new(open, &identity()).is_err());
+        }
     }
 
     #[test]

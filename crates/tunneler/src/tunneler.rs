@@ -276,8 +276,11 @@ impl Tunneler {
         let same = same.map(|read| (Arc::clone(&read.identity), Arc::clone(&read.own)));
         let (identity, own) = same.unwrap_or_else(|| {
             before.clear();
-            let (name, app_data) = (identity.name.clone(), identity.app_data.clone());
-            let own = weft_tunnel::Identity { name, app_data };
+            let own = weft_tunnel::Identity {
+                name: identity.name.clone(),
+                app_data: identity.app_data.clone(),
+                tags: identity.tags.clone(),
+            };
             (Arc::new(identity.clone()), Arc::new(own))
         });
         let mut all = Vec::with_capacity(services.len());

@@ -139,6 +139,9 @@ pub struct Identity {
     /// Whether it may do nothing.
     #[prost(bool, tag = "9")]
     pub disabled: bool,
+    /// Of weft alone, for identities of routers: the tags, a JSON object; empty if there are none.
+    #[prost(bytes = "bytes", tag = "1000")]
+    pub tags_json: ::prost::bytes::Bytes,
 }
 /// Overrides of the configs of one service.
 #[derive(Clone, PartialEq, ::prost::Message)]

@@ -7,10 +7,11 @@ use bytes::Bytes;
 use weft_auth::public_keys::PublicKey;
 use weft_identity::Certificate;
 use weft_model::entity::{
-    Ca, Config, ConfigTarget, ConfigType, Identity, PolicyType, PostureCheck, PostureCheckType,
-    Precedence, ProcessSpec, Revocation, RevocationType, Router, Service, ServicePolicy,
+    Ca, Config, ConfigTarget, ConfigType, Identity, IdentityType, PolicyType, PostureCheck,
+    PostureCheckType, Precedence, ProcessSpec, Revocation, RevocationType, Router, Service,
+    ServicePolicy,
 };
-use weft_model::{Id, Semantic, Snapshot, Timestamp};
+use weft_model::{Id, JsonMap, Semantic, Snapshot, Timestamp};
 use weft_wire::ctrl::TerminatorPrecedence;
 use weft_wire::edge_ctrl::data_model as wire;
 use weft_wire::edge_ctrl::data_model::{
@@ -76,10 +77,11 @@ pub(crate) fn identity(it: &Identity, now: Timestamp) -> wire::Identity {
         let configs = configs.map(|(kind, config)| (kind.to_string(), config.to_string()));
         (service.to_string(), wire::ServiceConfigs { configs: configs.collect() })
     });
-    let app_data = match it.app_data.is_empty() {
+    let written = |map: &JsonMap| match map.is_empty() {
         true => Bytes::new(),
-        false => it.app_data.to_text().into(),
+        false => map.to_text().into(),
     };
+    let is_router = it.identity_type == IdentityType::Router;
     wire::Identity {
         id: it.base.id.to_string(),
         name: it.name.to_string(),
@@ -93,7 +95,8 @@ pub(crate) fn identity(it: &Identity, now: Timestamp) -> wire::Identity {
             .iter()
             .map(|(service, cost)| (service.to_string(), u32::from(*cost)))
             .collect(),
-        app_data_json: app_data,
+        app_data_json: written(&it.app_data),
+        tags_json: if is_router { written(&it.base.tags) } else { Bytes::new() },
         service_configs: configs.collect(),
         disabled: it.is_disabled(now),
     }

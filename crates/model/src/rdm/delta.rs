@@ -12,7 +12,10 @@ use std::{
 use roaring::RoaringBitmap;
 
 use super::{Action, ENTITIES, Event, MemberKind, Subject, ids, subject};
-use crate::{ChangeSet, Id, Kind, Snapshot, entity::ServicePolicy};
+use crate::{
+    ChangeSet, Id, Kind, Snapshot,
+    entity::{IdentityType, ServicePolicy},
+};
 
 /// The events for the change sets that lead from one snapshot to another: the net difference, empty
 /// if routers see none.
@@ -200,6 +203,7 @@ fn same(old: &Subject, new: &Subject) -> bool {
                 && a.service_hosting_precedences == b.service_hosting_precedences
                 && a.service_hosting_costs == b.service_hosting_costs
                 && a.app_data == b.app_data
+                && (a.base.tags == b.base.tags || a.identity_type != IdentityType::Router)
                 && a.service_configs == b.service_configs
                 && (a.disabled_at, a.disabled_until) == (b.disabled_at, b.disabled_until)
         }

@@ -8,6 +8,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::{
     Base, Change, ChangeSet, Class, Timeline, Timestamp,
+    entity::IdentityType,
     row::Field,
     testing::{self, Step, steps},
 };
@@ -159,18 +160,21 @@ proptest! {
 
 #[test]
 fn what_routers_do_not_see_gives_no_event() {
-    let before = testing::empty();
-    let mut set = ChangeSet::default();
-    let base = crate::Base::new(Id::new("i"), Timestamp(1));
-    let identity = Identity { base, name: "i".into(), ..Identity::default() };
-    set.put(identity.clone());
-    let after = before.apply(&set).unwrap();
-    assert_eq!(changes(&before, &after, &[Arc::new(set)]).len(), 1);
-    let mut tagged = identity;
-    tagged.base.tags = crate::JsonMap::from_text(r#"{"a":1}"#).unwrap();
-    let set = Arc::new(ChangeSet::of([Change::Put(tagged.into())]));
-    let again = after.apply(&set).unwrap();
-    assert!(changes(&after, &again, &[set]).is_empty());
+    // Only routers use the tags of an identity, those of their own.
+    for (identity_type, seen) in [(IdentityType::Default, 0), (IdentityType::Router, 1)] {
+        let before = testing::empty();
+        let mut set = ChangeSet::default();
+        let base = crate::Base::new(Id::new("i"), Timestamp(1));
+        let identity = Identity { base, name: "i".into(), identity_type, ..Identity::default() };
+        set.put(identity.clone());
+        let after = before.apply(&set).unwrap();
+        assert_eq!(changes(&before, &after, &[Arc::new(set)]).len(), 1);
+        let mut tagged = identity;
+        tagged.base.tags = crate::JsonMap::from_text(r#"{"a":1}"#).unwrap();
+        let set = Arc::new(ChangeSet::of([Change::Put(tagged.into())]));
+        let again = after.apply(&set).unwrap();
+        assert_eq!(changes(&after, &again, &[set]).len(), seen, "{identity_type}");
+    }
 }
 
 /// Within a batch the ordinal of a deleted entity is given to another one: routers are told of

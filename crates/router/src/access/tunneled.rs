@@ -56,8 +56,12 @@ impl Tunneled {
     /// The identity itself may have changed: every service is concerned.
     fn begin_anew(&mut self, model: &Model) -> BTreeSet<String> {
         let own = model.identities.get(&self.router).map(|identity| {
-            let app_data = serde_json::from_slice(&identity.app_data_json).unwrap_or_default();
-            weft_tunnel::Identity { name: identity.name.clone(), app_data }
+            let read = |json: &[u8]| serde_json::from_slice(json).unwrap_or_default();
+            weft_tunnel::Identity {
+                name: identity.name.clone(),
+                app_data: read(&identity.app_data_json),
+                tags: read(&identity.tags_json),
+            }
         });
         let own = own.unwrap_or_default();
         if *self.own != own {
@@ -246,5 +250,9 @@ mod tests {
         let disabled = Identity { disabled: true, ..events::identity("r1") };
         assert!(lab.change(vec![events::create(events::Model::Identity(disabled))]));
         assert!(lab.tunneled.services.is_empty());
+        let tags_json = r#"{"site":"b"}"#.into();
+        let tagged = Identity { tags_json, ..events::identity("r1") };
+        assert!(lab.change(vec![events::create(events::Model::Identity(tagged))]));
+        assert_eq!(lab.tunneled.services["web"].identity.tags["site"], "b");
     }
 }

@@ -1,5 +1,3 @@
-use std::collections::BTreeMap;
-
 use super::*;
 use crate::config::{Action, Effect, Probe, Trigger};
 
@@ -27,7 +25,7 @@ fn a_fixed_address_needs_nothing_of_the_dialer() {
     assert_eq!(config.connect_timeout, Duration::from_secs(3));
     assert_eq!((config.cost, config.precedence), (Some(10), Some(TerminatorPrecedence::Required)));
     assert_eq!(config.max_connections, 5);
-    let identity = Identity { name: "r1".into(), app_data: BTreeMap::new() };
+    let identity = Identity { name: "r1".into(), ..Identity::default() };
     assert_eq!(config.instance(&identity), "of r1");
     for address in ["::1", "[::1]"] {
         let config = HostConfig::fixed(Protocol::Udp, address, 5);

@@ -139,7 +139,8 @@ fn model() -> impl Strategy<Value = event::Model> {
                     default_hosting_cost: cost,
                     service_hosting_precedences: [(id.clone(), precedence)].into(),
                     service_hosting_costs: [(id.clone(), cost)].into(),
-                    app_data_json: name.into(),
+                    app_data_json: name.clone().into(),
+                    tags_json: name.into(),
                     service_configs: [(id, ServiceConfigs { configs })].into(),
                     disabled,
                 })
