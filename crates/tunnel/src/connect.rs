@@ -14,7 +14,7 @@ use weft_proxy::HttpProxy;
 
 use crate::{
     AppData, AppDatagrams, Cause, Datagrams, Host, HostConfig, Protocol, Reach, Refusal, Target,
-    records,
+    config::CONNECT_TIMEOUT, records,
 };
 
 /// Ports below this are privileged.
@@ -45,8 +45,9 @@ impl Connected {
 }
 
 impl HostConfig {
-    /// Connects a dialer to the application that it asks for, if that is allowed. `peer_timeout` is
-    /// how long the application may leave sent data unacknowledged.
+    /// Connects a dialer to the application that it asks for, if that is allowed. `most` is the time
+    /// limit, if the config does not set a shorter one. `peer_timeout` is how long the application may
+    /// leave sent data unacknowledged.
     ///
     /// The judged address itself is dialed: nothing is resolved a second time.
     ///
@@ -55,15 +56,37 @@ impl HostConfig {
     pub async fn connect(
         &self,
         data: &AppData,
-        timeout: Duration,
+        most: Duration,
         peer_timeout: Option<Duration>,
     ) -> Result<Connected, Refusal> {
         if data.text("connType")? == Some(records::CONNECTION) {
             return Ok(Connected::Resolver(self.resolver.open()));
         }
+        let limit = most.min(self.connect_timeout);
+        let connected = self.connect_until(data, Instant::now() + limit, peer_timeout).await;
+        connected.map_err(|mut refusal| {
+            if refusal.cause == Cause::TimedOut {
+                let message = &mut refusal.message;
+                let says = self.connect_timeout;
+                message.push_str(&match limit < says && says > CONNECT_TIMEOUT {
+                    true => format!(
+                        " (within {limit:?}: a dial leaves no more; the config says {says:?})"
+                    ),
+                    false => format!(" (within {limit:?})"),
+                });
+            }
+            refusal
+        })
+    }
+
+    async fn connect_until(
+        &self,
+        data: &AppData,
+        deadline: Instant,
+        peer_timeout: Option<Duration>,
+    ) -> Result<Connected, Refusal> {
         let target = self.target(data)?;
-        let source = self.source(data)?;
-        let deadline = Instant::now() + timeout.min(self.connect_timeout);
+        let source = self.source(data).await?;
         let stream = match (&self.proxy, target.protocol) {
             (Some(_), Protocol::Udp) => {
                 return Err(Refusal::other("udp does not go through a proxy"));
@@ -85,7 +108,7 @@ impl HostConfig {
     }
 
     /// The source address that the dialer asks for, if it is allowed.
-    fn source(&self, data: &AppData) -> Result<Option<SocketAddr>, Refusal> {
+    async fn source(&self, data: &AppData) -> Result<Option<SocketAddr>, Refusal> {
         let Some(text) = data.text("source_addr")?.filter(|text| !text.is_empty()) else {
             return Ok(None);
         };
@@ -97,12 +120,10 @@ impl HostConfig {
         })?;
         let source = SocketAddr::new(source.ip().to_canonical(), source.port());
         match &self.allowed_sources {
-            Some(allowed) if !allowed.iter().any(|known| known.contains(source.ip())) => {
-                Err(Refusal::other(format!(
-                    "source address '{}' is not in allowed source addresses",
-                    shown()
-                )))
-            }
+            Some(allowed) if !allowed.allow(source.ip()).await => Err(Refusal::other(format!(
+                "source address '{}' is not in allowed source addresses",
+                shown()
+            ))),
             // Another address of this machine does no harm; a privileged port, which others may
             // trust, would.
             None if (1..PRIVILEGED).contains(&source.port()) => Err(Refusal::other(format!(

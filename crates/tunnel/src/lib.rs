@@ -53,7 +53,9 @@ pub use app_data::AppData;
 pub use app_datagrams::AppDatagrams;
 pub use app_writer::{AppWriter, end_with_a_reset};
 pub use carrier::{Call, Carrier, Client, Service};
-pub use config::{ConfigError, Configs, HostConfig, Intercept, InterceptAddress, ProxyPort};
+pub use config::{
+    ConfigError, Configs, HostConfig, Intercept, InterceptAddress, MOST_CONNECT_TIME, ProxyPort,
+};
 pub use connect::{Connected, connect_tcp, resolve};
 pub use datagrams::{Conversations, Datagrams, Reply, UdpTimes};
 pub use health::{Health, Outcome, Terms};

@@ -5,12 +5,12 @@ use std::{sync::Arc, time::Duration};
 use tokio::sync::{Semaphore, watch};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use weft_sdk::{BindOptions, Context, Incoming, Listener, ListenerState};
-use weft_tunnel::{AppData, Connected, HostConfig, Outcome, SourceAddresses, Terms};
+use weft_tunnel::{
+    AppData, Connected, HostConfig, MOST_CONNECT_TIME, Outcome, SourceAddresses, Terms,
+};
 
 use crate::{Traffic, carry};
 
-/// Time limit for connecting to an application: routers wait 5 s for a host's answer.
-const CONNECT_TIME: Duration = Duration::from_millis(4500);
 /// Most connections of one terminator that are being made at once; further ones wait.
 const MOST_DIALS: usize = 1024;
 /// The first wait after a bind that failed.
@@ -108,7 +108,7 @@ async fn host(
     state: &watch::Sender<HostState>,
     traffic: &Arc<Traffic>,
 ) {
-    let sources = plan.config.allowed_sources.as_deref();
+    let sources = plan.config.allowed_sources.as_ref();
     let sources = Arc::new(SourceAddresses::add(sources).await);
     let mut wait = FIRST_WAIT;
     loop {
@@ -230,7 +230,7 @@ async fn serve_one<P>(
     let connected = async {
         let data = AppData::parse(incoming.app_data().map_or(&[][..], |data| &data[..]))?;
         // An application may read nothing for as long as it likes.
-        plan.config.connect(&data, CONNECT_TIME, None).await
+        plan.config.connect(&data, MOST_CONNECT_TIME, None).await
     };
     let connected = connected.await;
     // The verified name, if the router tells it.

@@ -29,6 +29,12 @@ const SCHEMAS_WITHOUT_ALL_OF: &[(&str, &str)] = &[
         "74c974b5b3f856bd1bc295db394bd80b86ddef6238c6ddd40b3e7bfd9b72b787",
     ),
 ];
+/// Seeded schemas of an earlier release, whose descriptions promised other limits and values.
+const SCHEMAS_WITH_OTHER_WORDS: &[(&str, &str)] = &[
+    ("NH5p4FpGR", "f184cd6336896b14ebc323a7b63086792ee84da9ba43e2ef373700afda8351e8"),
+    ("host.v2", "1f9d4a00caeab28bb96ecbdec73686e7d51ba8a9bc0eb2af100b42e667bb20d8"),
+    ("g7cIWbcGg", "e41371d38a1c331ab1ede5d858c22f9d1b3d24fc826f5fddaf02c66189818ea1"),
+];
 /// Config types that were first seeded together with the schemas that use `allOf`.
 const CAME_WITH_ALL_OF: &[&str] = &["l2.host.v1", "l2.intercept.v1"];
 
@@ -46,13 +52,15 @@ fn config_types(decision: &mut Decision<'_>) {
     let tip = decision.tip();
     let made = |id: &str| seed(id).and_then(|seed| seed.make(now));
     let mut is_old = false;
-    for (id, fingerprint) in SCHEMAS_WITHOUT_ALL_OF {
+    let without = SCHEMAS_WITHOUT_ALL_OF.iter().map(|schema| (schema, true));
+    let reworded = SCHEMAS_WITH_OTHER_WORDS.iter().map(|schema| (schema, false));
+    for ((id, fingerprint), is_without_all_of) in without.chain(reworded) {
         let Some(found) = tip.get::<ConfigType>(&Id::new(id)) else { continue };
         if fingerprint_of(&found.schema) != *fingerprint {
             continue;
         }
         let Some(seeded) = made(id) else { continue };
-        is_old = true;
+        is_old |= is_without_all_of;
         let mut changed = ConfigType::clone(found);
         changed.schema = seeded.schema;
         changed.base.updated_at = now;
@@ -216,7 +224,7 @@ mod tests {
 
     #[test]
     fn every_schema_that_is_replaced_is_another_now() {
-        for (id, fingerprint) in SCHEMAS_WITHOUT_ALL_OF {
+        for (id, fingerprint) in SCHEMAS_WITHOUT_ALL_OF.iter().chain(SCHEMAS_WITH_OTHER_WORDS) {
             let made = seed(id).unwrap().make(NOW).unwrap();
             assert_ne!(fingerprint_of(&made.schema), *fingerprint, "{id}");
         }

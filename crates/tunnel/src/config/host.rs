@@ -10,11 +10,12 @@ use weft_wire::ctrl::TerminatorPrecedence;
 use super::{
     check::{self, Check, PortCheck, WrittenHttpCheck},
     part::{self, PortRange},
+    sources::Sources,
     written::{ConfigError, Configs, Result, written},
 };
 use crate::{
-    AddressRule, AppData, Cause, Host, Identity, Network, Protocol, Reach, Refusal, Target,
-    Template, Translation, records::Resolver,
+    AddressRule, AppData, Cause, Host, Identity, Protocol, Reach, Refusal, Target, Template,
+    Translation, records::Resolver,
 };
 
 pub(super) const HOST_V1: &str = "host.v1";
@@ -22,7 +23,9 @@ pub(super) const HOST_V2: &str = "host.v2";
 pub(super) const SERVER_V1: &str = "ziti-tunneler-server.v1";
 
 /// Time limit for connecting to an application, unless the config sets one.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// Longest time for connecting to an application over an SDK: routers wait 5 s for a host's answer.
+pub const MOST_CONNECT_TIME: Duration = Duration::from_millis(4500);
 /// Number of routers on which an SDK hosts, unless the config sets one.
 const MAX_CONNECTIONS: usize = 3;
 
@@ -45,7 +48,7 @@ pub struct HostConfig {
     /// Answers dialers that ask for records of names.
     pub(crate) resolver: Resolver,
     /// Source addresses that dialers may ask for; `None` if the config does not limit them.
-    pub allowed_sources: Option<Vec<Network>>,
+    pub allowed_sources: Option<Sources>,
     /// Time limit for connecting.
     pub connect_timeout: Duration,
     /// Number of routers on which an SDK hosts it.
@@ -62,6 +65,8 @@ pub struct HostConfig {
     pub checks: Vec<Check>,
     /// The mistake because of which the checks are not run.
     pub checks_problem: Option<ConfigError>,
+    /// The entries of its lists that are left out.
+    pub left_out: Vec<ConfigError>,
 }
 
 /// The JSON of `host.v1`.
@@ -176,6 +181,7 @@ impl HostConfig {
             proxy: None,
             checks: Vec::new(),
             checks_problem: None,
+            left_out: Vec::new(),
         }
     }
 
@@ -194,8 +200,8 @@ impl HostConfig {
             Ok(checks) => (checks, None),
             Err(problem) => (Vec::new(), Some(problem)),
         };
-        let sources = v1.allowed_source_addresses;
-        let sources = sources.map(|texts| part::networks(config, "allowedSourceAddresses", texts));
+        let sources = v1.allowed_source_addresses.map(|texts| Sources::read(config, &texts));
+        let (sources, left_out) = sources.unzip();
         let of = |name, forward: Option<bool>| (config, name, forward.unwrap_or_default());
         let port = part(
             of("port", v1.forward_port),
@@ -216,7 +222,7 @@ impl HostConfig {
             translations: translations(config, v1.forward_address_translations)?,
             port,
             resolver,
-            allowed_sources: sources.transpose()?,
+            allowed_sources: sources,
             connect_timeout: options.connect_timeout(config)?,
             max_connections: options
                 .max_connections
@@ -231,6 +237,7 @@ impl HostConfig {
             proxy: v1.proxy.map(|proxy| http_proxy(config, &proxy)).transpose()?,
             checks,
             checks_problem,
+            left_out: left_out.unwrap_or_default(),
         })
     }
 

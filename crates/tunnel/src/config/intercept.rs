@@ -7,12 +7,15 @@ use serde::Deserialize;
 
 use super::{
     part::{self, PortRange},
-    written::{Configs, Result, written},
+    written::{ConfigError, Configs, Result, written},
 };
 use crate::{AddressRule, Network, Protocol};
 
 pub(super) const INTERCEPT_V1: &str = "intercept.v1";
 pub(super) const CLIENT_V1: &str = "ziti-tunneler-client.v1";
+
+/// Time limit of a dial if there are `dialOptions` without one, in seconds.
+const CONNECT_SECONDS: u32 = 15;
 
 /// Addresses, protocols and ports of a service for its clients.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,6 +34,8 @@ pub struct Intercept {
     pub source_ip: String,
     /// The clients that are intercepted; `None` means all.
     pub allowed_sources: Option<Vec<Network>>,
+    /// The entries of its lists that are left out.
+    pub left_out: Vec<ConfigError>,
 }
 
 /// An address of a service for its clients.
@@ -102,18 +107,23 @@ impl Intercept {
             identity: String::new(),
             source_ip: String::new(),
             allowed_sources: None,
+            left_out: Vec::new(),
         }))
     }
 
     fn from_v1(config: InterceptV1) -> Result<Self> {
         let dial = config.dial_options;
-        let seconds = dial.as_ref().and_then(|dial| dial.connect_timeout_seconds);
-        let seconds = seconds.filter(|seconds| *seconds > 0);
-        let allowed = config.allowed_source_addresses.map(|texts| {
-            let member = "allowedSourceAddresses";
-            let texts = part::inhabited(INTERCEPT_V1, member, texts)?;
-            part::networks(INTERCEPT_V1, member, texts)
+        let seconds = dial.as_ref().map(|dial| match dial.connect_timeout_seconds {
+            None | Some(0) => CONNECT_SECONDS,
+            Some(seconds) => seconds,
         });
+        let (allowed_sources, left_out) = match config.allowed_source_addresses {
+            None => (None, Vec::new()),
+            Some(texts) => {
+                let (networks, left_out) = clients(&texts)?;
+                (Some(networks), left_out)
+            }
+        };
         Ok(Self {
             protocols: part::inhabited(INTERCEPT_V1, "protocols", config.protocols)?,
             addresses: addresses(INTERCEPT_V1, "addresses", config.addresses)?,
@@ -121,7 +131,8 @@ impl Intercept {
             connect_timeout: seconds.map(|seconds| Duration::from_secs(u64::from(seconds))),
             identity: dial.and_then(|dial| dial.identity).unwrap_or_default(),
             source_ip: config.source_ip.unwrap_or_default(),
-            allowed_sources: allowed.transpose()?,
+            allowed_sources,
+            left_out,
         })
     }
 
@@ -146,6 +157,29 @@ impl InterceptAddress {
             AddressRule::Network(network) => Self::Network(network),
         })
     }
+}
+
+/// Networks and addresses of clients, at least one, and the entries that are none: clients are known by
+/// their addresses only.
+fn clients(texts: &[String]) -> Result<(Vec<Network>, Vec<ConfigError>)> {
+    const MEMBER: &str = "allowedSourceAddresses";
+    let (mut networks, mut left_out) = (Vec::new(), Vec::new());
+    for (index, text) in texts.iter().enumerate() {
+        match Network::parse(text.trim()) {
+            Some(network) => networks.push(network),
+            None => {
+                let problem = format!(
+                    "`{text}` is left out: it is neither an address nor a network (10.0.0.0/8)"
+                );
+                left_out.push(ConfigError::new(
+                    INTERCEPT_V1,
+                    format!("{MEMBER}[{index}]"),
+                    problem,
+                ));
+            }
+        }
+    }
+    Ok((part::inhabited(INTERCEPT_V1, MEMBER, networks)?, left_out))
 }
 
 fn addresses(
@@ -189,6 +223,33 @@ mod tests {
     }
 
     #[test]
+    fn what_is_no_client_is_left_out() {
+        let text = r#"{"protocols":["tcp"],"addresses":["a"],"portRanges":[{"low":1,"high":1}],
+            "allowedSourceAddresses":["10.0.0.0/8","home","*.lab"]}"#;
+        let config = read("intercept.v1", text).unwrap().unwrap();
+        assert_eq!(config.allowed_sources, Some(vec![Network::parse("10.0.0.0/8").unwrap()]));
+        let told: Vec<_> = config.left_out.iter().map(ToString::to_string).collect();
+        assert_eq!(told.len(), 2);
+        assert!(told[0].starts_with("intercept.v1: allowedSourceAddresses[1]: `home`"), "{told:?}");
+    }
+
+    #[test]
+    fn a_dial_has_the_time_that_the_schema_says() {
+        let dial = |options: &str| {
+            let text = format!(
+                r#"{{"protocols":["tcp"],"addresses":["a"],"portRanges":[{{"low":1,"high":1}}]{options}}}"#
+            );
+            let read = read("intercept.v1", &text).unwrap().unwrap();
+            read.connect_timeout.map(|limit| limit.as_secs())
+        };
+        assert_eq!(dial(""), None);
+        assert_eq!(dial(r#","dialOptions":{}"#), Some(15));
+        assert_eq!(dial(r#","dialOptions":{"identity":"x"}"#), Some(15));
+        assert_eq!(dial(r#","dialOptions":{"connectTimeoutSeconds":0}"#), Some(15));
+        assert_eq!(dial(r#","dialOptions":{"connectTimeoutSeconds":30}"#), Some(30));
+    }
+
+    #[test]
     fn the_older_form_is_read() {
         let config = read("ziti-tunneler-client.v1", r#"{"hostname":"web","port":80}"#);
         let config = config.unwrap().unwrap();
@@ -206,11 +267,12 @@ mod tests {
         assert!(wrong.starts_with("intercept.v1: protocols[0]: unknown variant `sctp`"), "{wrong}");
         let wrong = problem(r#"{"protocols":["tcp"],"addresses":["a b"],"portRanges":[]}"#);
         assert_eq!(wrong, "intercept.v1: addresses: must name at least one");
+        // A list without any address of a client does not mean every client.
         let wrong = problem(
             r#"{"protocols":["tcp"],"addresses":["a"],"portRanges":[{"low":1,"high":1}],
-                "allowedSourceAddresses":["10.0.0.0/8","home"]}"#,
+                "allowedSourceAddresses":["home"]}"#,
         );
-        assert!(wrong.starts_with("intercept.v1: allowedSourceAddresses[1]: `home`"), "{wrong}");
+        assert_eq!(wrong, "intercept.v1: allowedSourceAddresses: must name at least one");
         assert!(problem("{").starts_with("intercept.v1: is no JSON"));
     }
 }

@@ -9,16 +9,22 @@ mod intercept;
 mod interfaces;
 mod part;
 mod proxy;
+mod remarks;
+mod sources;
 mod written;
 
 pub use self::{
     check::{Action, Check, Effect, HttpCheck, Probe, Trigger},
-    host::HostConfig,
+    host::{HostConfig, MOST_CONNECT_TIME},
     intercept::{Intercept, InterceptAddress},
     part::PortRange,
     proxy::{ListenAt, ProxyPort},
+    remarks::remarks,
+    sources::Sources,
     written::{ConfigError, Configs},
 };
+
+pub(crate) use self::host::CONNECT_TIMEOUT;
 
 /// The config types for tunnelers, to be asked for at a controller.
 pub const TYPES: [&str; 7] = [

@@ -5,7 +5,6 @@ use std::{fmt, time::Duration};
 use serde::Deserialize;
 
 use super::written::{ConfigError, Result};
-use crate::Network;
 
 /// Ports from `low` to `high`; empty if `high` is less.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize)]
@@ -47,21 +46,6 @@ pub(super) fn duration(config: &'static str, member: &str, text: &str) -> Result
         return Err(wrong(format!("`{text}` must be more than nothing, for example 5s")));
     }
     Ok(parsed.length)
-}
-
-/// Networks and addresses of clients.
-pub(super) fn networks(
-    config: &'static str,
-    member: &str,
-    texts: Vec<String>,
-) -> Result<Vec<Network>> {
-    let read = |(index, text): (usize, String)| {
-        Network::parse(text.trim()).ok_or_else(|| {
-            let problem = format!("`{text}` is neither an address nor a network (10.0.0.0/8)");
-            ConfigError::new(config, format!("{member}[{index}]"), problem)
-        })
-    };
-    texts.into_iter().enumerate().map(read).collect()
 }
 
 /// A list that must not be empty.

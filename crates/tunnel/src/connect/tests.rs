@@ -77,6 +77,38 @@ async fn failures_have_their_class() {
 }
 
 #[tokio::test]
+async fn a_time_limit_says_its_length_and_what_has_cut_it() {
+    // Connections beyond its queue get no answer.
+    let socket = tokio::net::TcpSocket::new_v4().unwrap();
+    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let listener = socket.listen(1).unwrap();
+    let port = listener.local_addr().unwrap().port();
+    for (options, said) in [
+        (serde_json::json!({}), "(within 500ms)"),
+        (serde_json::json!({"connectTimeout": "400ms"}), "(within 400ms)"),
+        (
+            serde_json::json!({"connectTimeoutSeconds": 30}),
+            "(within 500ms: a dial leaves no more; the config says 30s)",
+        ),
+    ] {
+        let config = config(serde_json::json!({
+            "protocol": "tcp", "address": "127.0.0.1", "port": port, "listenOptions": options,
+        }));
+        let mut queued = Vec::new();
+        let refused = loop {
+            let limit = Duration::from_millis(500);
+            match config.connect(&AppData::default(), limit, None).await {
+                Ok(connected) => queued.push(connected),
+                Err(refused) => break refused,
+            }
+            assert!(queued.len() < 64, "the queue of a listener has an end");
+        };
+        assert_eq!(refused.cause, Cause::TimedOut, "{refused}");
+        assert!(refused.message.ends_with(said), "{refused}");
+    }
+}
+
+#[tokio::test]
 async fn a_source_address_has_to_be_allowed() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();

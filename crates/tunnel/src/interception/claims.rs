@@ -25,8 +25,10 @@ struct Known {
     identity: Arc<Identity>,
     configs: [Option<String>; config::INTERCEPTING.len()],
     claims: bool,
-    /// Problems of the service.
+    /// Problems of the claim.
     problems: Vec<String>,
+    /// The entries of its config that are left out.
+    left_out: Vec<String>,
 }
 
 /// The changes after a change of services.
@@ -104,7 +106,7 @@ impl Claims {
         let mut out = Vec::new();
         for one in services {
             let known = self.known.get(&one.service.id);
-            let problems = known.into_iter().flat_map(|known| &known.problems);
+            let problems = known.into_iter().flat_map(|it| it.left_out.iter().chain(&it.problems));
             out.extend(problems.map(|why| (one.service.name.clone(), why.clone())));
         }
         out
@@ -131,9 +133,13 @@ fn read(one: &Interceptable<'_>, claim: String, step: &mut Step) -> Known {
         let interfaces = config::interfaces(one.configs)?;
         Ok(intercept.map(|intercept| (intercept, way, interfaces)))
     });
-    let mut problems = Vec::new();
+    let (mut problems, mut left_out) = (Vec::new(), Vec::new());
     let claims = match read {
         Ok(Some((intercept, way, interfaces))) => {
+            for problem in &intercept.left_out {
+                tracing::warn!(service = %service.name, %problem, "an entry is left out");
+                left_out.push(problem.to_string());
+            }
             step.claims.push(claimed(claim.clone(), service, &intercept, interfaces));
             step.ways.push((claim, way));
             step.services.push((service.id.clone(), service.name.clone()));
@@ -152,6 +158,7 @@ fn read(one: &Interceptable<'_>, claim: String, step: &mut Step) -> Known {
         configs: config::INTERCEPTING.map(|kind| one.configs.get(kind).cloned()),
         claims,
         problems,
+        left_out,
     }
 }
 

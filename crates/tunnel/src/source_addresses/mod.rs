@@ -11,7 +11,7 @@ use tokio::{runtime::Handle, sync::watch};
 
 #[cfg(target_os = "linux")]
 use self::ledger::{Ledger, System};
-use crate::Network;
+use crate::{Network, config::Sources};
 
 /// The networks that are wanted on the loopback interface.
 static WANTED: LazyLock<Mutex<Wanted>> = LazyLock::new(Mutex::default);
@@ -52,10 +52,16 @@ impl Drop for Held {
 }
 
 impl SourceAddresses {
-    /// Makes networks this machine's own, as addresses of the loopback interface. A failure is
-    /// logged: connections from these addresses then fail.
-    pub async fn add(networks: Option<&[Network]>) -> Self {
-        let networks = networks.unwrap_or_default().to_vec();
+    /// Makes networks this machine's own, as addresses of the loopback interface; those of names are
+    /// the present ones. A failure is logged: connections from these addresses then fail.
+    pub async fn add(sources: Option<&Sources>) -> Self {
+        match sources {
+            Some(sources) => Self::hold(sources.networks().await).await,
+            None => Self::default(),
+        }
+    }
+
+    async fn hold(networks: Vec<Network>) -> Self {
         if networks.is_empty() {
             return Self::default();
         }
@@ -153,8 +159,8 @@ mod tests {
     #[tokio::test]
     async fn an_end_waits_until_all_is_given_back() {
         let network = Network::parse("127.9.9.9").unwrap();
-        let first = SourceAddresses::add(Some(&[network])).await;
-        let second = SourceAddresses::add(Some(&[network])).await;
+        let first = SourceAddresses::hold(vec![network]).await;
+        let second = SourceAddresses::hold(vec![network]).await;
         drop(first);
         let waiting = SourceAddresses::released(Duration::from_secs(60));
         let mut waiting = std::pin::pin!(waiting);

@@ -85,6 +85,9 @@ fn plans(
         if let Some(problem) = &config.checks_problem {
             tracing::warn!(service = %service.name, %problem, "no health checks are made");
         }
+        for problem in &config.left_out {
+            tracing::warn!(service = %service.name, %problem, "an entry is left out");
+        }
         let terms = Terms {
             cost: identity
                 .service_costs

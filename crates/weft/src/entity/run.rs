@@ -86,8 +86,12 @@ impl Entities<'_> {
         }
         name::resolve_body(self.client, self.kind, self.kind.fields, &mut body).await?;
         warn_of_weak(&body);
+        let has_data = body.contains_key("data");
         let made = self.call(operation, &[], Some(&Value::Object(body))).await?;
         let id = made.get("id").and_then(Value::as_str).unwrap_or_default();
+        if has_data {
+            self.remark(id).await;
+        }
         if let Some(path) = jwt {
             let saved = token::save(self.client, self.kind, id, path).await;
             saved.map_err(|failure| {
@@ -102,6 +106,19 @@ impl Entities<'_> {
             }
         });
         Ok(())
+    }
+
+    /// Says what hosts and tunnelers do not do as a config says it.
+    async fn remark(&self, id: &str) {
+        let Some(detail) = self.kind.detail().filter(|_| self.kind.name == "config") else {
+            return;
+        };
+        // The config is written, whether or not it can be read back.
+        let Ok(config) = self.call(detail, &[id], None).await else { return };
+        let kind = config.pointer("/configType/name").and_then(Value::as_str).unwrap_or_default();
+        for remark in weft_tunnel::config::remarks(kind, &config["data"].to_string()) {
+            output::note(format_args!("weft: {remark}"));
+        }
     }
 
     async fn list(&self, wanted: ListRequest) -> Result<(), Failure> {
@@ -254,7 +271,11 @@ impl Entities<'_> {
         self.complete(&id, &mut body, verb).await?;
         clear::settle(self.kind, verb, &mut body);
         warn_of_weak(&body);
+        let has_data = body.contains_key("data");
         self.call(operation, &[&id], Some(&Value::Object(body))).await?;
+        if has_data {
+            self.remark(&id).await;
+        }
         output::value(self.format, &json!({"id": id}), || {
             format!("updated {} {id}", self.kind.name)
         });

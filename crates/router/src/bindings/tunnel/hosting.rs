@@ -121,8 +121,7 @@ impl Hosting {
     async fn keep(&self, id: String, terminator: Arc<HostedTerminator>) {
         let (service, config) = (&terminator.service, &terminator.config);
         let work = async {
-            let sources = config.allowed_sources.as_deref();
-            let _sources = SourceAddresses::add(sources).await;
+            let _sources = SourceAddresses::add(config.allowed_sources.as_ref()).await;
             let terms = terminator.terms();
             let request = TerminatorRequest {
                 id: id.clone(),
@@ -231,6 +230,9 @@ impl Read {
                 service = %service.name, %problem,
                 "health checks of a service are not made, because their config has a mistake"
             );
+        }
+        for problem in configs.iter().flat_map(|config| &config.left_out) {
+            tracing::warn!(service = %service.name, %problem, "an entry is left out");
         }
         let terminators = configs.into_iter().map(|config| (config, None)).collect();
         Self { service, terminators }
