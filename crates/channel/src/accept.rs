@@ -1,5 +1,6 @@
 //! The listening side of the hello.
 
+use crate::clock;
 use crate::connection::Connection;
 use crate::error::CloseReason;
 use crate::established::{Established, OnStart};
@@ -19,6 +20,7 @@ use std::future::Future;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
+use weft_limits::LogLines;
 use weft_wire::hello::{Hello, HelloResult, RejectClass, negotiation};
 use weft_wire::{FrameError, FrameLimits, Headers, WireError};
 
@@ -131,12 +133,14 @@ struct Inner<G> {
     gate: G,
     options: AcceptOptions,
     groups: Arc<Registry>,
+    refusals: Mutex<LogLines>,
 }
 
 impl<G: HelloGate> ChannelAcceptor<G> {
     /// An acceptor with its own groups.
     pub fn new(gate: G, options: AcceptOptions) -> Self {
-        Self(Arc::new(Inner { gate, options, groups: Arc::default() }))
+        let refusals = Mutex::new(LogLines::new(clock::now()));
+        Self(Arc::new(Inner { gate, options, groups: Arc::default(), refusals }))
     }
 }
 
@@ -150,8 +154,14 @@ impl<G: HelloGate> ChannelAcceptor<G> {
     /// Makes a channel of a connection, or adds the connection to the open channel that it joins.
     pub(crate) async fn take<F: Fresh>(self, connection: Arrival<F>) {
         let remote = connection.remote;
-        if let Err(problem) = self.0.accept(connection).await {
-            tracing::info!(peer = %remote, %problem, "connection refused");
+        let Err(problem) = self.0.accept(connection).await else { return };
+        let due = self.0.refusals.lock().due(clock::now());
+        match due {
+            Some(left_out) => tracing::info!(
+                peer = %remote, %problem, left_out,
+                "connection refused; {left_out} more were refused since the last such line"
+            ),
+            None => tracing::debug!(peer = %remote, %problem, "connection refused"),
         }
     }
 }

@@ -12,6 +12,7 @@
 //! | [`AdaptiveWindow`] | how many pieces of work are in flight |
 //! | [`BoundedTable`] | how many entries a table holds, in all and per source ([`source_of`]) |
 //! | [`Budget`] | how many bytes are held |
+//! | [`LogLines`] | how many lines of a log others cause |
 //! | [`SettledClock`] | by which time something is forgotten for good |
 //!
 //! Nothing in this crate reads a clock or waits: time is an argument. A limit that is reached is an
@@ -40,6 +41,7 @@
 
 mod bucket;
 mod budget;
+mod lines;
 mod settled;
 mod source;
 mod table;
@@ -47,6 +49,7 @@ mod window;
 
 pub use bucket::TokenBucket;
 pub use budget::{Budget, Grant};
+pub use lines::LogLines;
 pub use settled::SettledClock;
 pub use source::source_of;
 pub use table::{BoundedTable, Caps, Inserted, TableFull, WhenFull};

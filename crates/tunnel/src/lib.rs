@@ -29,6 +29,7 @@ mod app_data;
 mod app_datagrams;
 mod app_writer;
 mod carrier;
+mod complaints;
 pub mod config;
 mod connect;
 mod datagrams;

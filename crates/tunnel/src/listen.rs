@@ -16,7 +16,8 @@ use tokio::{
 
 use crate::{
     AppData, Call, Carrier, Client, Configs, Conversations, Intercept, InterceptAddress, Protocol,
-    Reply, Service, Template, UdpTimes, Wanted, config::ConfigError, port_way::PortWay,
+    Reply, Service, Template, UdpTimes, Wanted, complaints::Complaints, config::ConfigError,
+    port_way::PortWay,
 };
 
 /// Most clients of one port that are carried at once; more wait to be accepted.
@@ -208,6 +209,7 @@ impl Drop for Listening {
 
 async fn accept(listener: TcpListener, way: Arc<PortWay>, carrier: Arc<dyn Carrier>) {
     let places = Arc::new(Semaphore::new(MOST_CLIENTS));
+    let complaints = Arc::<Complaints>::default();
     loop {
         let accepted = async {
             let place = Arc::clone(&places).acquire_owned().await;
@@ -225,9 +227,11 @@ async fn accept(listener: TcpListener, way: Arc<PortWay>, carrier: Arc<dyn Carri
             Ok((stream, remote)) => {
                 let Some(call) = prepared(&way, stream, remote) else { continue };
                 let carrying = carrier.carry(call);
-                let service = Arc::clone(&way.service);
+                let (service, complaints) = (Arc::clone(&way.service), Arc::clone(&complaints));
                 tokio::spawn(async move {
-                    report(&service, remote, carrying.await);
+                    if let Err(refusal) = carrying.await {
+                        complaints.note(&service.name, remote, &refusal);
+                    }
                     drop(place);
                 });
             }
@@ -254,6 +258,7 @@ async fn receive(
 ) {
     let Ok(local) = socket.local_addr() else { return };
     let conversations = Conversations::new(times);
+    let complaints = Arc::<Complaints>::default();
     let mut buffer = vec![0; MAX_DATAGRAM];
     // Without a way for new clients, the port is open for those that it has.
     while !way.close_if(conversations.is_empty()) {
@@ -282,18 +287,16 @@ async fn receive(
             Ok(None) => {}
             Ok(Some(begun)) => {
                 let carrying = carrier.carry(way.call(Client::Udp(begun), local, remote));
-                let service = Arc::clone(&way.service);
-                tokio::spawn(async move { report(&service, remote, carrying.await) });
+                let (service, complaints) = (Arc::clone(&way.service), Arc::clone(&complaints));
+                tokio::spawn(async move {
+                    if let Err(refusal) = carrying.await {
+                        complaints.note(&service.name, remote, &refusal);
+                    }
+                });
             }
             Err(problem) => {
                 tracing::debug!(service = %way.service.name, %remote, %problem, "a datagram is dropped");
             }
         }
-    }
-}
-
-fn report(service: &Service, client: SocketAddr, carried: Result<(), crate::Refusal>) {
-    if let Err(refusal) = carried {
-        tracing::warn!(service = %service.name, %client, %refusal, "a client was not connected");
     }
 }

@@ -9,6 +9,7 @@ use std::{collections::HashMap, fmt, io, net::SocketAddr, sync::Arc, time::Durat
 use parking_lot::Mutex;
 use tokio::{net::UdpSocket, runtime, sync::Semaphore, time::Instant};
 use weft_dtls::{Connection, Cookies, FirstHello, Settings, Verdict};
+use weft_limits::LogLines;
 
 use super::{
     inbox::Inbox,
@@ -18,6 +19,7 @@ use super::{
 };
 use crate::{
     accept::{ChannelAcceptor, HelloGate},
+    clock,
     door::{Door, KnownSources, TakenBack},
     listener::{Arrival, ConnectionSlot, ListenerLimits, RegisterError, taken_back},
 };
@@ -62,6 +64,8 @@ impl Drop for DatagramRegistration {
 struct Shared {
     peers: Mutex<Peers>,
     reading: Mutex<Option<tokio::task::AbortHandle>>,
+    /// The lines of the log about refused peers.
+    refusals: Mutex<LogLines>,
 }
 
 #[derive(Default)]
@@ -72,6 +76,18 @@ struct Peers {
 }
 
 impl Shared {
+    /// Logs that a peer is refused, unless there are many such lines already.
+    fn note_refused(&self, remote: SocketAddr, problem: &dyn fmt::Display) {
+        let due = self.refusals.lock().due(clock::now());
+        match due {
+            Some(left_out) => tracing::info!(
+                peer = %remote, %problem,
+                "a DTLS connection is refused; {left_out} more were refused since the last such line"
+            ),
+            None => tracing::debug!(peer = %remote, %problem, "a DTLS connection is refused"),
+        }
+    }
+
     /// Stops to read when there is no listener and no connection any more.
     fn end_if_unused(&self) {
         let peers = self.peers.lock();
@@ -104,7 +120,8 @@ pub async fn listen_datagrams<G: HelloGate>(
     let local = socket.local_addr().map_err(failed)?;
     let cookies = Cookies::new(Instant::now().into_std());
     let cookies = cookies.map_err(|problem| failed(io::Error::other(problem)))?;
-    let shared = Arc::new(Shared { peers: Mutex::default(), reading: Mutex::default() });
+    let refusals = Mutex::new(LogLines::new(clock::now()));
+    let shared = Arc::new(Shared { peers: Mutex::default(), reading: Mutex::default(), refusals });
     let known = KnownSources::new();
     let reader = Reader {
         socket: Arc::new(socket),
@@ -175,13 +192,13 @@ impl<G: HelloGate> Reader<G> {
     fn begin(&self, first: FirstHello, remote: SocketAddr) {
         let Ok((pending, back)) = self.door.enter(remote.ip()) else { return };
         let Ok(permit) = Arc::clone(&self.connections).try_acquire_owned() else {
-            tracing::warn!(peer = %remote, "a DTLS connection is refused: too many connections");
+            self.shared.note_refused(remote, &"too many connections");
             return;
         };
         let Some(settings) = (self.listen.settings)() else { return };
         let inbox = Arc::new(Inbox::default());
         self.shared.peers.lock().inboxes.insert(remote, Arc::clone(&inbox));
-        let shared = Arc::clone(&self.shared);
+        let (shared, noted) = (Arc::clone(&self.shared), Arc::clone(&self.shared));
         let path = Path {
             socket: Arc::clone(&self.socket),
             is_connected: false,
@@ -197,7 +214,7 @@ impl<G: HelloGate> Reader<G> {
             let peer = match shaking.await {
                 Ok(Ok(peer)) => peer,
                 Ok(Err(problem)) => {
-                    tracing::info!(peer = %remote, %problem, "a DTLS handshake failed");
+                    noted.note_refused(remote, &problem);
                     return;
                 }
                 Err(_) => {

@@ -7,9 +7,10 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::net::TcpListener;
-use weft_limits::{TableFull, TokenBucket};
+use weft_limits::{LogLines, TableFull, TokenBucket};
 
 use super::registered::{ListenerLimits, RegisterError, SharedListener};
+use crate::clock;
 use crate::door::{Door, KnownSources, PACE, PendingSlot, TakenBack};
 use crate::line::{Line, Waiting};
 use crate::socket::{self, PEER_TIMEOUT};
@@ -32,6 +33,7 @@ impl SharedListener {
             door: limits.door(&known),
             known,
             accepting: Mutex::default(),
+            refusals: Mutex::new(LogLines::new(clock::now())),
         });
         let line = Line::new(&limits);
         let door = Arc::clone(&listener.door);

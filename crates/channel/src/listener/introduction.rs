@@ -10,6 +10,7 @@ use tokio_rustls::StartHandshake;
 
 use super::protocol::{Accepted, Arrival, ConnectionSlot, Handles};
 use super::registered::{Protocol, SharedListener};
+use crate::clock;
 use crate::door::{PendingSlot, TakenBack};
 use crate::first_words::FirstWords;
 use crate::line::Waiting;
@@ -27,12 +28,14 @@ impl SharedListener {
         drop(self);
         let (handling, mut back) = match shaken {
             Ok(done) => done,
-            Err(problem @ NotServed::TooMany) => {
-                tracing::warn!(peer = %remote, bind, "connection closed: {problem}");
-                return;
-            }
             Err(problem) => {
-                tracing::debug!(peer = %remote, bind, "connection closed: {problem}");
+                match problem {
+                    NotServed::TooMany(Some(left_out)) => tracing::warn!(
+                        peer = %remote, bind,
+                        "connection closed: {problem}; {left_out} more were since the last such line"
+                    ),
+                    _ => tracing::debug!(peer = %remote, bind, "connection closed: {problem}"),
+                }
                 return;
             }
         };
@@ -62,7 +65,8 @@ impl SharedListener {
         // The next connection may name its protocol.
         drop(first);
         let permit = protocol.connections.clone().try_acquire_owned();
-        let slot = ConnectionSlot::new(permit.map_err(|_| NotServed::TooMany)?);
+        let too_many = |_| NotServed::TooMany(self.refusals.lock().due(clock::now()));
+        let slot = ConnectionSlot::new(permit.map_err(too_many)?);
         let config = (protocol.tls)().ok_or(NotServed::NoTls)?;
         let config = with_alpn(&config, name.as_bytes());
         let deadline = since + protocol.handshake_timeout;
@@ -130,8 +134,9 @@ enum NotServed {
     Timeout,
     #[error("the peer was not admitted in time, and other peers wait for its place")]
     TakenBack,
+    /// With the number of log lines that were left out before, if this one is due.
     #[error("too many connections")]
-    TooMany,
+    TooMany(Option<u64>),
     #[error("TLS is not configured yet")]
     NoTls,
 }

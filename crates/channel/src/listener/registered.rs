@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
+use weft_limits::LogLines;
 
 use super::protocol::{ProtocolHandler, TlsSource};
 use crate::door::{Door, DoorLimits, KnownSources};
@@ -79,6 +80,8 @@ pub struct SharedListener {
     pub(super) known: Arc<KnownSources>,
     pub(super) door: Arc<Door>,
     pub(super) accepting: Mutex<Option<tokio::task::AbortHandle>>,
+    /// The lines of the log about peers that were too many.
+    pub(super) refusals: Mutex<LogLines>,
 }
 
 /// A registered protocol.

@@ -119,7 +119,7 @@ mod tests {
 
     fn config(more: &str) -> RouterConfig {
         let text = format!(
-            "v: 3\nidentity: {{cert: a, key: b, ca: c}}\nctrl: {{endpoint: 'tls:localhost:1'}}\n{more}\n"
+            "v: 3\nidentity: {{cert: a, server_cert: s, key: b, ca: c}}\nctrl: {{endpoint: 'tls:localhost:1'}}\n{more}\n"
         );
         let path = std::path::Path::new("router.yaml");
         RouterConfig::from_str(&text, path, &|_: &str| None).unwrap().config

@@ -198,7 +198,7 @@ mod tests {
 
     fn dialer(more: &str) -> LinkDialer {
         let text = format!(
-            "v: 3\nidentity: {{cert: a, key: b, ca: c}}\nctrl: {{endpoint: 'tls:localhost:1'}}\n\
+            "v: 3\nidentity: {{cert: a, server_cert: s, key: b, ca: c}}\nctrl: {{endpoint: 'tls:localhost:1'}}\n\
              link: {{dialers: [{{binding: transport{more}}}]}}\n"
         );
         let none = |_: &str| None;

@@ -22,8 +22,8 @@ use weft_intercept::{
 
 use super::{InterceptError, InterceptOptions, Interceptable, claims::Claims};
 use crate::{
-    Aim, Carrier, Client, Datagrams, RecordQuestion, Records, UdpTimes, Way, find_records_by,
-    records::Asker,
+    Aim, Carrier, Client, Datagrams, RecordQuestion, Records, UdpTimes, Way,
+    complaints::Complaints, find_records_by, records::Asker,
 };
 
 /// The name for all interfaces.
@@ -81,6 +81,7 @@ struct Passage {
 }
 
 impl Prepared {
+    complaints: Arc<Complaints>,
     /// Reads the options, and resolves the names in them.
     ///
     /// # Errors
@@ -198,8 +199,8 @@ impl Party {
         // gone.
         passages.ways.write().extend(std::mem::take(&mut step.ways).into_iter().map(
             |(id, way)| {
-                let carrier = Arc::clone(&self.carrier);
-                (id, Arc::new(Passage { way, carrier, asker: Asker::default() }))
+                let (carrier, asker) = (Arc::clone(&self.carrier), Asker::default());
+                (id, Arc::new(Passage { way, carrier, asker, complaints: Arc::default() }))
             },
         ));
         {
@@ -255,13 +256,10 @@ impl Carry for Passages {
             }
         };
         let carried = passage.carrier.carry(way.call(client, local, remote));
-        let service = Arc::clone(&way.service);
+        let (service, complaints) = (Arc::clone(&way.service), Arc::clone(&passage.complaints));
         tokio::spawn(async move {
-            if let Err(problem) = carried.await {
-                tracing::warn!(
-                    service = %service.name, client = %remote, %problem,
-                    "an intercepted client was not connected to its service"
-                );
+            if let Err(refusal) = carried.await {
+                complaints.note(&service.name, remote, &refusal);
             }
             drop(place);
         });

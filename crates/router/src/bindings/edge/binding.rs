@@ -10,7 +10,7 @@ use std::{
 
 use parking_lot::Mutex;
 use weft_channel::TraceFile;
-use weft_limits::Budget;
+use weft_limits::{Budget, LogLines};
 use weft_spans::Spans;
 use weft_wire::VersionInfo;
 use weft_xgress::Options;
@@ -74,6 +74,8 @@ pub(crate) struct EdgeBinding {
     pub(super) trust: Trust,
     /// The refusals that SDKs were sent lately.
     pub(super) patience: Patience,
+    /// The lines of the log about refused SDKs.
+    pub(super) refusals: Mutex<LogLines>,
 }
 
 impl EdgeBinding {
@@ -97,6 +99,7 @@ impl EdgeBinding {
             draining: AtomicBool::new(false),
             trust: Trust::default(),
             patience: Patience::default(),
+            refusals: Mutex::new(LogLines::new(weft_circuit::now())),
         })
     }
 

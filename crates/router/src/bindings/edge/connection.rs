@@ -25,7 +25,7 @@ use super::{
 };
 use crate::{
     forwarder::{ConnOwner, Outlet},
-    seam::ApiSession,
+    seam::{ApiSession, Refusal},
 };
 
 /// Most requests of one SDK in work at the same time; more are refused.
@@ -141,7 +141,7 @@ impl SdkConnection {
                     let measures = &this.binding.forwarder.measures().edge;
                     measures.refused.one();
                     measures.bad_sessions.one();
-                    tracing::info!(peer = %this.channel.peer().remote, %refusal, "SDK refused");
+                    this.note_refused(&refusal);
                     // What came is answered, and nothing more is read until the channel is closed.
                     this.refused.cancel();
                     this.note_early(usize::MAX);
@@ -152,6 +152,19 @@ impl SdkConnection {
                 }
             }
         });
+    }
+
+    /// Logs that the SDK is refused, unless there are many such lines already.
+    fn note_refused(&self, refusal: &Refusal) {
+        let peer = self.channel.peer().remote;
+        let due = self.binding.refusals.lock().due(now());
+        match due {
+            Some(left_out) => tracing::info!(
+                %peer, %refusal,
+                "SDK refused; {left_out} more were refused since the last such line"
+            ),
+            None => tracing::debug!(%peer, %refusal, "SDK refused"),
+        }
     }
 
     /// Notes the session of the channel, which was found valid, and counts the channel for its
