@@ -111,6 +111,26 @@ impl Intercept {
         }))
     }
 
+    /// The addresses as operators read them, `<protocol>:<address>:<ports>`: the first ones, and the number of the
+    /// others.
+    #[must_use]
+    pub fn first_addresses(&self, most: usize) -> Vec<String> {
+        let Self { addresses, port_ranges, protocols, .. } = self;
+        let all = addresses.iter().flat_map(|address| {
+            let of_range = move |range| {
+                protocols.iter().map(move |protocol| format!("{protocol}:{address}:{range}"))
+            };
+            port_ranges.iter().flat_map(of_range)
+        });
+        let mut shown: Vec<_> = all.take(most).collect();
+        let of_one = port_ranges.len().saturating_mul(protocols.len());
+        let count = addresses.len().saturating_mul(of_one);
+        if count > shown.len() {
+            shown.push(format!("{} more", count - shown.len()));
+        }
+        shown
+    }
+
     fn from_v1(config: InterceptV1) -> Result<Self> {
         let dial = config.dial_options;
         let seconds = dial.as_ref().map(|dial| match dial.connect_timeout_seconds {

@@ -25,10 +25,25 @@ struct Known {
     identity: Arc<Identity>,
     configs: [Option<String>; config::INTERCEPTING.len()],
     claims: bool,
+    /// The addresses of its clients, for the log.
+    at: String,
+    /// True if the log says that its clients are intercepted at these addresses.
+    is_told: bool,
+    /// True if the log says that they are intercepted at the addresses that the service had before.
+    was_told: bool,
     /// Problems of the claim.
     problems: Vec<String>,
     /// The entries of its config that are left out.
     left_out: Vec<String>,
+}
+
+/// A change that operators are told of: clients of a service are intercepted, or no longer.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum News {
+    /// They are, at these addresses.
+    Begins(String, String),
+    /// They are not.
+    Ends(String),
 }
 
 /// The changes after a change of services.
@@ -42,6 +57,8 @@ pub(super) struct Step {
     pub(super) gone: Vec<String>,
     /// Services by the id of the claim.
     services: Vec<(String, String)>,
+    /// Names of services that are intercepted no more.
+    ended: Vec<String>,
 }
 
 impl Claims {
@@ -64,6 +81,9 @@ impl Claims {
             if !stays && known.claims {
                 step.gone.push(format!("{prefix}{id}"));
             }
+            if !stays && known.is_told {
+                step.ended.push(known.service.name.clone());
+            }
             stays
         });
         for one in services {
@@ -77,9 +97,14 @@ impl Claims {
                 continue;
             }
             let claimed = before.is_some_and(|known| known.claims);
-            let known = read(one, claim(), &mut step);
+            let told = before.filter(|known| known.is_told);
+            let mut known = read(one, claim(), &mut step);
             if claimed && !known.claims {
                 step.gone.push(claim());
+            }
+            if let Some(told) = told {
+                known.is_told = told.at == known.at && told.service.name == known.service.name;
+                known.was_told = !known.is_told;
             }
             self.known.insert(one.service.id.clone(), known);
         }
@@ -99,6 +124,23 @@ impl Claims {
                 known.problems.clone_from(problems);
             }
         }
+    }
+
+    /// The changes of a step that operators are told of, once its claims were made.
+    pub(super) fn news(&mut self, step: Step, is_taken: impl Fn(&str) -> bool) -> Vec<News> {
+        let mut news: Vec<News> = step.ended.into_iter().map(News::Ends).collect();
+        let prefix = &self.prefix;
+        for (id, known) in &mut self.known {
+            let is_intercepted = known.claims && is_taken(&format!("{prefix}{id}"));
+            let name = || known.service.name.clone();
+            if is_intercepted && !known.is_told {
+                news.push(News::Begins(name(), known.at.clone()));
+            } else if !is_intercepted && (known.is_told || known.was_told) {
+                news.push(News::Ends(name()));
+            }
+            (known.is_told, known.was_told) = (is_intercepted, false);
+        }
+        news
     }
 
     /// The problems of services: names and reasons.
@@ -133,9 +175,11 @@ fn read(one: &Interceptable<'_>, claim: String, step: &mut Step) -> Known {
         let interfaces = config::interfaces(one.configs)?;
         Ok(intercept.map(|intercept| (intercept, way, interfaces)))
     });
-    let (mut problems, mut left_out) = (Vec::new(), Vec::new());
+    const SHOWN: usize = 4;
+    let (mut problems, mut left_out, mut at) = (Vec::new(), Vec::new(), String::new());
     let claims = match read {
         Ok(Some((intercept, way, interfaces))) => {
+            at = intercept.first_addresses(SHOWN).join(", ");
             for problem in &intercept.left_out {
                 tracing::warn!(service = %service.name, %problem, "an entry is left out");
                 left_out.push(problem.to_string());
@@ -157,6 +201,9 @@ fn read(one: &Interceptable<'_>, claim: String, step: &mut Step) -> Known {
         identity: Arc::clone(one.identity),
         configs: config::INTERCEPTING.map(|kind| one.configs.get(kind).cloned()),
         claims,
+        at,
+        is_told: false,
+        was_told: false,
         problems,
         left_out,
     }
@@ -253,6 +300,16 @@ mod tests {
 
         /// The claims and those given up; checks that every refusal has a reason.
         fn step(&mut self, taken: bool, refused: &[&str]) -> (Vec<String>, Vec<String>) {
+            let (claims, gone, _) = self.step_with_news(taken, refused);
+            (claims, gone)
+        }
+
+        /// The same, and what operators are told.
+        fn step_with_news(
+            &mut self,
+            taken: bool,
+            refused: &[&str],
+        ) -> (Vec<String>, Vec<String>, Vec<News>) {
             let services = self.services.iter().map(|(service, configs)| Interceptable {
                 service: Arc::clone(service),
                 configs,
@@ -267,7 +324,12 @@ mod tests {
             self.claims.note(&step, &refused.iter().map(problem).collect::<Vec<_>>());
             let claims = step.claims.iter().map(|claim| claim.id.clone()).collect();
             assert_eq!(step.claims.len(), step.ways.len());
-            (claims, step.gone)
+            let gone = step.gone.clone();
+            (claims, gone, self.claims.news(step, |_| taken))
+        }
+
+        fn news(&mut self, taken: bool) -> Vec<News> {
+            self.step_with_news(taken, &[]).2
         }
 
         fn problems(&self) -> Vec<(String, String)> {
@@ -318,6 +380,32 @@ mod tests {
         assert_eq!(lab.step(true, &[]), (claim("d"), vec![]));
         lab.own = Arc::new(Identity { name: "other".into(), ..Identity::default() });
         assert_eq!(lab.step(true, &[]).0, claim("d"));
+    }
+
+    #[test]
+    fn operators_are_told_when_a_service_comes_and_goes() {
+        let begins = |name: &str, at: &str| News::Begins(name.to_owned(), at.to_owned());
+        let ends = |name: &str| News::Ends(name.to_owned());
+        let mut lab = Lab::new();
+        lab.put("none", None);
+        lab.put("a", Some(&at("a.example")));
+        assert_eq!(lab.news(false), [], "not taken");
+        assert_eq!(lab.news(true), [begins("a", "tcp:a.example:80")]);
+        assert_eq!(lab.news(true), [], "nothing changed");
+        lab.put("a", Some(&at("b.example")));
+        assert_eq!(lab.news(true), [begins("a", "tcp:b.example:80")]);
+        lab.own = Arc::new(Identity { name: "other".into(), ..Identity::default() });
+        assert_eq!(lab.news(true), [], "at the same addresses");
+        lab.put("a", Some("{"));
+        assert_eq!(lab.news(true), [ends("a")]);
+        lab.put("a", Some(&at("a.example")));
+        assert_eq!(lab.news(true), [begins("a", "tcp:a.example:80")]);
+        lab.put("a", Some(&at("c.example")));
+        assert_eq!(lab.news(false), [ends("a")], "the new addresses are not taken");
+        assert_eq!(lab.news(true), [begins("a", "tcp:c.example:80")]);
+        lab.services.retain(|(service, _)| service.name != "a");
+        assert_eq!(lab.news(true), [ends("a")]);
+        assert_eq!(lab.news(true), []);
     }
 
     #[test]

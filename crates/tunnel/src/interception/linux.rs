@@ -20,7 +20,10 @@ use weft_intercept::{
     Arrival, Carry, Client as Taken, DnsOptions, Interceptor, Interfaces, Options, OwnHosts,
 };
 
-use super::{InterceptError, InterceptOptions, Interceptable, claims::Claims};
+use super::{
+    InterceptError, InterceptOptions, Interceptable,
+    claims::{Claims, News},
+};
 use crate::{
     Aim, Carrier, Client, Datagrams, RecordQuestion, Records, UdpTimes, Way,
     complaints::Complaints, find_records_by, records::Asker,
@@ -78,10 +81,10 @@ struct Passage {
     way: Way,
     carrier: Arc<dyn Carrier>,
     asker: Asker,
+    complaints: Arc<Complaints>,
 }
 
 impl Prepared {
-    complaints: Arc<Complaints>,
     /// Reads the options, and resolves the names in them.
     ///
     /// # Errors
@@ -215,7 +218,24 @@ impl Party {
         }
         drop(ways);
         known.note(&step, &refused);
+        tell(known.news(step, |claim| interceptor.intercepts(claim)));
         known.problems(services)
+    }
+}
+
+/// Logs which services are intercepted from now on, and which no longer.
+fn tell(news: Vec<News>) {
+    /// Services that one change names.
+    const NAMED: usize = 20;
+    let more = news.len().saturating_sub(NAMED);
+    for one in news.into_iter().take(NAMED) {
+        match one {
+            News::Begins(service, at) => tracing::info!(service, at, "a service is intercepted"),
+            News::Ends(service) => tracing::info!(service, "a service is intercepted no more"),
+        }
+    }
+    if more > 0 {
+        tracing::info!(more, "more services are, or are no longer, intercepted");
     }
 }
 

@@ -81,25 +81,9 @@ fn hosting(state: HostState) -> HostingStatus {
 /// The addresses at which a service's clients are intercepted, `<protocol>:<address>:<ports>`: the
 /// first 16, and the number of the others.
 fn intercepted(service: &Service) -> Vec<String> {
-    let Ok(Some(intercept)) = Intercept::read(&configs_of(service)) else { return Vec::new() };
-    first_addresses(&intercept)
-}
-
-fn first_addresses(intercept: &Intercept) -> Vec<String> {
     const SHOWN: usize = 16;
-    let Intercept { addresses, port_ranges, protocols, .. } = intercept;
-    let all = addresses.iter().flat_map(|address| {
-        let of_range = move |range| {
-            protocols.iter().map(move |protocol| format!("{protocol}:{address}:{range}"))
-        };
-        port_ranges.iter().flat_map(of_range)
-    });
-    let mut shown: Vec<_> = all.take(SHOWN).collect();
-    let count = addresses.len().saturating_mul(port_ranges.len()).saturating_mul(protocols.len());
-    if count > shown.len() {
-        shown.push(format!("{} more", count - shown.len()));
-    }
-    shown
+    let Ok(Some(intercept)) = Intercept::read(&configs_of(service)) else { return Vec::new() };
+    intercept.first_addresses(SHOWN)
 }
 
 #[cfg(test)]
@@ -117,7 +101,7 @@ mod tests {
                 "portRanges": (0..ranges).map(range).collect::<Vec<_>>(),
             });
             let configs = [("intercept.v1".to_owned(), data.to_string())].into_iter().collect();
-            first_addresses(&Intercept::read(&configs).unwrap().unwrap())
+            Intercept::read(&configs).unwrap().unwrap().first_addresses(16)
         };
         assert_eq!(config(1, 1), ["tcp:a0.test:1", "udp:a0.test:1"]);
         assert_eq!(config(2, 4).len(), 16);
