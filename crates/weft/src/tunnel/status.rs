@@ -71,6 +71,14 @@ impl Drop for Served {
     }
 }
 
+/// The tunnelers of this user.
+#[derive(Debug, Default)]
+struct Asked {
+    answers: Vec<Answer>,
+    /// Sockets at which a tunneler did not answer, and why.
+    silent: Vec<(PathBuf, String)>,
+}
+
 /// Shows the state of tunnelers.
 pub(super) async fn status(args: TunnelStatusArgs) -> Result<(), Failure> {
     let format = args.output.format();
@@ -80,7 +88,7 @@ pub(super) async fn status(args: TunnelStatusArgs) -> Result<(), Failure> {
         let second = ask_all(args.socket.as_deref()).await?;
         let rows = rows(&second, Some((&first, LOOK)));
         if format == Format::Table {
-            output::print(&(text(&rows) + "\n"));
+            output::print(&(text(&second, &rows) + "\n"));
         } else {
             output::value(format, &Value::Array(rows), String::new);
         }
@@ -99,7 +107,7 @@ pub(super) async fn status(args: TunnelStatusArgs) -> Result<(), Failure> {
             None => format!("every {seconds} s; q or Ctrl-C ends"),
             Some(failure) => format!("out of date: {failure}; q or Ctrl-C ends"),
         };
-        screen.show(&text(&shown), &printable::line(&foot));
+        screen.show(&text(&now, &shown), &printable::line(&foot));
         if let Some(Key::End) = screen.key(pause).await {
             return Ok(());
         }
@@ -114,18 +122,27 @@ pub(super) async fn status(args: TunnelStatusArgs) -> Result<(), Failure> {
 }
 
 /// One row for each use of a service: dialing, and hosting. One more for an identity whose services could not be
-/// read.
-fn rows(now: &[Answer], before: Option<(&Vec<Answer>, Duration)>) -> Vec<Value> {
+/// read, and one for a tunneler that does not answer.
+fn rows(now: &Asked, before: Option<(&Asked, Duration)>) -> Vec<Value> {
     let mut out = Vec::new();
-    for answer in now {
+    let problem = |pid: Option<u32>, identity: &str, role: &str, state: &str, at: &str| {
+        json!({
+            "pid": pid, "identity": identity, "service": "", "role": role, "at": [at],
+            "state": state, "encrypted": false, "open": 0, "total": 0, "failed": 0, "sent": 0,
+            "received": 0,
+        })
+    };
+    for (socket, why) in &now.silent {
+        let at = format!("{}: {why}", socket.display());
+        out.push(problem(pid_of(socket), "", "tunneler", "no answer", &at));
+    }
+    for answer in &now.answers {
         for identity in &answer.identities {
-            let earlier = before.map(|(before, time)| (find(before, answer.pid, identity), time));
-            if let Some(problem) = &identity.problem {
-                out.push(json!({
-                    "pid": answer.pid, "identity": identity.identity, "service": "",
-                    "role": "identity", "at": [problem], "state": "problem", "encrypted": false,
-                    "open": 0, "total": 0, "failed": 0, "sent": 0, "received": 0,
-                }));
+            let earlier =
+                before.map(|(before, time)| (find(&before.answers, answer.pid, identity), time));
+            if let Some(why) = &identity.problem {
+                let pid = Some(answer.pid);
+                out.push(problem(pid, &identity.identity, "identity", "problem", why));
             }
             for service in &identity.services {
                 let before = earlier.and_then(|(earlier, time)| {
@@ -202,7 +219,11 @@ fn find<'a>(answers: &'a [Answer], pid: u32, identity: &Status) -> Option<&'a St
     answer.identities.iter().find(|known| known.identity == identity.identity)
 }
 
-fn text(rows: &[Value]) -> String {
+/// The table of the rows; without any, why there are none.
+fn text(asked: &Asked, rows: &[Value]) -> String {
+    if rows.is_empty() {
+        return nothing(asked).join("\n");
+    }
     const COLUMNS: [(&str, &str); 10] = [
         ("SERVICE", "/service"),
         ("IDENTITY", "/identity"),
@@ -237,18 +258,49 @@ fn text(rows: &[Value]) -> String {
     shown.fitted().text
 }
 
+/// Why tunnelers use no service: a line for each identity, or for the tunneler that has none yet.
+fn nothing(asked: &Asked) -> Vec<String> {
+    let mut lines = Vec::new();
+    for Answer { pid, identities } in &asked.answers {
+        if identities.is_empty() {
+            lines.push(format!("no services yet: the tunneler (process {pid}) logs in"));
+        }
+        for Status { identity, services, .. } in identities {
+            // Services that it may dial have rows.
+            let why = match services.is_empty() {
+                true => format!(
+                    "no service policy gives it one; `weft why {identity} SERVICE` says what is missing"
+                ),
+                false => "it may only host services, and this tunneler hosts none".to_owned(),
+            };
+            lines.push(format!("no services: identity {identity} (process {pid}): {why}"));
+        }
+    }
+    lines.iter().map(|line| printable::line(line)).collect()
+}
+
+/// The process of a tunneler, from the name of its socket.
+fn pid_of(socket: &Path) -> Option<u32> {
+    let name = socket.file_stem()?.to_str()?;
+    name.strip_prefix("tunnel-")?.parse().ok()
+}
+
 /// Asks one tunneler, or all of this user.
 #[cfg(unix)]
-async fn ask_all(socket: Option<&Path>) -> Result<Vec<Answer>, Failure> {
+async fn ask_all(socket: Option<&Path>) -> Result<Asked, Failure> {
+    use std::io::ErrorKind;
     if let Some(socket) = socket {
-        let answer = ask(socket).await;
-        let named = |error: std::io::Error| {
-            Failure::not_found(format!("no tunneler answers at {}: {error}", socket.display()))
-        };
-        return Ok(vec![answer.map_err(named)?]);
+        let answer = ask(socket).await.map_err(|error| {
+            let text = format!("no tunneler answers at {}: {}", socket.display(), why(&error));
+            match error.kind() {
+                ErrorKind::NotFound | ErrorKind::ConnectionRefused => Failure::not_found(text),
+                _ => Failure::unreachable(text),
+            }
+        })?;
+        return Ok(Asked { answers: vec![answer], silent: Vec::new() });
     }
     let folder = folder();
-    let mut answers = Vec::new();
+    let mut asked = Asked::default();
     let entries = std::fs::read_dir(&folder).into_iter().flatten().flatten();
     for path in entries.map(|entry| entry.path()) {
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
@@ -256,25 +308,36 @@ async fn ask_all(socket: Option<&Path>) -> Result<Vec<Answer>, Failure> {
             continue;
         }
         match ask(&path).await {
-            Ok(answer) => answers.push(answer),
+            Ok(answer) => asked.answers.push(answer),
             // Left behind by a tunneler that was killed.
-            Err(error) if error.kind() == std::io::ErrorKind::ConnectionRefused => {
+            Err(error) if error.kind() == ErrorKind::ConnectionRefused => {
                 let _ = std::fs::remove_file(&path);
             }
-            Err(error) => {
-                tracing::warn!(
-                    socket = %path.display(), %error,
-                    "a tunneler does not answer on its socket"
-                )
-            }
+            // It has ended meanwhile.
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            Err(error) => asked.silent.push((path, why(&error))),
         }
     }
-    if answers.is_empty() {
-        return Err(Failure::not_found("this user runs no tunneler on this machine")
-            .and("hint: weft tunnel run --identity FILE; another user's is asked with --socket"));
+    asked.answers.sort_by_key(|answer| answer.pid);
+    match (asked.answers.is_empty(), asked.silent.first()) {
+        (false, _) => Ok(asked),
+        (true, Some((path, why))) => {
+            let text = format!("the tunneler at {} does not answer: {why}", path.display());
+            Err(Failure::unreachable(text)
+                .and("hint: it is stopped or stuck; its log may say more"))
+        }
+        (true, None) => Err(Failure::not_found("this user runs no tunneler on this machine")
+            .and("hint: weft tunnel run --identity FILE; another user's is asked with --socket")),
     }
-    answers.sort_by_key(|answer| answer.pid);
-    Ok(answers)
+}
+
+/// Why a tunneler did not answer, for people.
+#[cfg(unix)]
+fn why(error: &std::io::Error) -> String {
+    match error.kind() {
+        std::io::ErrorKind::TimedOut => format!("it said nothing for {} s", PATIENCE.as_secs()),
+        _ => error.to_string(),
+    }
 }
 
 #[cfg(unix)]
@@ -385,7 +448,7 @@ fn private(folder: &Path) -> Result<(), Failure> {
 }
 
 #[cfg(not(unix))]
-async fn ask_all(_: Option<&Path>) -> Result<Vec<Answer>, Failure> {
+async fn ask_all(_: Option<&Path>) -> Result<Asked, Failure> {
     let _ = (PATIENCE, MAX_ANSWER);
     Err(Failure::new("tunnelers tell their status on Unix only"))
 }
@@ -404,6 +467,10 @@ mod tests {
 
     use super::*;
 
+    fn asked(answers: Vec<Answer>) -> Asked {
+        Asked { answers, silent: Vec::new() }
+    }
+
     fn answer(sent: u64) -> Answer {
         let service = ServiceStatus {
             name: "web".into(),
@@ -417,24 +484,62 @@ mod tests {
 
     #[test]
     fn rates_are_made_of_two_looks() {
-        let before = vec![answer(1000)];
-        let shown = rows(&[answer(5096)], Some((&before, Duration::from_secs(2))));
+        let (before, now) = (asked(vec![answer(1000)]), asked(vec![answer(5096)]));
+        let shown = rows(&now, Some((&before, Duration::from_secs(2))));
         assert_eq!(shown[0]["sentPerSecond"], 2048);
         assert_eq!((&shown[0]["open"], &shown[0]["state"]), (&json!(1), &json!("no port")));
-        let alone = rows(&[answer(5)], None);
+        let alone = rows(&asked(vec![answer(5)]), None);
         assert!(alone[0]["sentPerSecond"].is_null());
-        assert!(text(&shown).contains("(2.0 KiB/s)"));
+        assert!(text(&now, &shown).contains("(2.0 KiB/s)"));
+    }
+
+    #[test]
+    fn an_empty_table_says_why() {
+        let told = |identities: Vec<Status>| {
+            let now = asked(vec![Answer { pid: 7, identities }]);
+            assert_eq!(rows(&now, None), [json!({}); 0]);
+            text(&now, &[])
+        };
+        let of = |services: Vec<ServiceStatus>| Status {
+            identity: "me".into(),
+            services,
+            ..Status::default()
+        };
+        assert_eq!(told(Vec::new()), "no services yet: the tunneler (process 7) logs in");
+        let none = told(vec![of(Vec::new())]);
+        assert!(none.contains("identity me (process 7): no service policy gives it one"), "{none}");
+        let hosted =
+            ServiceStatus { name: "web".into(), can_bind: true, ..ServiceStatus::default() };
+        let only = told(vec![of(vec![hosted])]);
+        assert!(only.contains("it may only host services"), "{only}");
     }
 
     #[test]
     fn an_identity_without_services_says_why() {
         let unserved = [(PathBuf::from("me.json"), "not logged in".to_owned())];
         let shown = Shown { unserved: unserved.into(), ..Shown::default() };
-        let answer = Answer { pid: 7, identities: shown.states() };
-        let rows = rows(&[answer], None);
+        let now = asked(vec![Answer { pid: 7, identities: shown.states() }]);
+        let rows = rows(&now, None);
         let told = [&rows[0]["identity"], &rows[0]["state"], &rows[0]["at"][0]];
         assert_eq!(told, [&json!("me.json"), &json!("problem"), &json!("not logged in")]);
-        assert!(text(&rows).contains("not logged in"));
+        assert!(text(&now, &rows).contains("not logged in"));
+    }
+
+    #[cfg(unix)]
+    #[tokio::test(start_paused = true)]
+    async fn a_tunneler_that_does_not_answer_is_not_taken_for_none() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("tunnel-7.sock");
+        let absent = ask_all(Some(&path)).await.unwrap_err().to_string();
+        // It accepts nothing.
+        let _stuck = std::os::unix::net::UnixListener::bind(&path).unwrap();
+        let silent = ask_all(Some(&path)).await.unwrap_err().to_string();
+        assert!(absent.contains("No such file"), "{absent}");
+        assert!(silent.contains("it said nothing for 5 s"), "{silent}");
+        let beside = Asked { silent: vec![(path, "stuck".into())], ..asked(vec![answer(1)]) };
+        let shown = rows(&beside, None);
+        assert_eq!((&shown[0]["pid"], &shown[0]["state"]), (&json!(7), &json!("no answer")));
+        assert_eq!((shown.len(), &shown[1]["service"]), (2, &json!("web")));
     }
 
     #[cfg(unix)]
