@@ -75,7 +75,11 @@ impl AppData {
     /// # Errors
     /// When the value is missing or no text.
     pub fn required(&self, key: &str) -> Result<&str, Refusal> {
-        self.text(key)?.ok_or_else(|| Refusal::other(format!("{key} required but not provided")))
+        self.text(key)?.ok_or_else(|| {
+            Refusal::other(format!(
+                "{key} required but not provided: the host connects to the address that its client names"
+            ))
+        })
     }
 }
 

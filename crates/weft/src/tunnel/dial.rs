@@ -39,6 +39,11 @@ async fn connect(args: DialArgs) -> Result<(), Failure> {
     let connection = match context.dial_with(&args.service, options).await {
         Ok(connection) => connection,
         Err(error) => {
+            if args.to.is_none()
+                && let Some(failure) = explain::lacks_address(&context, &args.service, &error).await
+            {
+                return Err(failure);
+            }
             return Err(explain::of_service(&context, &args.service, Use::Dial, &error).await);
         }
     };

@@ -1,6 +1,7 @@
 //! Explanations of failed dials and binds, with advice.
 
 use weft_sdk::{Context, Error, Service};
+use weft_tunnel::{Configs, Intercept, InterceptAddress};
 
 use crate::failure::{Failure, chain};
 
@@ -50,6 +51,44 @@ impl Use {
             Self::Bind => "host",
         }
     }
+}
+
+/// The failure of a dial that names no address to its host, if the host needs one.
+pub(super) async fn lacks_address(context: &Context, name: &str, error: &Error) -> Option<Failure> {
+    let refused = matches!(error, Error::Refused { .. } | Error::NoTerminators { .. });
+    let asks = ["required", "not provided", "missing"];
+    let text = error.to_string();
+    if !refused || !text.contains("dst_") || !asks.iter().any(|word| text.contains(word)) {
+        return None;
+    }
+    let services = context.services().await.unwrap_or_default();
+    let service = services.iter().find(|service| service.name == name);
+    Some(needs_address(name, service.and_then(first_address)))
+}
+
+fn needs_address(name: &str, example: Option<String>) -> Failure {
+    let example = example.map(|at| format!(", for example --to {at}")).unwrap_or_default();
+    Failure::refused(format!(
+        "the host of `{name}` connects to the address that its client names, and this dial names none"
+    ))
+    .and(format!("hint: weft dial {name} --to HOST:PORT{example}"))
+}
+
+/// An address at which clients of a service are intercepted, as `--to` takes it.
+fn first_address(service: &Service) -> Option<String> {
+    let data = service.configs.get("intercept.v1")?;
+    let text = serde_json::Value::Object(data.clone()).to_string();
+    let configs = Configs::from([("intercept.v1".to_owned(), text)]);
+    let intercept = Intercept::read(&configs).ok()??;
+    let port = intercept.port_ranges.first()?.low;
+    let host = intercept.addresses.iter().find_map(|address| match address {
+        InterceptAddress::Name(name) => Some(name.clone()),
+        InterceptAddress::Network(network) if network.is_single() => {
+            Some(network.address().to_string())
+        }
+        _ => None,
+    })?;
+    Some(if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") })
 }
 
 /// The failure that concerns one service; for an unknown name, with the names that exist.
@@ -119,6 +158,24 @@ mod tests {
             encrypted: true,
             configs: Default::default(),
         }
+    }
+
+    #[test]
+    fn a_dial_without_an_address_is_told_how_to_name_one() {
+        let config = |address: &str| {
+            let text = format!(
+                r#"{{"protocols":["tcp"],"addresses":["*.x.example","{address}"],"portRanges":[{{"low":22,"high":23}}]}}"#
+            );
+            let data = serde_json::from_str(&text).unwrap();
+            let configs = [("intercept.v1".to_owned(), data)].into_iter().collect();
+            first_address(&Service { configs, ..service("ssh", true) })
+        };
+        assert_eq!(config("ssh.example").as_deref(), Some("ssh.example:22"));
+        assert_eq!(config("fd00::1").as_deref(), Some("[fd00::1]:22"));
+        assert_eq!(config("10.0.0.0/8"), None);
+        assert_eq!(first_address(&service("ssh", true)), None);
+        let told = needs_address("ssh", Some("ssh.example:22".to_owned()));
+        assert!(told.to_string().contains("this dial names none"), "{told}");
     }
 
     #[test]
