@@ -168,6 +168,16 @@ impl Logins {
         format!("{}-{}", host.trim_start_matches('.'), address.port())
     }
 
+    /// Default name of a login of one of several users to this controller, such as `localhost-1280-alice`.
+    #[must_use]
+    pub fn name_for_user(address: &Address, user: &str) -> String {
+        // Room for a number behind the name.
+        const ROOM: usize = MAX_NAME - 4;
+        let host: String = Self::name_for(address).chars().take(ROOM / 2).collect();
+        let user = user.chars().map(|one| if is_plain(one) { one } else { '-' });
+        format!("{host}-{}", user.take(ROOM / 2 - 1).collect::<String>())
+    }
+
     /// Path of a login's file.
     ///
     /// # Errors

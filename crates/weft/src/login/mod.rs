@@ -36,9 +36,10 @@ pub(crate) async fn login(args: LoginArgs) -> Result<(), Failure> {
             (None, Some(url)) => url.parse()?,
             (None, None) => NEAR.parse()?,
         };
-    let name = args.name.clone().unwrap_or_else(|| Logins::name_for(&address));
-    // Checked before the user is asked for anything.
-    logins.path(&name)?;
+    if let Some(name) = &args.name {
+        // Checked before the user is asked for anything.
+        logins.path(name)?;
+    }
     let codes = Codes::new(&args.codes, &[])?;
     let bundle = bundle(&args, &address, &logins, file.as_ref()).await?;
     let mut login = SavedLogin {
@@ -53,13 +54,42 @@ pub(crate) async fn login(args: LoginArgs) -> Result<(), Failure> {
         Some(token) => by_token(&mut login, token, &codes).await?,
         None => by_credentials(&mut login, &args, &codes).await?,
     };
+    let name = args.name.clone().unwrap_or_else(|| free_name(&logins, &address, &login));
+    let former = saved(&logins, &name).filter(|former| !is_same_user(former, &login));
     logins.save(&name, &login)?;
     logins.choose(&name)?;
     output::line(format!("logged in to {address} as {who}"));
+    if let Some(former) = former {
+        let SavedLogin { username, controller, .. } = former;
+        output::line(format!("it replaces the saved login of {username} at {controller}"));
+    }
     if logins.names()?.len() > 1 {
         output::line(format!("this login is called `{name}`; `weft use` switches between logins"));
     }
     Ok(())
+}
+
+/// The login that is saved under a name, if one is and can be read.
+fn saved(logins: &Logins, name: &str) -> Option<SavedLogin> {
+    logins.load(Some(name)).ok().flatten().map(|(_, login)| login)
+}
+
+/// True if one login takes the place of the other: the same user, in the same way, at the same controller.
+fn is_same_user(one: &SavedLogin, other: &SavedLogin) -> bool {
+    one.username == other.username
+        && one.controller == other.controller
+        && one.key.is_some() == other.key.is_some()
+}
+
+/// The name to save a login under: that of its controller, unless another user's login has it.
+fn free_name(logins: &Logins, address: &Address, login: &SavedLogin) -> String {
+    const MOST: u32 = 99;
+    let own = Logins::name_for_user(address, &login.username);
+    let numbered = (2..=MOST).map(|number| format!("{own}-{number}"));
+    let mut names = [Logins::name_for(address), own.clone()].into_iter().chain(numbered);
+    let is_free =
+        |name: &String| saved(logins, name).is_none_or(|former| is_same_user(&former, login));
+    names.find(is_free).unwrap_or(own)
 }
 
 /// The certificate to log in with, if one was given.

@@ -146,6 +146,22 @@ async fn logins_are_by_password_certificate_and_name() {
     run(&place, 0, "use main").await;
     assert!(run(&place, 0, "status").await.contains("Default Admin"));
     run(&place, 4, "use nobody").await;
+    // Without a name no login takes the place of another user's.
+    let by_password = format!("https://localhost:{} -u {USER} -p {PASSWORD} --yes", place.control);
+    for (login, name) in [
+        (by_password.as_str(), format!("localhost-{}", place.control)),
+        ("--identity robot.json", format!("localhost-{}-robot", place.control)),
+        ("--identity robot.json", format!("localhost-{}-robot", place.control)),
+    ] {
+        let done = run(&place, 0, &format!("login {login}")).await;
+        assert!(done.contains(&format!("is called `{name}`")), "{done}");
+        assert!(!done.contains("replaces"), "{done}");
+    }
+    run(&place, 0, &format!("login {by_password} --name spare")).await;
+    let done = run(&place, 0, "login --identity robot.json --name spare").await;
+    let replaces = format!("it replaces the saved login of {USER} at https://localhost");
+    assert!(done.contains(&replaces), "{done}");
+    run(&place, 0, "use main").await;
 
     // A login by certificate is renewed after its session was deleted.
     let file = place.folder().join("logins/logins/robot.json");
