@@ -122,6 +122,7 @@ impl Entities<'_> {
     }
 
     async fn list(&self, wanted: ListRequest) -> Result<(), Failure> {
+        let none = self.why_none(&wanted);
         let (operation, ids) = match &wanted.of {
             None => (self.offered(self.kind.list(), "listed")?, Vec::new()),
             Some((parent, which)) => {
@@ -148,8 +149,21 @@ impl Entities<'_> {
             .limited(wanted.limit)
             .explaining(wanted.explain)
             .asking(query);
-        let printed = self.print(listing, columns, wanted.explain).await;
+        let printed = self.print(listing, columns, wanted.explain, &none).await;
         printed.map_err(|failure| with_symbols(failure, operation))
+    }
+
+    /// Why a list may be empty, behind the number of its entries.
+    fn why_none(&self, wanted: &ListRequest) -> String {
+        let filter = wanted.filter.as_deref().is_some_and(|filter| !filter.trim().is_empty());
+        match (&wanted.of, filter) {
+            (_, true) => ": none passes the filter".to_owned(),
+            (Some((parent, which)), false) => format!(": the {} {which} has none", parent.name),
+            (None, false) if self.kind.create().is_some() => {
+                format!(": there are none yet, `weft create {}` makes one", self.kind.name)
+            }
+            (None, false) => ": there are none at the moment".to_owned(),
+        }
     }
 
     /// The columns of a list. A member that its answers do not have is refused.
@@ -181,9 +195,10 @@ impl Entities<'_> {
         mut listing: Listing<'_>,
         columns: Vec<Column>,
         explain: bool,
+        none: &str,
     ) -> Result<(), Failure> {
         if self.format == Format::Table {
-            self.print_table(&mut listing, columns).await?;
+            self.print_table(&mut listing, columns, none).await?;
         } else {
             let mut stream = Stream::new(self.format);
             while let Some(page) = listing.next().await? {
@@ -207,6 +222,7 @@ impl Entities<'_> {
         &self,
         listing: &mut Listing<'_>,
         columns: Vec<Column>,
+        none: &str,
     ) -> Result<(), Failure> {
         let mut rows = Rows::new(columns);
         let mut progress = None;
@@ -222,6 +238,10 @@ impl Entities<'_> {
             progress.finish_and_clear();
         }
         let count = counted(rows.count(), self.kind.name, self.kind.plural);
+        if rows.count() == 0 {
+            output::line(count + none);
+            return Ok(());
+        }
         let more = "--columns chooses what is shown, --output json shows everything";
         output::rows(&rows, &format!("\n{count}"), more);
         Ok(())

@@ -253,7 +253,7 @@ pub(crate) fn list(folder: &LoginFolder, format: Format) -> Result<(), Failure> 
         }));
     }
     let members = ["current", "name", "controller", "username", "expiresAt", "broken"];
-    output::list(format, found, &members);
+    output::list(format, found, &members, "no saved logins; `weft login` makes one");
     Ok(())
 }
 

@@ -122,9 +122,12 @@ pub(crate) fn rows(rows: &table::Rows, below: &str, more: &str) {
     }
 }
 
-/// Prints a list of values with these members.
-pub(crate) fn list(format: Format, items: Vec<Value>, members: &[&str]) {
+/// Prints a list of values with these members; in place of an empty table, `none`.
+pub(crate) fn list(format: Format, items: Vec<Value>, members: &[&str], none: &str) {
     let column = |name: &&str| table::Column { title: title(name), pointer: format!("/{name}") };
+    if format == Format::Table && items.is_empty() {
+        return line(none);
+    }
     if format == Format::Table {
         let mut found = table::Rows::new(members.iter().map(column).collect());
         items.iter().for_each(|item| found.push(item));

@@ -18,7 +18,7 @@ pub(super) fn explain(file: &Path, format: Format) -> Result<(), Failure> {
     let rows: Vec<Value> = facts.into_iter().filter_map(row).collect();
     // A file with mistakes has no effect at all.
     examined.accept()?;
-    output::list(format, rows, &["key", "value", "from"]);
+    output::list(format, rows, &["key", "value", "from"], "no keys");
     Ok(())
 }
 

@@ -43,7 +43,8 @@ async fn list(
         .iter()
         .map(|pair| json!({"service": pair.service.name, "config": pair.config.name}))
         .collect();
-    output::list(args.output.format(), found, &["service", "config"]);
+    let none = format!("no overrides: {identity} has the configs of its services");
+    output::list(args.output.format(), found, &["service", "config"], &none);
     Ok(())
 }
 

@@ -52,7 +52,8 @@ async fn trace(args: TracerouteArgs) -> Result<(), Failure> {
     }
     drop(connection);
     context.close().await;
-    output::list(args.output.format(), hops, &["hop", "kind", "id", "milliseconds"]);
+    let members = ["hop", "kind", "id", "milliseconds"];
+    output::list(args.output.format(), hops, &members, "no hops: none has answered");
     outcome
 }
 
