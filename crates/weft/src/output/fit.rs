@@ -17,6 +17,8 @@ pub(super) struct Need {
     pub(super) all: usize,
     /// True if the column is shown in full or not at all, such as ids.
     pub(super) whole: bool,
+    /// True if other columns shown in full leave before this one is cut, such as names.
+    pub(super) first: bool,
 }
 
 impl Need {
@@ -28,7 +30,28 @@ impl Need {
 /// The width of each column; `None` if it is left out. Columns are left out in the order of
 /// `leaving` until the rest fits; spare width goes to columns that need more. One column always stays.
 pub(super) fn widths(needs: &[Need], leaving: &[usize], terminal: usize) -> Vec<Option<usize>> {
-    let mut widths: Vec<Option<usize>> = needs.iter().map(|need| Some(need.least())).collect();
+    let widths = widths_of(needs, leaving, &[], terminal);
+    let is_cut = |(need, width): (&Need, &Option<usize>)| {
+        need.first && width.is_none_or(|width| width < need.all)
+    };
+    if !needs.iter().zip(&widths).any(is_cut) {
+        return widths;
+    }
+    let is_left = |at: &usize| needs.get(*at).is_some_and(|need| need.whole);
+    let left: Vec<usize> = leaving.iter().copied().filter(is_left).collect();
+    widths_of(needs, leaving, &left, terminal)
+}
+
+/// The same, without the columns that are `left` out in any case.
+fn widths_of(
+    needs: &[Need],
+    leaving: &[usize],
+    left: &[usize],
+    terminal: usize,
+) -> Vec<Option<usize>> {
+    let stays = |at: usize| !left.contains(&at) || left.len() == needs.len();
+    let mut widths: Vec<Option<usize>> =
+        needs.iter().enumerate().map(|(at, need)| stays(at).then(|| need.least())).collect();
     let taken = |widths: &[Option<usize>]| {
         1 + widths.iter().flatten().map(|width| width + AROUND).sum::<usize>()
     };
@@ -149,7 +172,7 @@ mod tests {
     use super::*;
 
     fn needs(all: &[usize]) -> Vec<Need> {
-        all.iter().map(|all| Need { all: *all, whole: false }).collect()
+        all.iter().map(|all| Need { all: *all, whole: false, first: false }).collect()
     }
 
     #[test]
@@ -164,14 +187,28 @@ mod tests {
         assert_eq!(found, [Some(5), Some(23), Some(22)]);
         let found = widths(&needs(&[5, 40, 30]), &[2, 1, 0], 30);
         assert_eq!(found, [Some(5), Some(18), None]);
-        let whole = [Need { all: 40, whole: true }, Need { all: 12, whole: false }];
+        let need = |all, whole| Need { all, whole, first: false };
+        let whole = [need(40, true), need(12, false)];
         assert_eq!(widths(&whole, &[0, 1], 60), [Some(40), Some(12)]);
         assert_eq!(widths(&whole, &[0, 1], 56), [None, Some(12)]);
     }
 
     #[test]
+    fn an_id_leaves_before_a_name_is_cut() {
+        let needs = [
+            Need { all: 36, whole: true, first: false },
+            Need { all: 24, whole: false, first: true },
+            Need { all: 20, whole: false, first: false },
+        ];
+        let leaving = [0, 2, 1];
+        assert_eq!(widths(&needs, &leaving, 90), [Some(36), Some(24), Some(20)]);
+        assert_eq!(widths(&needs, &leaving, 80), [None, Some(24), Some(20)]);
+        assert_eq!(widths(&needs, &leaving, 40), [None, Some(17), Some(16)]);
+    }
+
+    #[test]
     fn one_column_stays_in_any_terminal() {
-        let whole = [Need { all: 40, whole: true }; 2];
+        let whole = [Need { all: 40, whole: true, first: false }; 2];
         assert_eq!(widths(&whole, &[1, 0], 20), [Some(16), None]);
         assert_eq!(widths(&whole, &[1, 0], 0), [Some(1), None]);
         assert!(widths(&[], &[], 80).is_empty());
@@ -202,10 +239,13 @@ mod tests {
     proptest! {
         #[test]
         fn tables_are_never_wider_than_the_terminal(
-            all in prop::collection::vec((0..80usize, any::<bool>()), 1..8),
+            all in prop::collection::vec((0..80usize, any::<bool>(), any::<bool>()), 1..8),
             terminal in 5..200usize,
         ) {
-            let needs: Vec<Need> = all.iter().map(|(all, whole)| Need { all: *all, whole: *whole }).collect();
+            let need = |(all, whole, first): &(usize, bool, bool)| {
+                Need { all: *all, whole: *whole, first: *first && !whole }
+            };
+            let needs: Vec<Need> = all.iter().map(need).collect();
             let leaving: Vec<usize> = (0..needs.len()).rev().collect();
             let found = widths(&needs, &leaving, terminal);
             let taken: usize = 1 + found.iter().flatten().map(|width| width + AROUND).sum::<usize>();

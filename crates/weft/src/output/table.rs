@@ -142,7 +142,8 @@ impl Rows {
         let need = |(at, column): (usize, &Column)| {
             let cells = self.rows.iter().map(|row| row[at].width());
             let all = cells.chain([column.title.width()]).max().unwrap_or_default();
-            Need { all, whole: column.pointer == "/id" }
+            let pointer = column.pointer.as_str();
+            Need { all, whole: pointer == "/id", first: pointer == "/name" }
         };
         self.columns.iter().enumerate().map(need).collect()
     }
@@ -188,12 +189,20 @@ fn one_for(entity: &Value, terminal: Option<usize>) -> String {
             }
         }
     }
+    pairs_for(["member", "value"], &rows, terminal)
+}
+
+/// A table of two columns. Nothing is cut.
+pub(crate) fn pairs(titles: [&str; 2], rows: &[[String; 2]]) -> String {
+    pairs_for(titles, rows, terminal())
+}
+
+fn pairs_for(titles: [&str; 2], rows: &[[String; 2]], terminal: Option<usize>) -> String {
     let need = |at: usize, title: &str| {
         let lines = rows.iter().flat_map(|row| row[at].split('\n'));
         let all = lines.map(UnicodeWidthStr::width).chain([title.width()]).max();
-        Need { all: all.unwrap_or_default(), whole: false }
+        Need { all: all.unwrap_or_default(), whole: false, first: false }
     };
-    let titles = ["member", "value"];
     let needs = titles.iter().enumerate().map(|(at, title)| need(at, title));
     let widths = terminal.map(|terminal| fit::widths(&needs.collect::<Vec<_>>(), &[], terminal));
     let width = |at: usize| {
@@ -201,7 +210,7 @@ fn one_for(entity: &Value, terminal: Option<usize>) -> String {
     };
     let mut table = drawn();
     table.set_header(titles);
-    for row in &rows {
+    for row in rows {
         let cell = |at: usize| fit::wrap(&row[at], width(at), Long::Broken).0.join("\n");
         table.add_row([cell(0), cell(1)]);
     }

@@ -7,7 +7,7 @@ use super::row;
 use crate::{
     cli::StatusArgs,
     failure::Failure,
-    output::{self, table},
+    output::{self, printable, table},
 };
 
 /// Asks the controller, and prints the login, the release of the controller, and the numbers of
@@ -34,19 +34,92 @@ pub(crate) async fn status(args: StatusArgs) -> Result<(), Failure> {
         shown.insert("entities".to_owned(), Value::Object(counts.clone()));
     }
     let shown = Value::Object(shown);
-    output::value(args.output.format(), &shown, || {
-        let mut flat = shown.clone();
-        if let Some(own) = version.revision.strip_prefix("weft-") {
-            let compatible = &version.version;
-            flat["version"] = format!("weft {own}, compatible with OpenZiti {compatible}").into();
-            flat.as_object_mut().and_then(|members| members.remove("revision"));
-        }
-        let counts = flat.as_object_mut().and_then(|members| members.remove("entities"));
-        let mut text = table::one(&flat);
-        if let Some(counts) = counts {
-            text.push_str(&format!("\n{}", table::one(&counts)));
-        }
-        text
-    });
+    output::value(args.output.format(), &shown, || for_people(&shown));
     Ok(())
+}
+
+/// The login, and a table of the numbers of entities.
+fn for_people(status: &Value) -> String {
+    let text = |member: &str| match &status[member] {
+        Value::String(text) => text.clone(),
+        Value::Bool(truth) => if *truth { "yes" } else { "no" }.to_owned(),
+        Value::Array(items) => {
+            items.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(", ")
+        }
+        _ => String::new(),
+    };
+    let release = match text("revision").strip_prefix("weft-") {
+        Some(own) => format!("weft {own}, compatible with OpenZiti {}", text("version")),
+        None => text("version"),
+    };
+    let rows = [
+        ("controller", text("controller")),
+        ("release", release),
+        ("identity", text("identity")),
+        ("administrator", text("administrator")),
+        ("permissions", text("permissions")),
+    ];
+    let rows = rows.into_iter().filter(|(_, value)| !value.is_empty());
+    let rows: Vec<[String; 2]> =
+        rows.map(|(what, value)| [what.to_owned(), printable::line(&value)]).collect();
+    let shown = table::pairs(["login", &printable::line(&text("login"))], &rows);
+    let Some(counts) = status["entities"].as_object() else { return shown };
+    let rows: Vec<[String; 2]> = counts
+        .iter()
+        .map(|(name, count)| [printable::line(&words(name)), count.to_string()])
+        .collect();
+    format!("{shown}\n{}", table::pairs(["entities", "number"], &rows))
+}
+
+/// The entities that a member of the summary counts, in words: `edgeRouterPolicies` are edge router policies.
+fn words(member: &str) -> String {
+    let known = match member {
+        "apiSessionCertificates" => "API session certificates",
+        "apiSessions" => "API sessions",
+        "cas" => "certificate authorities",
+        "externalJwtSigners" => "external JWT signers",
+        "mfas" => "second factors",
+        "routers.edge" => "routers with edge",
+        "sessions" => "service sessions",
+        _ => "",
+    };
+    if !known.is_empty() {
+        return known.to_owned();
+    }
+    let mut words = String::with_capacity(member.len() + 4);
+    for character in member.chars() {
+        if character.is_ascii_uppercase() {
+            words.push(' ');
+        }
+        words.push(character.to_ascii_lowercase());
+    }
+    words
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn people_read_words() {
+        let status = json!({
+            "login": "prod", "controller": "https://c:1280", "version": "v2.1.0",
+            "revision": "weft-1.2", "identity": "alice", "administrator": true,
+            "entities": {"edgeRouterPolicies": 2, "cas": 1, "routers.edge": 3, "apiSessions": 4},
+        });
+        let text = for_people(&status);
+        for part in [
+            "edge router policies",
+            "certificate authorities",
+            "routers with edge",
+            "API sessions",
+            "weft 1.2, compatible with OpenZiti v2.1.0",
+            "yes",
+        ] {
+            assert!(text.contains(part), "{part}\n{text}");
+        }
+        for member in ["edgeRouterPolicies", "cas ", "routers.edge", "revision", "permissions"] {
+            assert!(!text.contains(member), "{member}\n{text}");
+        }
+    }
 }
