@@ -299,7 +299,7 @@ fn of_tls<'a>(error: &'a (dyn StdError + 'static)) -> Option<&'a rustls::Error> 
     None
 }
 
-/// The cause of an error, without the kind that the library puts in front.
+/// The cause of an error: the last one, as those before it only say in which part of the library it came up.
 fn reason(error: &(dyn StdError + 'static), url: &Url) -> String {
     let at = || {
         let port = url.port_or_known_default().unwrap_or(443);
@@ -315,18 +315,8 @@ fn reason(error: &(dyn StdError + 'static), url: &Url) -> String {
         Some(error) => return in_words(error),
         None => {}
     }
-    let mut next = error.source();
-    let Some(first) = next else { return error.to_string() };
-    let mut text = String::new();
-    while let Some(source) = next {
-        let part = source.to_string();
-        if !text.contains(&part) {
-            let gap = if text.is_empty() { "" } else { ": " };
-            text = format!("{text}{gap}{part}");
-        }
-        next = source.source();
-    }
-    if text.is_empty() { first.to_string() } else { text }
+    let last = std::iter::successors(error.source(), |cause| cause.source()).last();
+    last.map_or_else(|| error.to_string(), ToString::to_string)
 }
 
 /// `Retry-After` in seconds.

@@ -391,6 +391,19 @@ async fn error_at_a_port_that_says(bytes: &'static [u8]) -> (String, String) {
 }
 
 #[tokio::test]
+async fn an_error_has_one_cause() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    drop(listener);
+    let tls = Tls::Anonymous(Pki::new().bundle());
+    let api = ManagementClient::new(address.parse().unwrap(), &tls).unwrap();
+    let error = api.version().await.unwrap_err().to_string();
+    let (at, cause) = error.split_once(": ").unwrap();
+    assert!(at.starts_with(&format!("cannot reach https://{address}/")), "{error}");
+    assert!(cause.starts_with("Connection refused") && !cause.contains(':'), "{error}");
+}
+
+#[tokio::test]
 async fn a_wrong_port_is_named() {
     let (at, error) = error_at_a_port_that_says(b"HTTP/1.1 400 Bad Request\r\n\r\n").await;
     assert!(error.ends_with(&format!(": {at} speaks no TLS")), "{error}");
