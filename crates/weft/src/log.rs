@@ -61,7 +61,7 @@ pub(crate) fn start(level: &'static str, args: &LogArgs) {
     let levels = Levels { usual: level, file: args.log_levels.clone() };
     let filter = levels.filter().unwrap_or_else(|problem| {
         crate::output::note(format_args!("weft: {problem}, and ignored"));
-        EnvFilter::new(level)
+        EnvFilter::new(own(level))
     });
     // Colours only on a terminal, and not if `NO_COLOR` is set.
     let is_coloured = io::stderr().is_terminal()
@@ -110,7 +110,7 @@ impl Levels {
         match std::env::var(EnvFilter::DEFAULT_ENV) {
             Ok(text) if !text.trim().is_empty() => EnvFilter::try_new(own(&text))
                 .map_err(|error| format!("RUST_LOG is not understood: {error}")),
-            _ => Ok(EnvFilter::new(self.usual)),
+            _ => Ok(EnvFilter::new(own(self.usual))),
         }
     }
 
@@ -124,16 +124,22 @@ impl Levels {
     }
 }
 
+/// The level of a module of rustls that warns of every client which names an address in place of a host (SNI). Native
+/// SDKs do so at each connection, and are served.
+const NAMES: &str = "rustls::msgs::handshake=error";
+
 /// Levels in which `debug` or `trace` without a module is the level of weft's own crates; other libraries
-/// stay at `info`, so that their records do not hide those of weft.
+/// stay at `info`, so that their records do not hide those of weft. Unless levels of rustls are named, it does not
+/// warn of [`NAMES`].
 fn own(levels: &str) -> String {
     let is_wide = |level: &str| matches!(level.to_ascii_lowercase().as_str(), "debug" | "trace");
     let (wide, others): (Vec<&str>, Vec<&str>) =
         levels.split(',').map(str::trim).partition(|level| is_wide(level));
-    match wide.last() {
+    let own = match wide.last() {
         Some(level) => format!("info,weft={level},{}", others.join(",")),
         None => levels.to_owned(),
-    }
+    };
+    if levels.contains("rustls") { own } else { format!("{own},{NAMES}") }
 }
 
 /// The contents of the file; `None` if it does not exist or is blank.
@@ -271,12 +277,36 @@ mod tests {
 
     #[test]
     fn a_level_without_a_module_is_that_of_weft() {
-        assert_eq!(own("weft_router=debug,info"), "weft_router=debug,info");
-        assert_eq!(own("warn"), "warn");
+        let plain = |levels: &str| own(levels).replace(&format!(",{NAMES}"), "");
+        assert_eq!(plain("weft_router=debug,info"), "weft_router=debug,info");
+        assert_eq!(plain("warn"), "warn");
         let levels = EnvFilter::try_new(own("debug")).unwrap().to_string();
         assert!(levels.contains("weft=debug") && levels.contains("info"), "{levels}");
         let levels = EnvFilter::try_new(own("rustls=trace, TRACE")).unwrap().to_string();
         assert!(levels.contains("weft=trace") && levels.contains("rustls=trace"), "{levels}");
+    }
+
+    #[test]
+    fn clients_that_name_an_address_are_not_warned_of() {
+        let logged = |levels: &str| {
+            let written = Written::default();
+            let to = written.clone();
+            let log = tracing_subscriber::fmt()
+                .with_env_filter(EnvFilter::try_new(own(levels)).unwrap())
+                .with_writer(move || to.clone())
+                .finish();
+            tracing::subscriber::with_default(log, || {
+                tracing::warn!(target: "rustls::msgs::handshake", "Illegal SNI extension");
+                tracing::warn!(target: "rustls::conn", "another");
+            });
+            let bytes = written.0.lock().unwrap().clone();
+            let text = String::from_utf8(bytes).unwrap();
+            (text.contains("Illegal SNI"), text.contains("another"))
+        };
+        for levels in ["info", "debug", "weft_router=debug,warn"] {
+            assert_eq!(logged(levels), (false, true), "{levels}");
+        }
+        assert_eq!(logged("rustls=trace"), (true, true));
     }
 
     #[test]
