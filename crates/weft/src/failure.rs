@@ -172,6 +172,8 @@ impl From<weft_client::Error> for Failure {
             {
                 Self::usage(&error)
             }
+            // The file with the token is not acceptable.
+            None if matches!(error, weft_client::Error::Token(_)) => Self::refused(&error),
             None if error.is_temporary() => Self::of(chain(&error), status::UNREACHABLE),
             None => Self::new(chain(&error)),
         };

@@ -6,7 +6,7 @@ mod new_file;
 use std::{path::Path, time::Duration};
 
 use weft_config::RouterConfig;
-use weft_router::enroll::enroll as enroll_router;
+use weft_router::enroll::{EnrollError, enroll as enroll_router};
 
 use crate::{
     check::{self, Purpose},
@@ -47,10 +47,22 @@ fn check_file(file: &Path, format: Format) -> Result<(), Failure> {
 async fn enroll(file: &Path, jwt: &Path) -> Result<(), Failure> {
     let token = read_token(jwt)?;
     let config = compose::router::load(file)?;
-    let enrolled =
-        enroll_router(&config, &token).await.map_err(|error| Failure::caused_by(&error))?;
+    let enrolled = enroll_router(&config, &token).await.map_err(not_enrolled)?;
     output::line(format!("enrolled router {}", enrolled.id));
     output::line(format!("it will look for controllers at {}", enrolled.endpoints.join(", ")));
     output::line(format!("run it: weft router run {}", file.display()));
     Ok(())
+}
+
+/// Why a router was not enrolled: refused by the controller, for want of something in the file, or of the controller.
+fn not_enrolled(error: EnrollError) -> Failure {
+    match error {
+        EnrollError::Spent(_) | EnrollError::Expired(_) => Failure::refused(error),
+        EnrollError::NoCsr
+        | EnrollError::NotAFile { .. }
+        | EnrollError::ServerKey { .. }
+        | EnrollError::NoEndpoints => Failure::usage(error),
+        EnrollError::Client(error) => error.into(),
+        other => Failure::caused_by(&other),
+    }
 }
