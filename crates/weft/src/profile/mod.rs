@@ -24,6 +24,9 @@ use format::ProfileBuilder;
 /// Samples per second of processor time. 99 instead of 100, so that samples do not fall into step with
 /// work that repeats every 10 ms.
 const FREQUENCY: i32 = 99;
+/// Most frames of the sampler in a stack.
+#[cfg(unix)]
+const MOST_OF_SAMPLER: usize = 8;
 /// Interval of writing the processor's profile.
 const CPU_INTERVAL: Duration = Duration::from_secs(60);
 
@@ -128,14 +131,29 @@ impl Cpu {
         writer.period("cpu", "nanoseconds", period);
         for (stack, count) in &report.data {
             // A frame may stand for several functions because of inlining.
-            let functions = stack.frames.iter().flatten().map(pprof::Symbol::name);
-            let functions: Vec<String> = functions.collect();
+            let names =
+                |frame: &Vec<pprof::Symbol>| frame.iter().map(pprof::Symbol::name).collect();
+            let frames: Vec<Vec<String>> = stack.frames.iter().map(names).collect();
+            let functions = own(&frames).concat();
             let count = i64::try_from(*count).unwrap_or(i64::MAX);
             let label = Some(("thread", stack.thread_name.as_str()));
             writer.sample(&functions, &[count, count.saturating_mul(period)], label);
         }
         Ok(writer.bytes())
     }
+}
+
+/// The frames of a stack, innermost first, without those of the sampler: it runs in a signal handler,
+/// on the stack that it looks at.
+#[cfg(unix)]
+fn own(frames: &[Vec<String>]) -> &[Vec<String>] {
+    let is_sampler = |name: &String| {
+        let path = name.trim_start_matches('<');
+        path.starts_with("pprof::") || path.starts_with("backtrace::")
+    };
+    let innermost = &frames[..frames.len().min(MOST_OF_SAMPLER)];
+    let last = innermost.iter().rposition(|frame| frame.iter().any(is_sampler));
+    &frames[last.map_or(0, |last| last + 1)..]
 }
 
 #[cfg(not(unix))]
@@ -167,12 +185,7 @@ mod tests {
             ..Debugging::default()
         };
         let profiles = Profiles::start(&asked).unwrap();
-        // Works until a stack was sampled.
-        let spent = std::time::Instant::now();
-        let mut sum = 0_u64;
-        while spent.elapsed() < Duration::from_millis(500) {
-            sum = std::hint::black_box(sum.wrapping_mul(31).wrapping_add(7));
-        }
+        work();
         profiles.finish().await;
         for name in ["cpu.pb", "memory.pb"] {
             let bytes = std::fs::read(folder.path().join(name)).unwrap();
@@ -188,6 +201,52 @@ mod tests {
                 assert!(sample.location_id.iter().all(known), "{name}");
             }
         }
+        let bytes = std::fs::read(folder.path().join("cpu.pb")).unwrap();
+        let stacks = stacks(&format::Profile::decode(&bytes[..]).unwrap());
+        let first = |stack: &Vec<String>| stack.iter().take(1).cloned().collect::<Vec<_>>();
+        let of_sampler = stacks.iter().find(|stack| own(&[first(stack)]).is_empty());
+        assert_eq!(of_sampler, None);
+        let innermost = |stack: &Vec<String>| stack.iter().take(4).any(|it| it.ends_with("::work"));
+        assert!(stacks.iter().any(innermost), "{stacks:?}");
+    }
+
+    /// Works until stacks were sampled.
+    #[inline(never)]
+    fn work() {
+        let spent = std::time::Instant::now();
+        let mut sum = 0_u64;
+        while spent.elapsed() < Duration::from_millis(500) {
+            for _ in 0..10_000 {
+                sum = std::hint::black_box(sum.wrapping_mul(31).wrapping_add(7));
+            }
+        }
+    }
+
+    /// The names of the functions of each sample, innermost first.
+    fn stacks(profile: &format::Profile) -> Vec<Vec<String>> {
+        let name = |location: &u64| {
+            let location = profile.location.iter().find(|it| it.id == *location).unwrap();
+            let id = location.line[0].function_id;
+            let function = profile.function.iter().find(|it| it.id == id).unwrap();
+            profile.string_table[function.name as usize].clone()
+        };
+        let samples = profile.sample.iter();
+        samples.map(|sample| sample.location_id.iter().map(name).collect()).collect()
+    }
+
+    #[test]
+    fn the_sampler_is_no_part_of_a_stack() {
+        let stack = |names: &[&str]| -> Vec<Vec<String>> {
+            names.iter().map(|name| vec![(*name).to_owned()]).collect()
+        };
+        let sampler = ["backtrace::trace", "<pprof::Trace as Trace>::trace", "pprof::profiler::x"];
+        let router = ["weft_router::read", "backtrace_of::x", "main"];
+        for (before, after) in [(3, 3), (0, 3), (3, 0), (2, 2)] {
+            let all = [&sampler[3 - before..], &router[..after]].concat();
+            assert_eq!(own(&stack(&all)), stack(&router[..after]), "{all:?}");
+        }
+        let deep = [&["a"; 8][..], &["pprof::report::build"]].concat();
+        assert_eq!(own(&stack(&deep)), stack(&deep));
     }
 
     #[tokio::test]
