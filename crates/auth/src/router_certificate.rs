@@ -3,8 +3,9 @@
 //! The controller sets the common name (the router's id) and the SPIFFE id. From the router's
 //! request it takes DNS names and addresses, so that clients find the router. A name of the
 //! controller is refused, because the router could pass as the controller; names that the
-//! configuration forbids are refused too. Other names (URIs, mail addresses) mean nothing to peers
-//! of a router, and are left out.
+//! configuration forbids are refused too. Mail addresses and URIs are taken as well, as no
+//! certificate of the network's own authorities identifies anybody by them; one that cannot be read
+//! or names a forbidden host is left out, like a SPIFFE id in the request.
 
 use std::net::IpAddr;
 use std::time::SystemTime;
@@ -18,6 +19,9 @@ use weft_model::Snapshot;
 use weft_model::entity::Router;
 
 use crate::handle::Auth;
+
+/// Longest URI, in bytes.
+const MAX_NAME: usize = 2048;
 
 /// The certificate of a router, to be issued.
 pub fn leaf(
@@ -37,16 +41,49 @@ pub fn leaf(
 fn granted(auth: &Auth, wanted: &[San]) -> Result<Vec<San>, Failure> {
     let mut granted = Vec::new();
     for san in wanted {
-        let Some(host) = Host::of(san) else {
-            tracing::debug!(?san, "a name in a router's request is left out of its certificate");
-            continue;
+        let (checked, is_host) = match san {
+            San::Uri(uri) => (check_uri(auth, uri), false),
+            San::Email(mail) => (check_mail(auth, mail), false),
+            San::Dns(_) | San::Ip(_) => {
+                (Host::of(san).map_or(Ok(()), |host| check(auth, &host)), true)
+            }
         };
-        if let Err(reason) = check(auth, &host) {
-            return Err(Failure::because(ErrorCode::CouldNotProcessCsr, reason));
+        match checked {
+            Ok(()) => granted.push(san.clone()),
+            Err(reason) if is_host => {
+                return Err(Failure::because(ErrorCode::CouldNotProcessCsr, reason));
+            }
+            Err(reason) => {
+                tracing::warn!(%san, reason, "a name in a router's request is left out of its certificate");
+            }
         }
-        granted.push(san.clone());
     }
     Ok(granted)
+}
+
+/// Checks a URI: one that clients cannot read would have them refuse the whole certificate.
+fn check_uri(auth: &Auth, uri: &str) -> Result<(), String> {
+    let scheme = uri.split_once(':').map(|(scheme, _)| scheme);
+    if scheme.is_some_and(|scheme| scheme.eq_ignore_ascii_case("spiffe")) {
+        return Err("the controller sets the SPIFFE id".to_owned());
+    }
+    let is_plain = uri.bytes().all(|byte| byte.is_ascii_graphic());
+    let read = Url::parse(uri).ok().filter(|_| is_plain && uri.len() <= MAX_NAME);
+    let read = read.ok_or_else(|| format!("{uri:?} is no URI"))?;
+    match read.host_str().filter(|host| !host.is_empty()) {
+        Some(host) => check_host(auth, &Host::read(host)),
+        None => Ok(()),
+    }
+}
+
+/// Checks a mail address.
+fn check_mail(auth: &Auth, mail: &str) -> Result<(), String> {
+    let is_letter = |byte: u8| byte.is_ascii_graphic() && !b"\"(),:;<>@[\\]".contains(&byte);
+    let parts = mail
+        .split_once('@')
+        .filter(|(local, _)| (1..=64).contains(&local.len()) && local.bytes().all(is_letter));
+    let (_, host) = parts.ok_or_else(|| format!("{mail:?} is no mail address"))?;
+    check_host(auth, &Host::read(host))
 }
 
 /// Logs at the start which routers have a name that they would not get again.
@@ -64,18 +101,24 @@ pub(crate) fn warn_of_old_names(auth: &Auth, snapshot: &Snapshot) {
     }
 }
 
-/// Checks whether a router may have a name; the error is the reason of the refusal.
-fn check(auth: &Auth, host: &Host) -> Result<(), String> {
-    let RouterNames { refused, shared } = &auth.settings().router_names;
+/// Checks a host against the rules of the configuration; the error is the reason of the refusal.
+fn check_host(auth: &Auth, host: &Host) -> Result<(), String> {
     if let Host::Name(name) = host
         && !is_dns_name(name)
     {
         return Err(format!("{name:?} is no DNS name"));
     }
-    if refused.iter().any(|rule| host.is_meant_by(rule)) {
+    if auth.settings().router_names.refused.iter().any(|rule| host.is_meant_by(rule)) {
         let key = "edge.enrollment.edgeRouter.refusedNames";
         return Err(format!("no router gets the name {host}: it is refused by {key}"));
     }
+    Ok(())
+}
+
+/// Checks whether a router may have a name; the error is the reason of the refusal.
+fn check(auth: &Auth, host: &Host) -> Result<(), String> {
+    check_host(auth, host)?;
+    let RouterNames { shared, .. } = &auth.settings().router_names;
     if host.is_loopback() || shared.iter().any(|rule| host.is_meant_by(rule)) {
         return Ok(());
     }

@@ -16,7 +16,9 @@ use weft_config::{
     EndpointsFile, RouterConfig,
     router::{ControllerEndpoints, CsrConfig, Endpoint},
 };
-use weft_identity::{KeyAlgorithm, Location, PrivateKey, San, Subject, write_for_owner};
+use weft_identity::{
+    Certificate, KeyAlgorithm, Location, PrivateKey, San, Subject, write_for_owner,
+};
 
 use crate::control;
 
@@ -109,6 +111,7 @@ pub async fn enroll(config: &RouterConfig, jwt: &str) -> Result<Enrolled, Enroll
     let files = Files::of(config)?;
     let key = files.key()?;
     let certs = enroll_router(jwt.trim(), &key, &names, control::proxies(config)).await?;
+    warn_of_missing(&names.sans, &certs.server_cert);
     files.write(&certs)?;
     let endpoints = endpoints(config, &certs.controllers)?;
     remember(&config.ctrl.endpoints_file, &endpoints)?;
@@ -142,6 +145,25 @@ pub(crate) fn names(csr: &CsrConfig) -> RouterNames {
         .chain(sans.uri.iter().cloned().map(San::Uri))
         .collect();
     RouterNames { subject, sans }
+}
+
+/// The names that were asked for and are not in a certificate.
+fn missing<'a>(asked: &'a [San], pem: &str) -> Vec<&'a San> {
+    let chain = Certificate::from_pem(pem.as_bytes()).unwrap_or_default();
+    let given = chain.first().map(Certificate::sans).unwrap_or_default();
+    asked.iter().filter(|name| !given.contains(name)).collect()
+}
+
+/// Warns of names that the controller left out of a certificate.
+pub(crate) fn warn_of_missing(asked: &[San], pem: &str) {
+    let missing = missing(asked, pem);
+    if !missing.is_empty() {
+        let names: Vec<String> = missing.into_iter().map(ToString::to_string).collect();
+        tracing::warn!(
+            names = names.join(", "),
+            "the controller left these names of the section `csr` out of the certificate"
+        );
+    }
 }
 
 /// The files that enrollment writes.
@@ -247,8 +269,10 @@ fn forget(path: &Path) -> Result<(), EnrollError> {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use super::*;
     use weft_config::ProcessEnvironment;
+    use weft_identity::{Authority, AuthoritySpec, Leaf, Purpose};
+
+    use super::*;
 
     fn config(directory: &Path, more: &str) -> RouterConfig {
         let text = format!(
@@ -321,6 +345,19 @@ mod tests {
             San::Uri("u:1".into()),
         ];
         assert_eq!(sans, expected);
+    }
+
+    #[test]
+    fn names_that_a_certificate_lacks_are_known() {
+        let now = std::time::SystemTime::now();
+        let authority = Authority::make_root(&AuthoritySpec::new("root"), now).unwrap();
+        let key = PrivateKey::generate(KeyAlgorithm::EcP256).unwrap();
+        let (dns, mail) = (San::Dns("r.example".into()), San::Email("ops@r.example".into()));
+        let (subject, given) = (Subject::common_name("r1"), vec![dns.clone()]);
+        let leaf = Leaf::for_key(key.public(), &subject, given, Purpose::Server, now).unwrap();
+        let pem = authority.issue(&leaf).unwrap().to_pem();
+        assert_eq!(missing(&[dns.clone(), mail.clone()], &pem), [&mail]);
+        assert!(missing(std::slice::from_ref(&dns), &pem).is_empty());
     }
 
     #[test]

@@ -169,6 +169,9 @@ fn addresses(sans: &Section<'_>) -> Vec<IpAddr> {
 
 fn uris(sans: &Section<'_>) -> Vec<String> {
     let uris = sans.texts("uri");
+    if uris.iter().any(|uri| uri.to_ascii_lowercase().starts_with("spiffe:")) {
+        sans.warn("uri", "the controller sets the SPIFFE id of a router, and leaves this one out");
+    }
     for uri in &uris {
         let bad = |c: char| c.is_whitespace() || c.is_control() || !c.is_ascii();
         if uri.is_empty() || uri.contains(bad) {

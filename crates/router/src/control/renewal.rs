@@ -44,7 +44,7 @@ use weft_wire::{
 
 use self::pending::Renewal;
 use super::shared::Core;
-use crate::controllers::Controller;
+use crate::{controllers::Controller, enroll::warn_of_missing};
 
 /// Longest time before their end at which certificates are renewed; one of a day is renewed 8 hours before.
 const BEFORE_END: Duration = Duration::from_secs(7 * 24 * 3600);
@@ -190,6 +190,7 @@ async fn renew(core: &Core) -> Result<(), RenewalError> {
         require_verification: true,
     };
     let certs = issued(core, &controller, &request).await?;
+    warn_of_missing(sans, &certs.server_cert_pem);
     for (pem, former) in [(&certs.client_cert_pem, client), (&certs.server_cert_pem, server)] {
         KeyedChain::new(Certificate::from_pem(pem.as_bytes())?, former.key().clone())?;
     }

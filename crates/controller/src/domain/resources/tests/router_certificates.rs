@@ -61,7 +61,7 @@ async fn a_router_certificate_names_nobody_else() {
         San::Uri("spiffe://weft.test/identity/somebody".into()),
         San::Uri("spiffe://weft.test/controller/ctrl1".into()),
         San::Uri(format!("spiffe://weft.test/router/{id}")),
-        San::Email("admin@example".into()),
+        San::Uri("SPIFFE:weft.test".into()),
         dns("r.example"),
         ip("10.0.0.7"),
     ];
@@ -77,6 +77,45 @@ async fn a_router_certificate_names_nobody_else() {
     let answer = extend(&bed, &leaf(&answer, "cert"), &csr(&id, &sans)).await.unwrap();
     for member in ["cert", "serverCert"] {
         assert_eq!(leaf(&answer, member).sans(), granted, "{member}");
+    }
+}
+
+#[tokio::test]
+async fn a_router_gets_the_uris_and_mail_addresses_that_it_asks_for() {
+    let names = RouterNames {
+        refused: vec![NameRule::Host("*.bank.example".into())],
+        ..RouterNames::default()
+    };
+    let bed = Bed::with(|settings: &mut Settings| settings.router_names = names).await;
+    let admin = bed.admin().await;
+    let (id, token) = router(&bed, &admin, "er1").await;
+    let (uri, mail) =
+        (|text: &str| San::Uri(text.to_owned()), |text: &str| San::Email(text.to_owned()));
+    let left_out = [
+        uri("no uri"),
+        uri("/path"),
+        uri("https://a b/"),
+        uri("https://vault.bank.example/x"),
+        uri(&format!("urn:{}", "x".repeat(3000))),
+        mail("nobody"),
+        mail("@r.example"),
+        mail("a@b@r.example"),
+        mail("a b@r.example"),
+        mail("ops@"),
+        mail("ops@vault.bank.example"),
+    ];
+    let wanted = [
+        uri("https://r.example/status"),
+        uri("urn:uuid:f81d4fae-7dec-11d0-a765-00a0c91e6bf6"),
+        uri("https://[fd00::1]:8443/"),
+        uri("https://ctrl.example/"),
+        mail("ops+routers@ctrl.example"),
+    ];
+    let good = csr(&id, &[&left_out[..], &wanted].concat());
+    let answer = enroll(&bed, &token, &good, &good).await.unwrap();
+    let extended = extend(&bed, &leaf(&answer, "cert"), &good).await.unwrap();
+    for issued in [leaf(&answer, "serverCert"), leaf(&extended, "cert")] {
+        assert_eq!(issued.sans()[1..], wanted);
     }
 }
 
