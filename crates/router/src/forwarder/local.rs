@@ -225,6 +225,12 @@ impl<F: EndFlow> LocalEnd<F> {
         }
     }
 
+    /// True if data waits to be sent, or was sent and not acknowledged.
+    pub(super) fn has_to_send(&self) -> bool {
+        let end = &self.inner.lock().machine.end;
+        end.closed().is_none() && (end.has_waiting() || end.unacknowledged() > 0)
+    }
+
     /// True if the circuit is over; payloads that arrived may still be read.
     pub(crate) fn is_closed(&self) -> bool {
         self.inner.lock().machine.end.closed().is_some()

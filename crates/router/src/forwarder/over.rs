@@ -34,6 +34,19 @@ impl Over {
         is_same.then(|| known.circuits.values().filter_map(Weak::upgrade).collect())
     }
 
+    /// The circuits over links of which `is_away` is true, each with its link.
+    pub(super) fn over_links(
+        &self,
+        is_away: impl Fn(&str) -> bool,
+    ) -> Vec<(Arc<str>, Arc<Circuit>)> {
+        let away = self.0.iter().filter(|(link, _)| is_away(link));
+        let circuits = away.flat_map(|(link, over)| {
+            let known = over.circuits.values().filter_map(Weak::upgrade);
+            known.map(|circuit| (Arc::clone(link), circuit))
+        });
+        circuits.collect()
+    }
+
     /// How many circuits go over a link.
     pub(super) fn count(&self, link: &str) -> usize {
         self.0.get(link).map_or(0, |over| over.circuits.len())

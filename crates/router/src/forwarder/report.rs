@@ -1,4 +1,5 @@
-//! Periodic reports to controllers: circuits whose payloads have no next place, and idle circuits.
+//! Periodic reports to controllers: circuits whose payloads have no next place or wait for a link that is away, and
+//! idle circuits.
 //!
 //! A controller answers for circuits that it does not know by unrouting them. These answers clean
 //! up after lost messages (docs/protocol/data-plane.md 8.3 and 8.4).
@@ -8,7 +9,7 @@ use std::{collections::HashMap, sync::Arc, time::Duration};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::{Forwarder, circuit::coarse_now, flow::Circuit};
+use super::{Forwarder, circuit::coarse_now, destination::Destination, flow::Circuit};
 use crate::seam::{ControllerId, Dropped};
 
 /// Most circuits without a next place that are remembered for one report, and as many unknown circuits.
@@ -23,7 +24,7 @@ const DROPS_LOGGED: Duration = Duration::from_secs(60);
 /// The intervals of the reports to controllers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ReportIntervals {
-    /// The interval for circuits without a next place; zero is never.
+    /// The interval for circuits without a next place, or whose link is away; zero is never.
     pub(crate) faults: Duration,
     /// The interval for idle circuits; zero is never.
     pub(crate) idle: Duration,
@@ -96,8 +97,29 @@ impl Forwarder {
         }
     }
 
+    /// Adds the circuits that have something to send over a link that is away.
+    fn note_waiting(&self, faults: &mut HashMap<Arc<str>, ControllerId>) {
+        let away = self.over.lock().over_links(|link| self.destination(link).is_none());
+        let waiting = away.into_iter().filter(|(link, circuit)| self.has_to_send(circuit, link));
+        let room = MAX_FAULTS.saturating_sub(faults.len());
+        let named = |(_, one): (_, Arc<Circuit>)| (Arc::clone(&one.id), Arc::clone(&one.owner));
+        faults.extend(waiting.take(room).map(named));
+    }
+
+    /// True if messages of a circuit wait for a link, or an end here has data to send over it.
+    fn has_to_send(&self, circuit: &Circuit, link: &str) -> bool {
+        let to_link = |source: &&Arc<str>| circuit.next(source).is_some_and(|next| *next == *link);
+        let sends = |source: &Arc<str>| match self.destination(source) {
+            Some(Destination::Local(end)) => end.has_to_send(),
+            _ => false,
+        };
+        circuit.hop(link).is_some_and(|hop| hop.has_messages())
+            || circuit.addresses().iter().filter(to_link).any(sends)
+    }
+
     pub(super) fn report_faults(&self) {
         let mut faults = std::mem::take(&mut *self.faults.lock());
+        self.note_waiting(&mut faults);
         // The controller may have ended a circuit since the fault, and would end it at once now.
         let leaves = |id: &str| self.circuit(id).is_some_and(|circuit| circuit.leaves());
         faults.retain(|id, _| !leaves(id));

@@ -1,5 +1,8 @@
 //! Links that close while circuits are led over them.
 
+use tokio_util::sync::CancellationToken;
+use weft_xgress::Class;
+
 use super::{
     super::circuit::Way,
     done::ways,
@@ -142,6 +145,63 @@ async fn a_link_that_a_circuit_has_left_is_forgotten_by_a_look_at_idle_circuits(
     tokio::time::advance(Duration::from_secs(11)).await;
     forwarder.report_idle(long);
     assert_eq!((circuit.next("one"), circuit.next("third").as_deref()), (None, Some("other")));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_waits_for_a_link_that_is_away_is_reported_as_often_as_the_file_says() {
+    /// How often the circuit is reported while the link is away for a minute.
+    async fn reports(faults: Duration) -> usize {
+        let (forwarder, control) = heard();
+        let (first, other) = (link("first", 1), link("other", 1));
+        for link in [&first, &other] {
+            forwarder.register_link(link).unwrap();
+        }
+        let set_up = attempt(&forwarder, 0).unwrap();
+        set_up.route(&ways(("first", ForwardKind::Link), ("other", ForwardKind::Link))).unwrap();
+        let never = Duration::ZERO;
+        let intervals = ReportIntervals { faults, idle: never, idle_after: never };
+        let stop = CancellationToken::new();
+        let reporting = tokio::spawn(Arc::clone(&forwarder).report(intervals, stop.clone()));
+        let reported = || std::mem::take(&mut *control.2.lock());
+        let pass = || tokio::time::sleep(Duration::from_secs(60));
+        // A link that is there, whatever waits for it, and one that is away without anything to send.
+        set_up.circuit().hop("other").unwrap().push(Class::Payload, 1, payload(1));
+        pass().await;
+        forwarder.unregister_link(&first);
+        pass().await;
+        assert_eq!(reported(), [""; 0]);
+        forwarder.unregister_link(&other);
+        pass().await;
+        let found = reported();
+        assert!(found.iter().all(|circuit| circuit == "circuit"), "{found:?}");
+        forwarder.register_link(&link("other", 2)).unwrap();
+        pass().await;
+        assert_eq!(reported(), [""; 0], "the link is back");
+        stop.cancel();
+        reporting.await.unwrap();
+        found.len()
+    }
+    assert_eq!(reports(Duration::from_secs(2)).await, 30);
+    assert_eq!(reports(Duration::from_secs(15)).await, 4);
+    assert_eq!(reports(Duration::ZERO).await, 0);
+}
+
+#[test]
+fn what_an_end_has_sent_over_a_link_that_is_away_is_reported() {
+    let (forwarder, control) = heard();
+    let known = link("link", 1);
+    forwarder.register_link(&known).unwrap();
+    let set_up = attempt(&forwarder, 0).unwrap();
+    let end = dialed(&forwarder, &set_up, "out");
+    set_up.route(&ways(("out", ForwardKind::End), ("link", ForwardKind::Link))).unwrap();
+    forwarder.unregister_link(&known);
+    let reported = || {
+        forwarder.report_faults();
+        std::mem::take(&mut *control.2.lock())
+    };
+    assert_eq!(reported(), [""; 0]);
+    end.write("data".into()).unwrap();
+    assert_eq!(reported(), ["circuit"]);
 }
 
 #[test]
