@@ -1,8 +1,8 @@
-//! Sections for debugging: `trace` and `profile` (docs/protocol/config.md 4.11).
+//! Sections for debugging: `trace` and `profile` (docs/protocol/config.md 4.11, 5.1).
 
 use std::{path::PathBuf, time::Duration};
 
-use crate::section::Section;
+use crate::{section::Section, web::Side};
 
 /// Traces and profiles. Each is on only if its path is given.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -18,13 +18,13 @@ pub struct Debugging {
 }
 
 impl Debugging {
-    pub(crate) fn read(root: &Section<'_>) -> Self {
+    pub(crate) fn read(root: &Section<'_>, side: Side) -> Self {
         let profile = root.section("profile");
         let (cpu, memory) = (profile.section("cpu"), profile.section("memory"));
         Self {
-            trace: path(&root.section("trace")),
-            cpu_profile: path(&cpu),
-            memory_profile: path(&memory),
+            trace: path(&root.section("trace"), side),
+            cpu_profile: path(&cpu, side),
+            memory_profile: path(&memory, side),
             memory_interval: Duration::from_millis(memory.int(
                 "intervalMs",
                 15_000,
@@ -34,12 +34,16 @@ impl Debugging {
     }
 }
 
-/// The path of a section; a section without one has no effect.
-fn path(section: &Section<'_>) -> Option<PathBuf> {
+/// The path of a section. A router's section has to have one, a controller's has no effect without one.
+fn path(section: &Section<'_>, side: Side) -> Option<PathBuf> {
     let path = section.text("path").filter(|path| !path.is_empty());
-    section.describe("path", "path", "", "");
-    if section.is_present() && path.is_none() {
-        section.warn("path", "the section has no effect without a path");
+    section.describe("path", "path", "", if side == Side::Router { "required" } else { "" });
+    match side {
+        _ if !section.is_present() || path.is_some() => {}
+        Side::Router => {
+            section.problem("path", "missing: the section has no effect without a path")
+        }
+        Side::Controller { .. } => section.warn("path", "the section has no effect without a path"),
     }
     path.map(PathBuf::from)
 }

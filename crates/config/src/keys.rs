@@ -45,6 +45,8 @@ listeners:
 edge: {apiProxy: {listener: 'a:1', upstream: 'b:1'}}
 csr: {sans: {}}
 proxy: {type: http, address: 'p:1'}
+trace: {path: t}
+profile: {cpu: {path: c}, memory: {path: m}}
 transport: {wss: {identity: {server_cert: a, key: b, ca: c}}}
 web:
   - name: w

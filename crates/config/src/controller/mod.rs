@@ -211,7 +211,7 @@ impl ControllerConfig {
             connect_events: ConnectEventsConfig::read(&root.section("connectEvents")),
             tls: TlsConfig::read(&root.section("tls"), true),
             router_data_model: RouterDataModelConfig::read(&root.section("routerDataModel")),
-            debugging: Debugging::read(root),
+            debugging: Debugging::read(root, side),
         };
         config.check(root);
         config

@@ -23,7 +23,9 @@ pub struct CtrlConfig {
     pub endpoints: Vec<Address>,
     /// Name of an interface, or an address of one, from which controllers are dialed.
     pub bind: Option<String>,
-    /// Time limit of a request to a controller. Default 5s.
+    /// How long a controller may take for what has no time limit of its own: its answer to a request, or a dial of it
+    /// unless the options of channels set `connectTimeout`. Also how long a controller may be silent while a circuit
+    /// is asked for. At least 30ms, default 5s.
     pub default_request_timeout: Duration,
     /// The process ends if no controller was reached within this time after the start; none =
     /// never. Default 30s.
@@ -73,19 +75,32 @@ impl CtrlConfig {
         section.in_effect("endpointsFile", file.display().to_string());
         let bind = section.text("bind").filter(|bind| !bind.is_empty());
         section.describe("bind", "interface or IP", "", "");
+        let least = Duration::from_millis(30);
+        let patience =
+            section.duration_above_zero("defaultRequestTimeout", Duration::from_secs(5), least);
         Self {
             endpoints: endpoints(&section),
             bind,
-            default_request_timeout: section
-                .duration("defaultRequestTimeout", Duration::from_secs(5)),
+            default_request_timeout: patience,
             startup_timeout: section.duration_or_never("startupTimeout", Duration::from_secs(30)),
-            options: ChannelOptions::read(&options),
+            options: channels(&options, patience),
             heartbeats: Heartbeats::read(&section.section("heartbeats"), &beside),
             rate_limiter: RateLimiter::read(&limiter, &RateLimiter::with_sizes(1, 250), 5, 1000),
             endpoints_file: file,
             listeners: section.list("listeners").iter().filter_map(listener).collect(),
         }
     }
+}
+
+/// The options of channels to controllers; `patience` is the time limit of a dial where they set none.
+fn channels(options: &Section<'_>, patience: Duration) -> ChannelOptions {
+    let read = ChannelOptions::read(options);
+    if options.has("connectTimeout") || options.has("connectTimeoutMs") {
+        return read;
+    }
+    let connect_timeout = patience.min(Duration::from_secs(60));
+    options.in_effect("connectTimeout", crate::duration::show_duration(connect_timeout));
+    ChannelOptions { connect_timeout, ..read }
 }
 
 fn endpoints(section: &Section<'_>) -> Vec<Address> {

@@ -4,16 +4,19 @@ use std::time::Duration;
 
 use crate::section::Section;
 
+/// The shortest interval of checks and reports.
+const OFTEN: Duration = Duration::from_millis(100);
+
 /// Health checks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HealthChecks {
-    /// The interval of pings to the controller. Default 30s.
+    /// The interval of pings to the controller, at least 100 ms. Default 30s.
     pub ctrl_ping_interval: Duration,
     /// Time limit of an answer. Default 15s.
     pub ctrl_ping_timeout: Duration,
     /// Wait before the first ping. Default 15s.
     pub ctrl_ping_initial_delay: Duration,
-    /// The interval of checks of links. Default 5s.
+    /// The interval of checks of links, at least 100 ms. Default 5s.
     pub link_interval: Duration,
     /// Wait before the first check of links. Default 1s.
     pub link_initial_delay: Duration,
@@ -26,10 +29,14 @@ impl HealthChecks {
         let ping = section.section("ctrlPingCheck");
         let link = section.section("linkCheck");
         Self {
-            ctrl_ping_interval: ping.duration("interval", Duration::from_secs(30)),
+            ctrl_ping_interval: ping.duration_above_zero(
+                "interval",
+                Duration::from_secs(30),
+                OFTEN,
+            ),
             ctrl_ping_timeout: ping.duration("timeout", Duration::from_secs(15)),
             ctrl_ping_initial_delay: ping.duration("initialDelay", Duration::from_secs(15)),
-            link_interval: link.duration("interval", Duration::from_secs(5)),
+            link_interval: link.duration_above_zero("interval", Duration::from_secs(5), OFTEN),
             link_initial_delay: link.duration("initialDelay", Duration::from_secs(1)),
             min_links: link.int("minLinks", 0, 0..=1_000_000),
         }
@@ -39,7 +46,7 @@ impl HealthChecks {
 /// Reports of metrics.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MetricsConfig {
-    /// The interval of reports to the controller. Default 1m.
+    /// The interval of reports to the controller, at least 100 ms. Default 1m.
     pub report_interval: Duration,
     /// Age at which an interval of usage is complete. Default 80s.
     pub interval_age_threshold: Duration,
@@ -54,7 +61,11 @@ pub struct MetricsConfig {
 impl MetricsConfig {
     pub(super) fn read(section: &Section<'_>) -> Self {
         Self {
-            report_interval: section.duration("reportInterval", Duration::from_secs(60)),
+            report_interval: section.duration_above_zero(
+                "reportInterval",
+                Duration::from_secs(60),
+                OFTEN,
+            ),
             interval_age_threshold: section
                 .duration("intervalAgeThreshold", Duration::from_secs(80)),
             message_queue: section.int("messageQueueSize", 10, 0..=1_000_000),
@@ -109,7 +120,7 @@ impl ConnectEvents {
 pub struct InterfaceDiscovery {
     /// True if they are sent. Default true.
     pub enabled: bool,
-    /// The interval at which interfaces are read. Default 1m.
+    /// The interval at which interfaces are read, at least 1s. Default 1m.
     pub check_interval: Duration,
     /// The longest time between two reports. Default 24h.
     pub min_report_interval: Duration,
@@ -119,7 +130,11 @@ impl InterfaceDiscovery {
     pub(super) fn read(section: &Section<'_>) -> Self {
         Self {
             enabled: !section.flag("disabled", false),
-            check_interval: section.duration("checkInterval", Duration::from_secs(60)),
+            check_interval: section.duration_above_zero(
+                "checkInterval",
+                Duration::from_secs(60),
+                Duration::from_secs(1),
+            ),
             min_report_interval: section
                 .duration("minReportInterval", Duration::from_secs(24 * 3600)),
         }

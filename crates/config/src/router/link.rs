@@ -1,6 +1,6 @@
 //! Links to other routers: `link` (docs/protocol/config.md 5.4).
 
-use std::time::Duration;
+use std::{net::IpAddr, time::Duration};
 
 use super::values;
 use weft_wire::{Address, Scheme};
@@ -36,7 +36,7 @@ pub struct LinkConfig {
 pub struct LinkListener {
     /// The address to listen on.
     pub bind: Address,
-    /// The address that other routers are told. Default `bind`.
+    /// The address that other routers are told. Default `bind`, unless that is every address of this machine.
     pub advertise: Address,
     /// The interface that is reported; none = the one with the address.
     pub bind_interface: Option<String>,
@@ -200,11 +200,16 @@ fn listener(item: &Item<'_>, managed: bool) -> Option<LinkListener> {
     let bind = section.address("bind");
     let advertise = match (&bind, section.text("advertise")) {
         (Some(bind), Some(text)) => advertised(&section, bind.scheme, &text),
-        (_, None) => bind.clone(),
-        (None, Some(_)) => None,
+        (Some(bind), None) if !section.has("advertise") => unadvertised(&section, bind),
+        _ => None,
     };
     section.describe("bind", "address", "", "required");
-    section.describe("advertise", "address or host:port", "bind", "");
+    section.describe(
+        "advertise",
+        "address or host:port",
+        "bind",
+        "required if bind is every address",
+    );
     let bind_interface = section.text("bindInterface").filter(|name| !name.is_empty());
     section.describe("bindInterface", "interface", "that of bind", "");
     let groups = values::groups(&section);
@@ -225,6 +230,22 @@ fn advertised(section: &Section<'_>, scheme: Scheme, text: &str) -> Option<Addre
             None
         }
     }
+}
+
+/// `bind`, which is what other routers are told of a listener without `advertise`. They cannot dial it if it
+/// means every address of this machine.
+fn unadvertised(section: &Section<'_>, bind: &Address) -> Option<Address> {
+    let host = bind.host.parse::<IpAddr>();
+    if bind.host.is_empty() || host.is_ok_and(|address| address.is_unspecified()) {
+        let text = format!(
+            "missing: other routers cannot dial {bind}; write `advertise: <host>:{}`",
+            bind.port
+        );
+        section.problem("advertise", text);
+        return None;
+    }
+    section.warn("advertise", format!("missing: other routers are told `bind`, {bind}"));
+    Some(bind.clone())
 }
 
 fn dialer(item: &Item<'_>, managed: bool) -> Option<LinkDialer> {

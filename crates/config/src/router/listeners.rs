@@ -50,7 +50,8 @@ const LISTENER_WORDS: [&str; 6] =
 /// Reads `listeners`. With the section `edge` one of them must be for SDKs.
 pub(super) fn read(root: &Section<'_>, edge: bool) -> Vec<Listener> {
     if edge && !root.has("listeners") {
-        root.problem("listeners", "section [listeners] is required to be an array");
+        let text = "section [listeners] is required to be an array: with `edge` it has a listener for SDKs";
+        root.problem_beside("listeners", "edge", text);
         return Vec::new();
     }
     let items = root.list_or("listeners", "section [listeners] is required to be an array");
@@ -61,6 +62,10 @@ pub(super) fn read(root: &Section<'_>, edge: bool) -> Vec<Listener> {
         let binding = section.required_text("binding", "[listener] must provide [binding]");
         section.describe("binding", "word", "", LISTENER_WORDS.join(", "));
         for_sdks |= binding == "edge";
+        if binding == "edge" && !edge {
+            let text = "a listener for SDKs needs the section `edge`, which is missing";
+            section.problem("binding", text);
+        }
         out.extend(listener(&section, &binding));
     }
     if edge && !for_sdks && root.has("listeners") {

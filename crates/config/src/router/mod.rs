@@ -10,6 +10,7 @@ mod health;
 mod ingress;
 mod link;
 mod listeners;
+mod shown;
 mod transport;
 mod tunnel;
 mod values;
@@ -148,7 +149,7 @@ impl RouterConfig {
         let edge_config = edge.is_present().then(|| RouterEdgeConfig::read(&edge, path));
         let managed = root.section("managedConfig");
         let forwarder = ForwarderConfig::read(&root.section("forwarder"));
-        Self {
+        let config = Self {
             identity: if identity.is_present() {
                 identity::read(&identity, Required::Client)
             } else {
@@ -171,8 +172,10 @@ impl RouterConfig {
             proxy: proxy(&root.section("proxy")),
             managed_config: allowed(&managed),
             enable_debug_ops: root.flag("enableDebugOps", false),
-            debugging: Debugging::read(root),
-        }
+            debugging: Debugging::read(root, Side::Router),
+        };
+        shown::check(&config, &identity);
+        config
     }
 
     /// True if a controller may send a config of this type.

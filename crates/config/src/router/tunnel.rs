@@ -208,11 +208,24 @@ fn services(section: &Section<'_>, mode: &TunnelMode) -> Vec<ProxiedService> {
         }
         return Vec::new();
     }
-    let mut out = Vec::new();
+    let mut out: Vec<ProxiedService> = Vec::new();
     for text in texts {
-        match service(&text) {
-            Ok(service) => out.push(service),
-            Err(problem) => section.problem("services", format!("`{text}`: {problem}")),
+        let problem = match service(&text) {
+            Ok(service) => {
+                let is_same = |one: &&ProxiedService| {
+                    (one.port, one.protocol) == (service.port, service.protocol)
+                };
+                let other = out.iter().find(is_same).map(|other| {
+                    let ProxiedService { name, port, .. } = other;
+                    format!("port {port} leads to `{name}` already")
+                });
+                out.push(service);
+                other
+            }
+            Err(problem) => Some(problem.to_owned()),
+        };
+        if let Some(problem) = problem {
+            section.problem("services", format!("`{text}`: {problem}"));
         }
     }
     out

@@ -134,6 +134,17 @@ impl<'t> Section<'t> {
         self.cx.problem(self.about(key, message));
     }
 
+    /// Notes that a key is missing, at the place of the key that asks for it.
+    pub(crate) fn problem_beside(
+        &self,
+        key: &'static str,
+        beside: &'static str,
+        message: impl Into<String>,
+    ) {
+        let place = self.entry(beside).map_or_else(Place::default, |entry| entry.place);
+        self.cx.problem(KeyAt::new(self.path_of(key), message).at(place));
+    }
+
     /// Notes a value that is none of the allowed words.
     pub(crate) fn unknown_word(&self, key: &'static str, message: String, words: &[&str]) {
         let word = self.entry(key).and_then(|entry| entry.node.value.rendered());

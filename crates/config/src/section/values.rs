@@ -317,6 +317,26 @@ impl<'t> Section<'t> {
         clamped
     }
 
+    /// A duration above zero; one below the least that is used is replaced by it, with a warning.
+    pub(crate) fn duration_above_zero(
+        &self,
+        key: &'static str,
+        default: Duration,
+        least: Duration,
+    ) -> Duration {
+        let asked = self.raw_duration(key);
+        if asked == Some(Duration::ZERO) {
+            self.problem(key, "must be more than 0s");
+        } else if asked.is_some_and(|asked| asked < least) {
+            let (asked, used) = (show_duration(asked.unwrap_or(least)), show_duration(least));
+            self.warn(key, format!("{asked} is too often, {used} is used"));
+        }
+        let used = asked.map(|asked| asked.max(least));
+        let allowed = format!("at least {}", show_duration(least));
+        self.note_duration(key, show_duration(default), &allowed, used);
+        used.unwrap_or(default)
+    }
+
     fn signed_duration(&self, key: &'static str) -> Option<SignedDuration> {
         let entry = self.entry(key)?;
         let parsed = match &entry.node.value {

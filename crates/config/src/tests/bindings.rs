@@ -4,8 +4,7 @@ use super::{router, warnings};
 use crate::router::{DialerBinding, IngressKind, IngressListener, Listener};
 
 const PAGE: &str = include_str!("../../../../docs/bindings.md");
-const BARE: &str =
-    "v: 3\nidentity: {cert: a, key: b}\nctrl: {endpoint: 'tls:c:6262'}\nlisteners:\n";
+const BARE: &str = "v: 3\nidentity: {cert: a, server_cert: s, key: b}\nctrl: {endpoint: 'tls:c:6262'}\nlisteners:\n";
 
 fn ingress(listener: &str) -> IngressListener {
     let loaded = router(&format!("{BARE}- {listener}\n")).unwrap();
@@ -120,7 +119,7 @@ fn what_cannot_be_listened_on_is_named() {
         let text = refused(listener);
         assert!(text.contains(reason), "{listener}: {text}");
     }
-    let text = "v: 3\nidentity: {cert: a, key: b}\nctrl: {endpoint: 'tls:c:6262'}\nedge: {}\nlisteners:\n\
+    let text = "v: 3\nidentity: {cert: a, server_cert: s, key: b}\nctrl: {endpoint: 'tls:c:6262'}\nedge: {}\nlisteners:\n\
                 - {binding: edge, address: 'ws:0.0.0.0:80', options: {advertise: 'r:80'}}\n";
     let text = router(text).unwrap_err().to_string();
     assert!(text.contains("not ws; browsers need TLS, use wss"), "{text}");

@@ -40,7 +40,7 @@ fn variables_are_put_into_strings() {
 
 #[test]
 fn a_variable_may_give_an_integer_but_quotes_do_not() {
-    let text = "v: 3\nidentity: {cert: a, key: b}\nctrl: {endpoint: 'tls:c:1'}\nforwarder: {linkDialQueueLength: $N}\n";
+    let text = "v: 3\nidentity: {cert: a, server_cert: s, key: b}\nctrl: {endpoint: 'tls:c:1'}\nforwarder: {linkDialQueueLength: $N}\n";
     let variables = |name: &str| (name == "N").then(|| "17".to_owned());
     let loaded = RouterConfig::from_str(text, Path::new("x"), &variables).unwrap();
     assert_eq!(loaded.config.forwarder.link_dial_queue, 17);
@@ -253,7 +253,7 @@ proptest! {
     fn any_text_is_read_without_panic(text in yaml_like()) {
         let _ = controller(&text);
         let _ = router(&text);
-        let full = format!("v: 3\nidentity: {{cert: a, key: b}}\n{text}");
+        let full = format!("v: 3\nidentity: {{cert: a, server_cert: s, key: b}}\n{text}");
         let _ = ControllerConfig::from_str(&full, Path::new("x"), &none);
         let _ = router(&full);
         let _ = EndpointsFile::from_text(&text);

@@ -7,7 +7,8 @@ use crate::{
     show::{Severity, excerpt},
 };
 
-const BARE: &str = "v: 3\nidentity: {cert: a, key: b}\nctrl: {endpoint: 'tls:c:6262'}\n";
+const BARE: &str =
+    "v: 3\nidentity: {cert: a, server_cert: s, key: b}\nctrl: {endpoint: 'tls:c:6262'}\n";
 
 fn examine(more: &str) -> Examined<RouterConfig> {
     let variables = |name: &str| (name == "HOST").then(|| "r1.example".to_owned());

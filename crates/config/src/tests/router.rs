@@ -20,7 +20,8 @@ listeners:
 edge:
   csr: {sans: {dns: [r1.example, localhost], ip: [127.0.0.1]}}
 "#;
-pub(super) const BARE: &str = "v: 3\nidentity: {cert: a, key: b}\nctrl: {endpoint: 'tls:c:6262'}\n";
+pub(super) const BARE: &str =
+    "v: 3\nidentity: {cert: a, server_cert: s, key: b}\nctrl: {endpoint: 'tls:c:6262'}\n";
 
 fn refused(more: &str) -> String {
     router(&format!("{BARE}{more}")).unwrap_err().to_string()
@@ -63,9 +64,56 @@ fn the_example_has_all_defaults() {
 fn three_sections_are_enough() {
     let config = router(BARE).unwrap().config;
     assert!(config.edge.is_none() && config.csr.is_none() && config.listeners.is_empty());
-    for missing in ["v: 3\n", "identity: {cert: a, key: b}\n", "ctrl: {endpoint: 'tls:c:6262'}\n"] {
+    for missing in [
+        "v: 3\n",
+        "identity: {cert: a, server_cert: s, key: b}\n",
+        "ctrl: {endpoint: 'tls:c:6262'}\n",
+    ] {
         assert!(router(&BARE.replace(missing, "")).is_err(), "{missing}");
     }
+}
+
+#[test]
+fn a_listener_shows_a_certificate() {
+    let without = BARE.replace("server_cert: s, ", "");
+    let listeners = [
+        (
+            "edge: {}\nlisteners: [{binding: edge, address: 'tls:a:1', advertise: 'a:1'}]",
+            "listeners",
+        ),
+        ("listeners: [{binding: transport, address: 'tls:t:1'}]", "listeners"),
+        ("link: {listeners: [{binding: transport, bind: 'tls:l:1'}]}", "link.listeners"),
+        (
+            "web: [{name: a, bindPoints: [{interface: 'i:1', address: 'a:1'}], \
+             apis: [{binding: health-checks}]}]",
+            "web",
+        ),
+    ];
+    for (more, key) in listeners {
+        let error = router(&format!("{without}{more}\n")).unwrap_err().to_string();
+        let expected = format!("dir/r1.yml:2:1: identity.server_cert: missing: clients of `{key}`");
+        assert!(error.contains(&expected), "{more}: {error}");
+        router(&format!("{BARE}{more}\n")).unwrap();
+        let others = without.replace("key: b", "key: b, alt_server_certs: [{server_cert: o}]");
+        router(&format!("{others}{more}\n")).unwrap();
+    }
+    let dialed = without.replace("6262'", "6262', listeners: [{bind: 'tls:a:1'}]");
+    assert!(router(&dialed).unwrap_err().to_string().contains("clients of `ctrl.listeners`"));
+    for more in [
+        "",
+        "listeners: [{binding: tunnel, options: {mode: host}}]",
+        "listeners: [{binding: proxy, address: 'tcp:p:1', service: s}]",
+        "web: [{name: a, identity: {cert: a, server_cert: b, key: c, ca: d}, \
+         bindPoints: [{interface: 'i:1', address: 'a:1'}], apis: [{binding: health-checks}]}]",
+    ] {
+        router(&format!("{without}{more}\n")).unwrap_or_else(|error| panic!("{more}: {error}"));
+    }
+}
+
+#[test]
+fn a_section_that_asks_for_another_one_has_the_place_of_the_mistake() {
+    let error = router(&format!("{BARE}edge:\n  db: x\n")).unwrap_err().to_string();
+    assert!(error.starts_with("dir/r1.yml:4:1: listeners: section [listeners] is"), "{error}");
 }
 
 #[test]
@@ -172,6 +220,13 @@ fn bounds_and_words_are_those_of_the_documents() {
         ("link: {dialers: [{binding: x}]}", "no factory registered for binding \"x\""),
         ("link: {dialers: [{}]}", "[link/dialers] must provide [binding]"),
         ("link: {listeners: [{binding: transport}]}", "missing 'bind' address in listener config"),
+        (
+            "link: {listeners: [{binding: transport, bind: 'tls:0.0.0.0:6262'}]}",
+            "link.listeners[0].advertise: missing: other routers cannot dial tls:0.0.0.0:6262; \
+             write `advertise: <host>:6262`",
+        ),
+        ("link: {listeners: [{binding: transport, bind: 'tls:[::]:1'}]}", "cannot dial tls:[::]:1"),
+        ("link: {listeners: [{binding: transport, bind: 'dtls::1'}]}", "cannot dial dtls::1"),
         ("link: {payloadSenderQueueSize: 0}", "must be at least 1, got 0"),
         ("edge: {}", "section [listeners] is required to be an array"),
         (
@@ -179,20 +234,24 @@ fn bounds_and_words_are_those_of_the_documents() {
             "required binding [edge] not found in [listeners]",
         ),
         (
-            "listeners: [{binding: edge, address: 'tls:0.0.0.0:1'}]",
+            "edge: {}\nlisteners: [{binding: edge, address: 'tls:0.0.0.0:1'}]",
             "required value [listeners[0].options.advertise] for edge binding was not found",
         ),
         (
-            "listeners: [{binding: edge, address: 'tcp:0.0.0.0:1', advertise: 'a:1'}]",
+            "edge: {}\nlisteners: [{binding: edge, address: 'tcp:0.0.0.0:1', advertise: 'a:1'}]",
             "speaks tls or wss",
         ),
         (
-            "listeners: [{binding: edge, address: 'tls:a:1', bind: 'tls:b:1', advertise: 'a:1'}]",
+            "edge: {}\nlisteners: [{binding: edge, address: 'tls:a:1', bind: 'tls:b:1', advertise: 'a:1'}]",
             "keep one",
         ),
         (
-            "listeners: [{binding: edge, address: 'tls:a:1', advertise: 'a:1', options: {advertise: 'b:1'}}]",
+            "edge: {}\nlisteners: [{binding: edge, address: 'tls:a:1', advertise: 'a:1', options: {advertise: 'b:1'}}]",
             "keep one",
+        ),
+        (
+            "listeners: [{binding: edge, address: 'tls:a:1', advertise: 'a:1'}]",
+            "listeners[0].binding: a listener for SDKs needs the section `edge`, which is missing",
         ),
         ("listeners: [{binding: x}]", "error getting xgress factory [x]"),
         ("listeners: [{}]", "[listener] must provide [binding]"),
@@ -211,6 +270,15 @@ fn bounds_and_words_are_those_of_the_documents() {
         ),
         ("transport: {wss: {writeTimeout: 5s}}", "must be an integer"),
         ("interfaceDiscovery: {checkInterval: x}", "must be a duration"),
+        ("interfaceDiscovery: {checkInterval: 0s}", "must be more than 0s"),
+        ("metrics: {reportInterval: 0s}", "metrics.reportInterval: must be more than 0s"),
+        ("metrics: {reportInterval: -1s}", "must not be negative"),
+        ("healthChecks: {ctrlPingCheck: {interval: 0s}}", "must be more than 0s"),
+        ("healthChecks: {linkCheck: {interval: 0}}", "must be more than 0s"),
+        ("trace: {}", "trace.path: missing"),
+        ("trace: {path: ''}", "trace.path: missing"),
+        ("profile: {cpu: {}}", "profile.cpu.path: missing"),
+        ("profile: {memory: {intervalMs: 5}}", "profile.memory.path: missing"),
     ] {
         let error = refused(more);
         assert!(error.contains(text), "{more}\n{error}");
@@ -229,8 +297,8 @@ fn bounds_and_words_are_those_of_the_documents() {
 
 #[test]
 fn where_documents_and_files_differ_both_forms_count() {
-    let more = "listeners:\n  - {binding: edge, bind: 'wss:0.0.0.0:1', advertise: '[::1]:1'}\n\
-        link:\n  listeners:\n    - {binding: transport, bind: 'dtls:0.0.0.0:2', advertise: 'r:2', groups: a}\n    - {binding: transport, bind: 'tls:0.0.0.0:3'}\n\
+    let more = "edge: {}\nlisteners:\n  - {binding: edge, bind: 'wss:0.0.0.0:1', advertise: '[::1]:1'}\n\
+        link:\n  listeners:\n    - {binding: transport, bind: 'dtls:0.0.0.0:2', advertise: 'r:2', groups: a}\n    - {binding: transport, bind: 'tls:10.0.0.1:3'}\n\
         \x20 dialers:\n    - {binding: transport, split: false}\n    - {binding: transport, split: no, maxAckConnections: 2}\n\
         dialers: [{binding: proxy}, {binding: transport, options: {mtu: 1}}, {binding: transport, options: {mtu: 2, connectTimeout: 3s, retxScale: 2}}]\n";
     let loaded = router(&format!("{BARE}{more}")).unwrap();
@@ -241,6 +309,8 @@ fn where_documents_and_files_differ_both_forms_count() {
     assert_eq!(link.listeners[0].advertise.to_string(), "dtls:r:2");
     assert_eq!(link.listeners[0].groups, ["a"]);
     assert_eq!(link.listeners[1].advertise, link.listeners[1].bind);
+    let said = "advertise: missing: other routers are told `bind`, tls:10.0.0.1:3";
+    assert!(warnings(&loaded).contains(said), "{}", warnings(&loaded));
     let counts: Vec<_> =
         link.dialers.iter().map(|d| (d.max_default_connections, d.max_ack_connections)).collect();
     assert_eq!(counts, [(1, 0), (1, 2)]);
@@ -256,7 +326,7 @@ fn control_section() {
     let ctrl = "ctrl:\n  endpoints: ['tls:a:1', 'tls:b:2']\n  options: {sendInterval: 7s, closeUnresponsiveTimeout: 9s}\n  \
         heartbeats: {closeUnresponsiveTimeout: -1s}\n  startupTimeout: 0\n  rateLimiter: {maxSize: 20}\n  ha: {}\n  \
         listeners: [{bind: 'tls:0.0.0.0:7'}]\n  endpointsFile: /e.yml\n";
-    let text = format!("v: 3\nidentity: {{cert: a, key: b}}\n{ctrl}");
+    let text = format!("v: 3\nidentity: {{cert: a, server_cert: s, key: b}}\n{ctrl}");
     let loaded = router(&text).unwrap();
     let ctrl = &loaded.config.ctrl;
     assert_eq!(ctrl.endpoints.len(), 2);
@@ -273,6 +343,25 @@ fn control_section() {
     assert!(warnings(&loaded).contains("`endpoint` is used"));
     let error = router(&text.replace("['tls:a:1', 'tls:b:2']", "[1]")).unwrap_err().to_string();
     assert!(error.contains(":4:15: ctrl.endpoints[0]: must be a string"), "{error}");
+}
+
+#[test]
+fn the_patience_with_controllers_is_that_of_their_dials_too() {
+    let limits = |more: &str| {
+        let text = BARE.replace("'tls:c:6262'", &format!("'tls:c:6262', {more}"));
+        let ctrl = router(&text).unwrap().config.ctrl;
+        (ctrl.default_request_timeout.as_millis(), ctrl.options.connect_timeout.as_millis())
+    };
+    assert_eq!(limits(""), (5000, 5000));
+    assert_eq!(limits("defaultRequestTimeout: 2s"), (2000, 2000));
+    assert_eq!(limits("defaultRequestTimeout: 5m"), (300_000, 60_000));
+    assert_eq!(limits("defaultRequestTimeout: 1ms"), (30, 30));
+    let both = "defaultRequestTimeout: 2s, options: {connectTimeout: 9s}";
+    assert_eq!(limits(both), (2000, 9000));
+    let both = "defaultRequestTimeout: 2s, options: {connectTimeoutMs: 700}";
+    assert_eq!(limits(both), (2000, 700));
+    let text = BARE.replace("6262'", "6262', defaultRequestTimeout: 0s");
+    assert!(router(&text).unwrap_err().to_string().contains("must be more than 0s"));
 }
 
 fn tcp(name: &str, port: u16) -> ProxiedService {
@@ -333,6 +422,8 @@ fn services_of_the_tunneler_name_a_port_and_may_name_a_protocol() {
         ("web:", "invalid port specified"),
         ("web:80:sctp", "invalid protocol specified, must be tcp or udp"),
         ("web:80:UDP", "invalid protocol specified, must be tcp or udp"),
+        ("web:80', 'wiki:80", "`wiki:80`: port 80 leads to `web` already"),
+        ("a:53:udp', 'b:53:tcp', 'a:53:udp", "`a:53:udp`: port 53 leads to `a` already"),
     ] {
         let error = services(&format!("['{one}']")).unwrap_err().to_string();
         assert!(error.contains("listeners[0].options.services") && error.contains(text), "{error}");
@@ -373,7 +464,7 @@ fn programs_and_hosts_files_of_a_tunneler_have_whole_paths() {
 #[test]
 fn what_has_no_effect_is_said() {
     let more = "transport: {westworld3: {profile_version: 1, tx_portal_min_sz: 5, instrument: {name: x}}}\n\
-        plugins: [a.so]\ntrace: {path: /t}\nprofile: {memory: {intervalMs: 5}}\nedge: {dbSaveIntervalSeconds: 5, csr: {Country: X}}\ncsr: {country: YY}\n\
+        plugins: [a.so]\ntrace: {path: /t}\nprofile: {}\nedge: {dbSaveIntervalSeconds: 5, csr: {Country: X}}\ncsr: {country: YY}\n\
         listeners: [{binding: edge, address: 'tls:a:1', advertise: 'a:1'}]\nconnectEvents: {batchInterval: 1ms}\n";
     let loaded = router(&format!("{BARE}{more}")).unwrap();
     let keys: Vec<&str> = loaded.not_acted_upon.iter().map(|found| found.key.as_str()).collect();
@@ -381,7 +472,6 @@ fn what_has_no_effect_is_said() {
     assert_eq!(loaded.config.csr.as_ref().unwrap().country, "YY");
     let text = warnings(&loaded);
     for part in [
-        "profile.memory.path: the section has no effect without a path",
         "edge.dbSaveIntervalSeconds: 5 is out of bounds, 30 is used",
         "the root section `csr` is used instead",
         "connectEvents.batchInterval: 1ms is out of bounds, 250ms is used",
@@ -449,7 +539,7 @@ fn addresses_of_dns_are_checked_where_it_is_served() {
         let options = format!("{{mode: {mode}, {more}}}");
         let listener = format!("listeners:\n- binding: tunnel\n  options: {options}\n");
         router(&format!(
-            "v: 3\nidentity: {{cert: a, key: b}}\nctrl: {{endpoint: 'tls:c:6262'}}\n{listener}"
+            "v: 3\nidentity: {{cert: a, server_cert: s, key: b}}\nctrl: {{endpoint: 'tls:c:6262'}}\n{listener}"
         ))
     };
     for (more, expected) in [
@@ -474,7 +564,7 @@ fn addresses_of_dns_are_checked_where_it_is_served() {
 #[test]
 fn a_controller_has_a_host() {
     let ctrl = |text: &str| {
-        router(&format!("v: 3\nidentity: {{cert: a, key: b}}\nctrl: {text}\n"))
+        router(&format!("v: 3\nidentity: {{cert: a, server_cert: s, key: b}}\nctrl: {text}\n"))
             .unwrap_err()
             .to_string()
     };

@@ -103,7 +103,7 @@ mod tests {
 
     fn limits_of(options: &str, more: &str) -> EdgeLimits {
         let text = format!(
-            "v: 3\nidentity: {{cert: a, key: b, ca: c}}\nctrl: {{endpoint: 'tls:localhost:1'}}\n\
+            "v: 3\nidentity: {{cert: a, server_cert: s, key: b, ca: c}}\nctrl: {{endpoint: 'tls:localhost:1'}}\n\
              edge: {{}}\nlisteners: [{{binding: edge, address: 'tls:0.0.0.0:3022', \
              options: {{advertise: 'localhost:3022'{options}}}}}]\n{more}"
         );
@@ -134,7 +134,7 @@ mod tests {
 
     #[test]
     fn no_limit_for_strangers_is_the_most_there_is() {
-        let text = "v: 3\nidentity: {cert: a, key: b}\nctrl: {endpoint: 'tls:localhost:1'}\n\
+        let text = "v: 3\nidentity: {cert: a, server_cert: s, key: b}\nctrl: {endpoint: 'tls:localhost:1'}\n\
                     transport: {wss: {readTimeout: 0, writeTimeout: 0, handshakeTimeout: 0, pingInterval: 0}}\n";
         let none = |_: &str| None;
         let config = RouterConfig::from_str(text, std::path::Path::new("r.yaml"), &none).unwrap();

@@ -45,7 +45,7 @@ mod tests {
 
     #[test]
     fn nothing_of_a_tunneler_is_asked_for_in_vain() {
-        let text = "v: 3\nidentity: {cert: a, key: b, ca: c}\nctrl: {endpoint: 'tls:localhost:1'}\n\
+        let text = "v: 3\nidentity: {cert: a, server_cert: s, key: b, ca: c}\nctrl: {endpoint: 'tls:localhost:1'}\n\
             listeners:\n\
             - {binding: proxy, address: 'tcp:0.0.0.0:1', service: a}\n\
             - {binding: tunnel, options: {mode: 'tproxy:/bin/divert'}}\n\

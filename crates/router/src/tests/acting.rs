@@ -41,7 +41,7 @@ async fn start(config: &RouterConfig) -> Router {
 fn with_ctrl(pki: &Pki, home: &Path, port: u16, ctrl: &str) -> RouterConfig {
     let config = config_with(pki, home, port, None, "");
     let text = format!(
-        "v: 3\nidentity: {{cert: a, key: b}}\nctrl: {{endpoint: 'tls:localhost:{port}', {ctrl}}}\n"
+        "v: 3\nidentity: {{cert: a, server_cert: s, key: b}}\nctrl: {{endpoint: 'tls:localhost:{port}', {ctrl}}}\n"
     );
     let path = home.join("router.yml");
     let other = RouterConfig::from_str(&text, &path, &ProcessEnvironment).unwrap().config;

@@ -30,7 +30,7 @@ impl Waiting {
     async fn new(controller: SocketAddr) -> Self {
         let (pki, home) = (Pki::new(), tempfile::tempdir().unwrap());
         let router = TestRouter::start(&pki, home.path(), controller);
-        let text = "v: 3\nidentity: {cert: x, key: x}\nctrl: {endpoint: 'tls:c:1', listeners: \
+        let text = "v: 3\nidentity: {cert: x, server_cert: x, key: x}\nctrl: {endpoint: 'tls:c:1', listeners: \
                     [{bind: 'tls:127.0.0.1:0', advertise: 'tls:localhost:0', groups: [red]}]}\n";
         let path = home.path().join("listens.yml");
         let config = RouterConfig::from_str(text, &path, &ProcessEnvironment).unwrap().config;

@@ -50,7 +50,7 @@ impl Listening {
         let mut controller = TestController::at(&pki, "127.0.0.1:0", capable()).await;
         let port = controller.addr().port();
         let mut config = config_with(&pki, home.path(), port, None, LISTENERS);
-        let listeners = "v: 3\nidentity: {cert: a, key: b, ca: c}\nctrl: {endpoint: 'tls:c:1', \
+        let listeners = "v: 3\nidentity: {cert: a, server_cert: s, key: b, ca: c}\nctrl: {endpoint: 'tls:c:1', \
             listeners: [{bind: 'tls:127.0.0.1:0', advertise: 'tls:localhost:0'}]}\n";
         let text = |_: &str| None;
         let with = weft_config::RouterConfig::from_str(listeners, &home.path().join("x"), &text);

@@ -316,7 +316,7 @@ impl TestRouter {
         more: &str,
     ) -> Self {
         let text = format!(
-            "v: 3\nidentity: {{cert: x, key: x}}\nctrl: {{endpoint: 'tls:localhost:{}'}}\nedge: {{}}\n\
+            "v: 3\nidentity: {{cert: x, server_cert: x, key: x}}\nctrl: {{endpoint: 'tls:localhost:{}'}}\nedge: {{}}\n\
              listeners: [{{binding: edge, address: 'tls:0.0.0.0:0', options: {{advertise: 'localhost:3022'}}}}]\n{more}",
             controller.port()
         );

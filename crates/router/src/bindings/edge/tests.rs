@@ -96,7 +96,7 @@ fn live(authority: &Authority, name: &str) -> Arc<LiveIdentity> {
 
 /// The documented defaults, but circuits that are quiet go quickly, and hardly a dial may wait.
 fn forwarder_config() -> ForwarderConfig {
-    let text = "v: 3\nidentity: {cert: a, key: b, ca: c}\nctrl: {endpoint: tls:localhost:1}\n\
+    let text = "v: 3\nidentity: {cert: a, server_cert: s, key: b, ca: c}\nctrl: {endpoint: tls:localhost:1}\n\
                 forwarder: {xgressCloseCheckInterval: 50, xgressDialQueueLength: 1}\n";
     let none = |_: &str| None;
     RouterConfig::from_str(text, std::path::Path::new("router.yaml"), &none)

@@ -106,7 +106,7 @@ mod tests {
 
     fn options(mode: &str) -> TunnelOptions {
         let text = format!(
-            "v: 3\nidentity: {{cert: a, key: b, ca: c}}\nctrl: {{endpoint: 'tls:localhost:1'}}\n\
+            "v: 3\nidentity: {{cert: a, server_cert: s, key: b, ca: c}}\nctrl: {{endpoint: 'tls:localhost:1'}}\n\
              listeners: [{{binding: tunnel, options: {{mode: {mode}}}}}]\n"
         );
         let (path, none) = (std::path::Path::new("router.yaml"), |_: &str| None);
