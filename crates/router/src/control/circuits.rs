@@ -13,8 +13,9 @@ use weft_wire::{
         CreatedCircuit, EdgeError, ErrorCode, content_type,
     },
 };
+use weft_xgress::Role;
 
-use super::{hint::hint, shared::Core};
+use super::{hint::hint, routes, shared::Core};
 use crate::{
     controllers::Controller,
     seam::{
@@ -48,7 +49,7 @@ pub(crate) async fn for_sdk(core: &Core, request: CircuitRequest) -> Result<Made
     if let Some(trace) = request.trace {
         trace.put(&mut message.headers);
     }
-    let reply = ask(&controller, message, request.timeout).await?;
+    let reply = ask(core, &controller, message, request.timeout).await?;
     let created = CreatedCircuit::from_message(&reply).map_err(malformed)?;
     Ok(MadeCircuit {
         id: created.circuit_id,
@@ -81,7 +82,7 @@ async fn ask_for_tunnel(
         peer_data: request.peer_data,
     };
     let message = traced(message.to_message(), span);
-    let reply = ask(&controller, message, request.timeout).await?;
+    let reply = ask(core, &controller, message, request.timeout).await?;
     let created = CreateTunnelCircuitV2Response::from_message(&reply).map_err(malformed)?;
     Ok(MadeCircuit {
         id: created.circuit_id,
@@ -114,7 +115,7 @@ async fn ask_for_binding(
         peer_data: request.peer_data,
     };
     let message = traced(message.to_message(), span);
-    let reply = ask(&controller, message, request.timeout).await?;
+    let reply = ask(core, &controller, message, request.timeout).await?;
     if reply.content_type == ctrl::content_type::CIRCUIT_FAILED {
         let failed = CircuitFailed::from_message(&reply).map_err(malformed)?;
         return Err(Refusal::new(ErrorCode::INTERNAL, RetryHint::DEFAULT, failed.error));
@@ -158,18 +159,61 @@ fn traced(mut message: Message, span: &Span) -> Message {
     message
 }
 
-/// Sends a request whose failure is an [`EdgeError`].
+/// Sends a request whose failure is an [`EdgeError`]. A controller that is silent is not waited for as long as one
+/// that only takes long for the circuit.
 async fn ask(
+    core: &Core,
     controller: &Arc<Controller>,
     message: Message,
     timeout: Duration,
 ) -> Result<Message, Refusal> {
-    let reply = controller.channel.request_on(Lane::High, message, timeout).await;
-    let reply = reply.map_err(|problem| no_answer(controller, &problem, timeout))?;
+    let patience = core.options.request_timeout;
+    let reply = tokio::select! {
+        // A channel that closes ends both; the answer about the circuit says more.
+        biased;
+        reply = controller.channel.request_on(Lane::High, message, timeout) => {
+            reply.map_err(|problem| no_answer(controller, &problem, timeout))?
+        }
+        () = silence(controller, patience) => {
+            return Err(no_answer(controller, &RequestError::Timeout, patience));
+        }
+    };
     if reply.content_type != content_type::ERROR {
         return Ok(reply);
     }
     Err(edge_error(EdgeError::from_message(&reply).map_err(malformed)?))
+}
+
+/// Takes down a circuit whose answer comes when nobody waits for it any more.
+pub(crate) fn on_late(core: &Core, controller: &Controller, answer: &Message) {
+    let id = match answer.content_type {
+        content_type::CREATE_TUNNEL_CIRCUIT_V2_RESPONSE => {
+            CreateTunnelCircuitV2Response::from_message(answer).map(|made| made.circuit_id)
+        }
+        ctrl::content_type::CIRCUIT_SUCCESS => {
+            CircuitSuccess::from_message(answer).map(|made| made.circuit_id)
+        }
+        _ => CreatedCircuit::from_message(answer).map(|made| made.circuit_id),
+    };
+    match id {
+        Ok(id) => routes::on_ended(core, &controller.id, &id, Role::Initiator),
+        Err(problem) => controller.not_understood(answer, &problem),
+    }
+}
+
+/// Returns once a controller has not answered a ping for half of this time. The first ping is sent when the other
+/// half is over: few circuits take so long.
+async fn silence(controller: &Controller, patience: Duration) {
+    let half = patience / 2;
+    loop {
+        tokio::time::sleep(half).await;
+        let ping = Message::new(weft_wire::content_type::PING, "dial");
+        match controller.channel.request_on(Lane::High, ping, half).await {
+            // With too many requests under way none more is sent.
+            Ok(_) | Err(RequestError::TooMany) => {}
+            Err(_) => return,
+        }
+    }
 }
 
 /// The refusal of a controller.

@@ -19,7 +19,7 @@ use weft_wire::{
 };
 
 use super::{
-    inspect, links, options::EdgeAddresses, routes, shared::Core, terminators, validation,
+    circuits, inspect, links, options::EdgeAddresses, routes, shared::Core, terminators, validation,
 };
 use crate::controllers::Controller;
 
@@ -87,6 +87,11 @@ impl FromController {
             | edge_ctrl::content_type::VALIDATE_DATA_STATE_REQUEST
             | edge_ctrl::content_type::CURRENT_INDEX => {
                 return core.access.deliver(from, message, connection);
+            }
+            ctrl::content_type::CIRCUIT_SUCCESS
+            | edge_ctrl::content_type::CREATE_CIRCUIT_V2_RESPONSE
+            | edge_ctrl::content_type::CREATE_TUNNEL_CIRCUIT_V2_RESPONSE => {
+                circuits::on_late(core, from, &message);
             }
             edge_ctrl::content_type::CREATE_TERMINATOR_V2_RESPONSE => {
                 let decoded = CreateTerminatorV2Response::from_message(&message);

@@ -10,8 +10,6 @@ use weft_wire::{
 
 use super::{options::InterfaceReports, shared::Core};
 
-/// How long a controller may take to answer.
-const TIMEOUT: Duration = Duration::from_secs(5);
 /// Most addresses of one interface, and most interfaces, in a report.
 const MOST: usize = 1000;
 
@@ -46,7 +44,7 @@ pub(crate) async fn run(core: Arc<Core>, reports: InterfaceReports) {
 async fn tell(core: &Core, found: &[Interface]) -> bool {
     let Some(controller) = core.controllers.for_changes() else { return false };
     let report = RouterInterfacesUpdate { interfaces: found.to_vec() };
-    match controller.channel.request(report.to_message(), TIMEOUT).await {
+    match controller.channel.request(report.to_message(), core.options.request_timeout).await {
         Ok(_) => true,
         Err(problem) => {
             tracing::debug!(controller = %controller.id, %problem, "interfaces not told");

@@ -28,7 +28,8 @@ pub(crate) struct ControlOptions {
     pub(crate) connect_timeout: Duration,
     /// How long a controller may accept none of the bytes to be written to it; `None` for ever.
     pub(crate) write_timeout: Option<Duration>,
-    /// Time limit of requests without one of their own.
+    /// Time limit of requests without one of their own, and how long a controller may be silent while a circuit is
+    /// asked for.
     pub(crate) request_timeout: Duration,
     /// The heartbeats to controllers.
     pub(crate) heartbeat: HeartbeatOptions,

@@ -21,17 +21,20 @@ use weft_identity::{
     tls::{ClientAuth, ClientTls, ServerTls, client_config, server_config},
 };
 use weft_wire::{
-    Message, ProtoBody,
-    ctrl::{InspectRequest, RouterInterfacesUpdate},
-    edge_ctrl::{ConnectEvents, content_type},
+    Message, Outcome, ProtoBody,
+    ctrl::{self, Fault, InspectRequest, RouterInterfacesUpdate},
+    edge_ctrl::{ConnectEvents, CreateTunnelCircuitV2Response, content_type},
 };
 
 use super::{
     events,
-    support::{LONG, Pki, TestController, TestRouter, capable, later, soon},
+    support::{LONG, Peer, Pki, TestController, TestRouter, capable, later, soon},
     whole::{config_with, write_chain},
 };
-use crate::{Router, Runtimes, StartError, seam::Control as _};
+use crate::{
+    Router, Runtimes, StartError,
+    seam::{Control as _, TunnelCircuitRequest},
+};
 
 async fn start(config: &RouterConfig) -> Router {
     soon(Router::start(config, Runtimes::own().unwrap())).await.unwrap()
@@ -80,6 +83,74 @@ async fn a_router_that_reaches_nobody_says_so_after_a_while() {
     let router = start(&config).await;
     let reached = tokio::time::timeout(Duration::from_millis(300), router.reach_controller()).await;
     assert!(reached.is_err(), "0 is for ever");
+    soon(router.shutdown()).await;
+}
+
+/// A router that lets a controller be silent for so long, and the controller that it is connected to.
+async fn with_patience(
+    pki: &Pki,
+    home: &Path,
+    patience: Duration,
+) -> (Router, TestController, Peer) {
+    let mut controller = TestController::at(pki, "127.0.0.1:0", capable()).await;
+    let options = format!("{{connectTimeout: {}s}}", LONG.as_secs());
+    let ctrl = format!("defaultRequestTimeout: {}ms, options: {options}", patience.as_millis());
+    let router = start(&with_ctrl(pki, home, controller.addr().port(), &ctrl)).await;
+    let mut peer = controller.router().await;
+    peer.is_known().await;
+    (router, controller, peer)
+}
+
+fn circuit() -> TunnelCircuitRequest {
+    TunnelCircuitRequest {
+        service: "web".into(),
+        instance: String::new(),
+        peer_data: Default::default(),
+        timeout: LONG,
+    }
+}
+
+fn made(id: &str) -> CreateTunnelCircuitV2Response {
+    CreateTunnelCircuitV2Response {
+        circuit_id: id.into(),
+        address: "a".into(),
+        ..CreateTunnelCircuitV2Response::default()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_silent_controller_is_waited_for_as_the_file_says() {
+    let (pki, home) = (Pki::new(), tempfile::tempdir().unwrap());
+    for limit in [Duration::from_millis(100), Duration::from_millis(900)] {
+        let (router, _controller, mut peer) = with_patience(&pki, home.path(), limit).await;
+        let begun = std::time::Instant::now();
+        let refusal = soon(router.control.create_tunnel_circuit(circuit())).await.unwrap_err();
+        let said = format!("controller ctrl1 did not answer within {limit:?}");
+        assert!(refusal.message.contains(&said), "{refusal}");
+        assert!(begun.elapsed() >= limit, "{:?}", begun.elapsed());
+        // A circuit that it makes later ends.
+        let message = peer.expect(content_type::CREATE_TUNNEL_CIRCUIT_V2_REQUEST).await;
+        peer.reply(&message, made("late").to_message()).await;
+        let fault = Fault::from_message(&peer.expect(ctrl::content_type::FAULT).await).unwrap();
+        assert_eq!(fault, Fault::circuit(true, "late"));
+        soon(router.shutdown()).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_controller_that_answers_pings_may_take_longer_for_a_circuit() {
+    let (pki, home) = (Pki::new(), tempfile::tempdir().unwrap());
+    let (router, _controller, mut peer) =
+        with_patience(&pki, home.path(), Duration::from_secs(4)).await;
+    let asked = tokio::spawn(router.control.create_tunnel_circuit(circuit()));
+    let message = peer.expect(content_type::CREATE_TUNNEL_CIRCUIT_V2_REQUEST).await;
+    // After the third ping more than the limit is over.
+    for _ in 0..3 {
+        let ping = peer.expect(weft_wire::content_type::PING).await;
+        peer.reply(&ping, Outcome::success("ok").to_message()).await;
+    }
+    peer.reply(&message, made("c").to_message()).await;
+    assert_eq!(soon(asked).await.unwrap().unwrap().id, "c");
     soon(router.shutdown()).await;
 }
 
