@@ -105,3 +105,37 @@ pub fn tls(
         .map(Arc::new)
         .map_err(|source| StartError::Identity { server: server.to_owned(), source })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustls::{Error, PeerIncompatible, ServerConnection};
+    use weft_identity::{Identity, TrustBundle};
+
+    /// The beginning of a client that knows no version above the one that it names.
+    fn hello(version: [u8; 2]) -> Vec<u8> {
+        let mut body = version.to_vec();
+        body.extend([7; 32]);
+        // No session, one cipher suite, no compression, and one extension: signatures by P-256.
+        body.extend([0, 0, 2, 0xc0, 0x2b, 1, 0, 0, 8, 0, 13, 0, 4, 0, 2, 4, 3]);
+        let mut record = vec![22, 3, 1, 0, body.len() as u8 + 4, 1, 0, 0, body.len() as u8];
+        record.extend(body);
+        record
+    }
+
+    #[test]
+    fn old_versions_of_tls_are_taken_in_a_file_and_not_negotiated() {
+        let options = WebOptions { min_tls: TlsVersion::V1_0, ..WebOptions::default() };
+        let bundle = TrustBundle::new([]);
+        let identity = LiveIdentity::fixed(Identity::new(None, Vec::new(), bundle));
+        let config = tls("edge", &options, &identity).unwrap();
+        let is_too_old = |version: [u8; 2]| {
+            let mut server = ServerConnection::new(Arc::clone(&config)).unwrap();
+            server.read_tls(&mut &hello(version)[..]).unwrap();
+            let why = server.process_new_packets().unwrap_err();
+            why == Error::PeerIncompatible(PeerIncompatible::Tls12NotOffered)
+        };
+        assert!(is_too_old([3, 1]) && is_too_old([3, 2]));
+        assert!(!is_too_old([3, 3]), "1.2 fails for want of a certificate");
+    }
+}

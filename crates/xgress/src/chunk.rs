@@ -157,6 +157,15 @@ mod tests {
         Payload { data: data.into(), headers: vec![(7, Bytes::new())], ..Payload::default() }
     }
 
+    #[test]
+    fn without_an_mtu_data_is_cut_at_256_kib() {
+        for (length, pieces) in [(262_145, 2), (524_000, 2), (600_000, 3)] {
+            let made = cut(Vec::new(), vec![0; length].into(), most(0));
+            assert_eq!(made.len(), pieces, "{length}");
+            assert!(made.iter().all(|piece| piece.bytes() <= 262_144), "{length}");
+        }
+    }
+
     proptest! {
         #[test]
         fn any_cut_gives_the_whole(data in prop::collection::vec(any::<u8>(), 0..3000), size in 1usize..500) {

@@ -100,6 +100,19 @@ fn everything_goes_where_it_should_by_iptables() {
 }
 
 #[test]
+fn a_client_has_a_conversation_with_each_destination() {
+    let Some(lab) = Lab::new() else { return };
+    let mut interceptor = lab.interceptor(json!({}));
+    interceptor.set(&[service("net", &["10.99.0.0/16"], &[(53, 53)])]);
+    for host in ["10.99.3.3", "10.99.3.4", "10.99.3.3"] {
+        let ask = format!("printf who | nc -u -p 4000 -w 2 -W 1 {host} 53");
+        let who = lab.says(Place::Client, &ask).unwrap();
+        assert_eq!(who, format!("net udp 10.77.1.2 {host}:53 -"));
+    }
+    interceptor.stop();
+}
+
+#[test]
 fn sources_interfaces_and_exceptions_are_kept() {
     let Some(lab) = Lab::new() else { return };
     // A service has all addresses, except those that this machine and its operator exclude.

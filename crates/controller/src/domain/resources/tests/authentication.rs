@@ -326,6 +326,8 @@ async fn wrong_current_passwords_lock_out_as_those_of_logins_do() {
     }
     let failure = give("falsch").await.unwrap_err();
     assert_eq!(failure.field_name(), Some("currentPassword"));
+    let answer = serde_json::to_string(&failure.body("r")).unwrap();
+    assert!(!answer.contains("falsch"), "{answer}");
     let failure = bed.login("anna", "geheim").await.unwrap_err();
     assert_eq!(failure.code(), ErrorCode::InvalidAuth, "locked out");
     let failure = give("geheim").await.unwrap_err();

@@ -108,7 +108,9 @@ async fn a_second_factor_from_beginning_to_end() {
         (&session["isMfaRequired"], &session["isMfaComplete"]),
         (&json!(true), &json!(false))
     );
-    assert_eq!(session["authQueries"][0]["typeId"], "MFA");
+    let query = &session["authQueries"][0];
+    assert_eq!((&query["typeId"], &query["provider"]), (&json!("MFA"), &json!("ziti")));
+    assert_eq!(query["isTotpEnrolled"], true);
     let failure = bed.manage(&half, "listServices", &[], NONE).await.unwrap_err();
     assert_eq!(failure.code(), ErrorCode::Unauthorized);
     bed.clock.advance(Duration::from_secs(30));

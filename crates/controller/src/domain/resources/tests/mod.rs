@@ -7,6 +7,7 @@ mod authors;
 mod cas;
 mod clerks;
 mod controller_settings;
+mod differences;
 mod enrollment;
 mod every_body;
 mod filters;
