@@ -315,8 +315,11 @@ fn reason(error: &(dyn StdError + 'static), url: &Url) -> String {
         Some(error) => return in_words(error),
         None => {}
     }
-    let last = std::iter::successors(error.source(), |cause| cause.source()).last();
-    last.map_or_else(|| error.to_string(), ToString::to_string)
+    let mut last = error;
+    while let Some(cause) = last.source() {
+        last = cause;
+    }
+    last.to_string()
 }
 
 /// `Retry-After` in seconds.
