@@ -147,6 +147,33 @@ mod tests {
     }
 
     #[test]
+    fn the_last_of_several_common_names_is_claimed() {
+        let now = SystemTime::now();
+        let root = Authority::make_root(&AuthoritySpec::new("root"), now).unwrap();
+        let key = PrivateKey::generate(KeyAlgorithm::EcP256).unwrap();
+        let named = |name: &str| Subject::common_name(name).to_der().unwrap();
+        for last in ["alice", "bob"] {
+            // One sequence of the parts of two names: CN=Users, CN=alice.
+            let parts: Vec<u8> =
+                ["Users", last].iter().flat_map(|name| named(name)[2..].to_vec()).collect();
+            let subject = [&[0x30, u8::try_from(parts.len()).unwrap()], &parts[..]].concat();
+            let leaf = Leaf::for_key(
+                key.public(),
+                &Subject::default(),
+                Vec::new(),
+                weft_identity::Purpose::Client,
+                now,
+            );
+            let cert = root.issue(&Leaf { subject, ..leaf.unwrap() }).unwrap();
+            assert_eq!(cert.subject(), format!("CN=Users, CN={last}"));
+            let all = claim(ClaimLocation::CommonName, ClaimMatcher::All, "");
+            assert_eq!(of(&all, &cert).unwrap(), last);
+            let first = claim(ClaimLocation::CommonName, ClaimMatcher::Prefix, "Us");
+            assert_eq!(of(&first, &cert), Err(ClaimError::Nothing));
+        }
+    }
+
+    #[test]
     fn combinations_that_mean_nothing_are_refused() {
         use ClaimLocation as L;
         use ClaimMatcher as M;

@@ -12,6 +12,7 @@ use sha1::{Digest as _, Sha1};
 use x509_parser::prelude::{FromDer as _, GeneralName, X509Certificate, X509Version};
 
 use crate::{
+    distinguished,
     error::{Error, Result},
     pem,
     public::{PublicKey, Signature},
@@ -125,7 +126,7 @@ impl Certificate {
         &self.inner.fingerprint
     }
 
-    /// First common name of the subject.
+    /// The common name of the subject; of several, the last.
     #[must_use]
     pub fn common_name(&self) -> Option<&str> {
         self.inner.common_name.as_deref()
@@ -319,15 +320,14 @@ fn parse(der: &[u8]) -> Result<Inner, String> {
         x509_parser::extensions::ParsedExtension::SubjectKeyIdentifier(id) => Some(id.0.to_vec()),
         _ => None,
     });
-    let common_name = cert.subject().iter_common_name().next().and_then(|name| name.as_str().ok());
     Ok(Inner {
         der: CertificateDer::from(Vec::new()),
         fingerprint: fingerprint(der),
         subject: cert.subject().as_raw().to_vec(),
         issuer: cert.issuer().as_raw().to_vec(),
-        subject_text: cert.subject().to_string(),
+        subject_text: distinguished::shown(cert.subject()),
         version_1: cert.version() == X509Version::V1,
-        common_name: common_name.map(str::to_owned),
+        common_name: distinguished::common_name(cert.subject()),
         sans,
         not_before: from_unix(cert.validity().not_before.timestamp()),
         not_after: from_unix(cert.validity().not_after.timestamp()),

@@ -30,6 +30,7 @@
 pub mod authority;
 mod ca_store;
 mod certificate;
+mod distinguished;
 mod ending;
 mod error;
 mod extension;

@@ -13,6 +13,7 @@ use yasna::{Tag, models::ObjectIdentifier};
 
 use crate::{
     certificate::San,
+    distinguished,
     error::{Error, Result},
     extension,
     key::PrivateKey,
@@ -86,12 +87,10 @@ impl CertificateRequest {
         if !public.verify(how, info.raw, &request.signature_value.data) {
             return Err(Error::Request("its signature is not made by the key it carries".into()));
         }
-        let common_name =
-            info.subject.iter_common_name().next().and_then(|name| name.as_str().ok());
         Ok(Self {
             common_names: info.subject.iter_common_name().count(),
             subject: info.subject.as_raw().to_vec(),
-            common_name: common_name.map(str::to_owned),
+            common_name: distinguished::common_name(&info.subject),
             public,
             sans: names_of(&request)?,
         })
@@ -157,7 +156,7 @@ impl CertificateRequest {
         &self.subject
     }
 
-    /// First common name of the subject.
+    /// The common name of the subject; of several, the last.
     #[must_use]
     pub fn common_name(&self) -> Option<&str> {
         self.common_name.as_deref()
