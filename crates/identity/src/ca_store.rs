@@ -2,11 +2,11 @@
 //! base64 (`/.well-known/est/cacerts`; docs/protocol/auth.md 2.5).
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use x509_parser::asn1_rs::{Any, FromDer as _};
 use yasna::{Tag, models::ObjectIdentifier};
 
 use crate::{
     certificate::Certificate,
+    der::Element,
     error::{Error, Result},
 };
 
@@ -76,24 +76,12 @@ pub fn read_ca_store(body: &[u8]) -> Result<Vec<Certificate>> {
 
 fn certificates_of(der: &[u8]) -> Option<Vec<Vec<u8>>> {
     // ContentInfo: type, [0] SignedData.
-    let content = children(Any::from_der(der).ok()?.1.data)?;
-    let signed = children(content.get(1)?.1.data)?;
-    let (_, signed) = signed.into_iter().next()?;
+    let content = Element::only(der)?.children()?;
+    let signed = content.get(1)?.children()?;
     // SignedData: version, digests, content, [0] certificates, ...
-    let (_, set) = children(signed.data)?
-        .into_iter()
-        .find(|(_, any)| any.header.is_contextspecific() && any.tag().0 == 0)?;
-    Some(children(set.data)?.into_iter().map(|(raw, _)| raw.to_vec()).collect())
-}
-
-/// The elements inside a constructed element, each with its raw bytes.
-fn children(mut bytes: &[u8]) -> Option<Vec<(&[u8], Any<'_>)>> {
-    let mut out = Vec::new();
-    while !bytes.is_empty() {
-        let (rest, any) = Any::from_der(bytes).ok()?;
-        let raw = bytes.get(..bytes.len() - rest.len())?;
-        out.push((raw, any));
-        bytes = rest;
-    }
-    Some(out)
+    let parts = signed.first()?.children()?;
+    let is_set =
+        |part: &&Element<'_>| part.any.header.is_contextspecific() && part.any.tag().0 == 0;
+    let set = parts.iter().find(is_set)?.children()?;
+    Some(set.iter().map(|certificate| certificate.raw.to_vec()).collect())
 }

@@ -13,13 +13,15 @@ use x509_parser::prelude::{FromDer as _, GeneralName, X509Certificate, X509Versi
 
 use crate::{
     distinguished,
-    error::{Error, Result},
-    pem,
-    public::{PublicKey, Signature},
+    error::{Error, Result, Validity},
+    host, pem,
+    public::PublicKey,
+    rules::Rules,
+    signed::{self, NotSigned},
 };
 
 /// Longest chain that is built or followed, the leaf included.
-const MAX_CHAIN: usize = 16;
+pub(crate) const MAX_CHAIN: usize = 16;
 
 /// A subject alternative name. Names of other kinds are ignored.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -76,10 +78,9 @@ struct Inner {
     sans: Vec<San>,
     not_before: SystemTime,
     not_after: SystemTime,
-    ca: bool,
-    path_len: Option<u32>,
-    server_auth: bool,
+    rules: Rules,
     subject_key_id: Option<Vec<u8>>,
+    spki: Vec<u8>,
     public: Result<PublicKey, String>,
 }
 
@@ -182,6 +183,29 @@ impl Certificate {
         self.inner.not_before <= now && now <= self.inner.not_after
     }
 
+    /// Checks that `now` is in the validity.
+    ///
+    /// # Errors
+    /// When it is not: with both times.
+    pub fn check_valid_at(&self, now: SystemTime) -> Result<()> {
+        self.check_valid(false, now)
+    }
+
+    /// [`Certificate::check_valid_at`], also for an authority above the certificate of a peer.
+    pub(crate) fn check_valid(&self, of_authority: bool, now: SystemTime) -> Result<()> {
+        if self.is_valid_at(now) {
+            return Ok(());
+        }
+        Err(Error::Validity(Box::new(Validity {
+            host: None,
+            subject: self.subject().to_owned(),
+            of_authority,
+            from: self.not_before(),
+            until: self.not_after(),
+            now,
+        })))
+    }
+
     /// True for version 1 of X.509, which has no extensions.
     #[must_use]
     pub fn is_version_1(&self) -> bool {
@@ -191,19 +215,19 @@ impl Certificate {
     /// True for a certificate authority, by the basic constraints.
     #[must_use]
     pub fn is_ca(&self) -> bool {
-        self.inner.ca
+        self.inner.rules.is_ca
     }
 
     /// Most authorities below this one in a chain; `None`: unlimited.
     #[must_use]
     pub fn path_len(&self) -> Option<u32> {
-        self.inner.path_len
+        self.inner.rules.path_len
     }
 
     /// True if the extended key usage names server authentication or any usage.
     #[must_use]
     pub fn has_server_auth(&self) -> bool {
-        self.inner.server_auth
+        self.inner.rules.purposes.is_some_and(|purposes| purposes.any || purposes.server)
     }
 
     /// The subject key identifier.
@@ -223,30 +247,42 @@ impl Certificate {
     /// True for a root: an authority that signed itself.
     #[must_use]
     pub fn is_root(&self) -> bool {
-        self.inner.ca && self.is_issued_by(self)
+        self.is_ca() && self.is_issued_by(self)
+    }
+
+    /// True if the certificate may issue others, as far as its basic constraints say: it is an authority, or
+    /// a root of version 1 of X.509, which has no extension that could mark it.
+    pub(crate) fn may_issue(&self) -> bool {
+        self.is_ca() || (self.is_version_1() && self.is_issued_by(self))
+    }
+
+    /// What its extensions demand.
+    pub(crate) fn rules(&self) -> &Rules {
+        &self.inner.rules
+    }
+
+    /// True if both certificates are for one name and key.
+    pub(crate) fn is_of_same_holder(&self, other: &Self) -> bool {
+        self.inner.subject == other.inner.subject && self.inner.spki == other.inner.spki
     }
 
     /// True if `issuer` signed this certificate, by name and signature. Dates and usages are not
     /// checked.
     #[must_use]
     pub fn is_issued_by(&self, issuer: &Self) -> bool {
-        self.inner.issuer == issuer.inner.subject && self.signature_by(issuer).unwrap_or(false)
+        self.inner.issuer == issuer.inner.subject && self.check_signature_by(issuer).is_ok()
     }
 
-    fn signature_by(&self, issuer: &Self) -> Option<bool> {
-        let key = issuer.inner.public.as_ref().ok()?;
-        let (_, parsed) = X509Certificate::from_der(&self.inner.der).ok()?;
-        let how = Signature::from_oid(&parsed.signature_algorithm.algorithm)?;
-        Some(key.verify(how, parsed.tbs_certificate.as_ref(), &parsed.signature_value.data))
+    /// Checks that the key of `issuer` signed this certificate.
+    pub(crate) fn check_signature_by(&self, issuer: &Self) -> Result<(), NotSigned> {
+        signed::check(&self.inner.der, &issuer.inner.spki)
     }
 
     /// True if an alternative name covers `host`: an exact or wildcard DNS name, or an address. The
     /// common name never counts.
     #[must_use]
     pub fn covers_host(&self, host: &str) -> bool {
-        let Ok(name) = ServerName::try_from(host) else { return false };
-        webpki::EndEntityCert::try_from(&self.inner.der)
-            .is_ok_and(|leaf| leaf.verify_is_valid_for_subject_name(&name).is_ok())
+        ServerName::try_from(host).is_ok_and(|name| host::is_covered(&name, self.sans()))
     }
 }
 
@@ -309,13 +345,11 @@ fn parse(der: &[u8]) -> Result<Inner, String> {
     if !rest.is_empty() {
         return Err("bytes after the certificate".into());
     }
-    let sans = match cert.subject_alternative_name().map_err(|error| error.to_string())? {
-        Some(names) => names.value.general_names.iter().filter_map(San::from_general).collect(),
-        None => Vec::new(),
+    // An extension that cannot be read is a fault by the rules of the certificate.
+    let sans = match cert.subject_alternative_name() {
+        Ok(Some(names)) => names.value.general_names.iter().filter_map(San::from_general).collect(),
+        Ok(None) | Err(_) => Vec::new(),
     };
-    let usage = cert.extended_key_usage().map_err(|error| error.to_string())?;
-    let server_auth = usage.is_some_and(|usage| usage.value.any || usage.value.server_auth);
-    let constraints = cert.basic_constraints().map_err(|error| error.to_string())?;
     let subject_key_id = cert.iter_extensions().find_map(|ext| match ext.parsed_extension() {
         x509_parser::extensions::ParsedExtension::SubjectKeyIdentifier(id) => Some(id.0.to_vec()),
         _ => None,
@@ -331,10 +365,9 @@ fn parse(der: &[u8]) -> Result<Inner, String> {
         sans,
         not_before: from_unix(cert.validity().not_before.timestamp()),
         not_after: from_unix(cert.validity().not_after.timestamp()),
-        ca: constraints.as_ref().is_some_and(|constraints| constraints.value.ca),
-        path_len: constraints.and_then(|constraints| constraints.value.path_len_constraint),
-        server_auth,
+        rules: Rules::of(&cert),
         subject_key_id,
+        spki: cert.public_key().raw.to_vec(),
         public: PublicKey::from_spki(cert.public_key().raw).map_err(|error| error.to_string()),
     })
 }

@@ -103,6 +103,14 @@ pub enum Error {
     /// A certificate does not pass verification.
     #[error("certificate refused: {0}")]
     Refused(String),
+    /// A certificate that none of the trusted authorities has issued.
+    #[error("certificate refused: `{subject}`: {reason}")]
+    NotIssued {
+        /// The subject of the certificate.
+        subject: String,
+        /// What is missing.
+        reason: &'static str,
+    },
     /// A certificate that is not valid at the time of this machine's clock.
     #[error(transparent)]
     Validity(Box<Validity>),
@@ -139,6 +147,16 @@ pub enum Error {
 }
 
 impl Error {
+    /// Of two refusals of one certificate the one that says more about it: one with a rule rather than one that
+    /// knows no issuer.
+    #[must_use]
+    pub fn or(self, other: Self) -> Self {
+        match self {
+            Self::NotIssued { .. } => other,
+            telling => telling,
+        }
+    }
+
     /// Adds section and key of the configuration to the error.
     pub(crate) fn at(self, section: &str, key: impl Into<String>) -> Self {
         Self::Value { section: section.to_owned(), key: key.into(), source: Box::new(self) }

@@ -4,15 +4,10 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use yasna::models::UTCTime;
-
 use super::{Pki, dns, pem_of};
 use crate::{
     Authority, AuthoritySpec, Certificate, CertificateRequest, KeyAlgorithm, Leaf, PrivateKey,
-    Purpose, San, SpiffeId, Subject, TrustBundle, Usage, Verify,
-    authority::{AUTHORITY_LIFE, BACKDATE},
-    extension,
-    public::Signature,
+    Purpose, San, SpiffeId, Subject, TrustBundle, Usage, Verify, authority::BACKDATE,
 };
 
 const KINDS: [KeyAlgorithm; 5] = [
@@ -69,61 +64,6 @@ fn leaf_of_every_kind_of_key_chains_to_the_root_alone() {
     }
 }
 
-/// A certificate of version 1 of X.509, as `openssl x509 -req` makes it.
-fn version_1(issuer: &Authority, name: &str, from: SystemTime, to: SystemTime) -> Certificate {
-    let key = PrivateKey::generate(KeyAlgorithm::EcP256).unwrap();
-    let subject = Subject::common_name(name);
-    let leaf = Leaf::for_key(key.public(), &subject, vec![], Purpose::Client, from).unwrap();
-    let time = |time: SystemTime| {
-        let whole = time::OffsetDateTime::from(time).replace_nanosecond(0).unwrap();
-        UTCTime::from_datetime(whole)
-    };
-    let contents = yasna::construct_der(|writer| {
-        writer.write_sequence(|writer| {
-            writer.next().write_u8(1);
-            extension::write_algorithm(writer.next(), Signature::EcdsaSha256);
-            writer.next().write_der(issuer.certificate().subject_der());
-            writer.next().write_sequence(|writer| {
-                writer.next().write_utctime(&time(from));
-                writer.next().write_utctime(&time(to));
-            });
-            writer.next().write_der(&leaf.subject);
-            writer.next().write_der(leaf.public.spki());
-        });
-    });
-    Certificate::from_der(extension::signed(&contents, issuer.key()).unwrap()).unwrap()
-}
-
-#[test]
-fn a_certificate_of_the_first_version_proves_that_its_issuer_signed_it() {
-    let now = SystemTime::now();
-    let hour = Duration::from_secs(3600);
-    let make =
-        |name: &str| Authority::make_root(&AuthoritySpec::new(name), now - 3 * hour).unwrap();
-    let (ours, namesake, other) = (make("ours"), make("ours"), make("other"));
-    let bundle = TrustBundle::new([ours.certificate().clone()]);
-    let good = version_1(&ours, "token", now - hour, now + hour);
-    assert!(good.is_version_1() && good.common_name() == Some("token"));
-    bundle.verify_version_1(&good, now).unwrap();
-    bundle.verify_leaf(&good, Verify::default(), now).unwrap_err();
-    for wrong in [
-        version_1(&namesake, "token", now - hour, now + hour),
-        version_1(&other, "token", now - hour, now + hour),
-        version_1(&ours, "token", now - 2 * hour, now - hour),
-        version_1(&ours, "token", now + hour, now + 2 * hour),
-    ] {
-        bundle.verify_version_1(&wrong, now).unwrap_err();
-    }
-    let pki = Pki::new();
-    let third = pki.leaf("x", &[], Purpose::Client);
-    pki.bundle().verify_version_1(third.leaf(), pki.now).unwrap_err();
-    // An issuer that has expired, or is no authority, issues nothing.
-    let late = now + AUTHORITY_LIFE;
-    bundle.verify_version_1(&version_1(&ours, "token", now, late + hour), late).unwrap_err();
-    let pinned = TrustBundle::new([good.clone()]);
-    pinned.verify_version_1(&good, now).unwrap_err();
-}
-
 #[test]
 fn authorities_of_every_kind_of_key_sign() {
     let now = SystemTime::now();
@@ -141,7 +81,7 @@ fn authorities_of_every_kind_of_key_sign() {
 }
 
 #[test]
-fn what_openssl_makes_of_a_request_is_of_the_first_version() {
+fn what_openssl_makes_of_a_request_is_accepted() {
     let dir = tempfile::tempdir().unwrap();
     let write = |name: &str, text: &str| std::fs::write(dir.path().join(name), text).unwrap();
     let root = Authority::make_root(&AuthoritySpec::new("root"), SystemTime::now()).unwrap();
@@ -158,13 +98,10 @@ fn what_openssl_makes_of_a_request_is_of_the_first_version() {
     if openssl(dir.path(), &args).is_none() {
         return;
     }
+    // Older releases of openssl write version 1.
     let made = Certificate::from_pem(&std::fs::read(dir.path().join("leaf.pem")).unwrap()).unwrap();
     let (bundle, now) = (TrustBundle::new([root.certificate().clone()]), SystemTime::now());
-    // Newer releases of openssl write version 3.
-    match made[0].is_version_1() {
-        true => bundle.verify_version_1(&made[0], now).unwrap(),
-        false => drop(bundle.verify_leaf(&made[0], Verify::default(), now).unwrap()),
-    }
+    bundle.verify_leaf(&made[0], Verify::default(), now).unwrap();
 }
 
 #[test]

@@ -2,7 +2,9 @@
 
 mod authority;
 mod loading;
+mod made;
 mod parsers;
+mod paths;
 mod tls;
 mod tokens;
 

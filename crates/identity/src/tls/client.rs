@@ -14,12 +14,12 @@ use rustls::{
     sign::CertifiedKey,
 };
 use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
-use webpki::EndEntityCert;
 
 use super::{Signatures, provider, refusal};
 use crate::{
     certificate::{Certificate, San},
     error::{Error, Result},
+    host,
     identity::KeyedChain,
     live::LiveIdentity,
     trust::{TrustBundle, Usage, Verify},
@@ -161,9 +161,11 @@ pub fn verify_server(
 ) -> Result<()> {
     trust.verify(chain, now).map_err(|error| of_host(error, name))?;
     let leaf = chain.first().ok_or(Error::NoCertificate)?;
-    EndEntityCert::try_from(leaf)
-        .and_then(|leaf| leaf.verify_is_valid_for_subject_name(name))
-        .map_err(|error| Error::Refused(not_for(leaf, name, &error)))
+    let leaf = Certificate::from_der(leaf.clone().into_owned())?;
+    match host::is_covered(name, leaf.sans()) {
+        true => Ok(()),
+        false => Err(Error::Refused(not_for(&leaf, name))),
+    }
 }
 
 /// The error, with the name of the server whose certificate is not valid now.
@@ -178,13 +180,9 @@ fn of_host(error: Error, name: &ServerName<'_>) -> Error {
 }
 
 /// The name that was dialed, and the names that the certificate is for.
-fn not_for(leaf: &CertificateDer<'_>, name: &ServerName<'_>, error: &webpki::Error) -> String {
+fn not_for(leaf: &Certificate, name: &ServerName<'_>) -> String {
     let text = format!("it is not for `{}`", name.to_str());
-    if !matches!(error, webpki::Error::CertNotValidForName(_)) {
-        return format!("{text}: {error}");
-    }
-    let leaf = Certificate::from_der(leaf.clone().into_owned());
-    let names: Vec<String> = leaf.iter().flat_map(Certificate::sans).map(San::to_string).collect();
+    let names: Vec<String> = leaf.sans().iter().map(San::to_string).collect();
     match names.is_empty() {
         true => format!("{text}, and names no host"),
         false => format!("{text}, but for {}", names.join(", ")),

@@ -12,9 +12,11 @@ use std::sync::{Arc, OnceLock};
 use rustls::{
     DigitallySignedStruct, SignatureScheme,
     client::danger::HandshakeSignatureValid,
-    crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature},
+    crypto::{CryptoProvider, verify_tls13_signature_with_raw_key},
 };
-use rustls_pki_types::CertificateDer;
+use rustls_pki_types::{CertificateDer, SubjectPublicKeyInfoDer};
+use webpki::RawPublicKeyEntity;
+use x509_parser::{certificate::X509Certificate, prelude::FromDer as _};
 
 pub use client::{
     ClientTls, CollectedChain, Trust, client_config, collecting_client_config, verify_server,
@@ -35,7 +37,8 @@ pub fn provider() -> Arc<CryptoProvider> {
     Arc::clone(PROVIDER.get_or_init(|| Arc::new(rustls::crypto::aws_lc_rs::default_provider())))
 }
 
-/// Verification of the signatures of a handshake.
+/// Verification of the signatures of a handshake. The key of the peer's certificate is used whatever else the
+/// certificate says: whether it proves anything is decided afterwards, and then said in words.
 #[derive(Debug)]
 struct Signatures(Arc<CryptoProvider>);
 
@@ -46,7 +49,17 @@ impl Signatures {
         cert: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls12_signature(message, cert, signature, &self.0.signature_verification_algorithms)
+        let key = key_of(cert)?;
+        let key = RawPublicKeyEntity::try_from(&key).map_err(|_| malformed())?;
+        let known = self.0.signature_verification_algorithms.mapping;
+        // In TLS 1.2 a scheme leaves the curve open.
+        let fitting = known.iter().filter(|(scheme, _)| *scheme == signature.scheme);
+        let mut fitting = fitting.flat_map(|(_, algorithms)| algorithms.iter());
+        match fitting.any(|one| key.verify_signature(*one, message, signature.signature()).is_ok())
+        {
+            true => Ok(HandshakeSignatureValid::assertion()),
+            false => Err(rustls::CertificateError::BadSignature.into()),
+        }
     }
 
     fn tls13(
@@ -55,12 +68,23 @@ impl Signatures {
         cert: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls13_signature(message, cert, signature, &self.0.signature_verification_algorithms)
+        let known = &self.0.signature_verification_algorithms;
+        verify_tls13_signature_with_raw_key(message, &key_of(cert)?, signature, known)
     }
 
     fn schemes(&self) -> Vec<SignatureScheme> {
         self.0.signature_verification_algorithms.supported_schemes()
     }
+}
+
+/// The key of a certificate.
+fn key_of(cert: &CertificateDer<'_>) -> Result<SubjectPublicKeyInfoDer<'static>, rustls::Error> {
+    let (_, cert) = X509Certificate::from_der(cert).map_err(|_| malformed())?;
+    Ok(SubjectPublicKeyInfoDer::from(cert.public_key().raw.to_vec()))
+}
+
+fn malformed() -> rustls::Error {
+    rustls::CertificateError::BadEncoding.into()
 }
 
 /// A refusal as the TLS error whose alert fits it.

@@ -304,10 +304,6 @@ fn check_issuer(
         return Err(refused("the certificate is that of the CA itself".into()));
     }
     let now = system_time(controller.now());
-    let checked = match certificate.is_version_1() {
-        // `openssl x509 -req` makes certificates of version 1 by default.
-        true => trusted.verify_version_1(certificate, now),
-        false => trusted.verify_leaf(certificate, how, now).map(drop),
-    };
-    checked.map_err(|error| refused(error.to_string()))
+    let checked = trusted.verify_leaf(certificate, how, now);
+    checked.map(drop).map_err(|error| refused(error.to_string()))
 }
