@@ -17,6 +17,7 @@ use super::keyring::{Keyring, LoadError};
 use super::password::Hasher;
 use super::posture::Postures;
 use super::rates::{Rates, sessions_of};
+use super::refusals::Refusals;
 use super::renewals::Renewals;
 use super::service_changes::ServiceChanges;
 use super::sessions::Sessions;
@@ -41,6 +42,7 @@ pub(crate) struct Core {
     pub(crate) seen_tokens: SeenTokens,
     pub(crate) postures: Postures,
     pub(crate) rates: Rates,
+    pub(crate) refusals: Refusals,
     pub(crate) keyring: Keyring,
     pub(crate) renewals: Renewals,
     pub(crate) settled: Mutex<SettledClock>,
@@ -102,6 +104,7 @@ impl Auth {
             seen_tokens: SeenTokens::default(),
             postures: Postures::default(),
             rates: Rates::new(rate, waiting),
+            refusals: Refusals::default(),
             keyring,
             renewals: Renewals::default(),
             settled: Mutex::default(),
@@ -164,6 +167,11 @@ impl Auth {
     /// How often identities log in and change certificates of sessions.
     pub(crate) fn rates(&self) -> &Rates {
         &self.0.rates
+    }
+
+    /// Refused certificates in the log.
+    pub(crate) fn refusals(&self) -> &Refusals {
+        &self.0.refusals
     }
 
     /// The keys in use, and former ones.

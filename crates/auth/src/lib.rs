@@ -13,6 +13,7 @@
 //!   controller only, announced to routers;
 //! - [`service_session`]: permissions to dial or host, as signed tokens, and their check for
 //!   routers;
+//! - [`refusals`]: refused certificates in the log;
 //! - `admission`: limits the logins that are worked on at once; `rates`: limits how often an identity
 //!   logs in; `waiting`: limits the logins that wait for both;
 //! - `enroll`, [`tickets`], [`own_tickets`]: the first credentials of identities and routers;
@@ -29,6 +30,7 @@
 //! - `ending`: the times at which sessions are judged again;
 //! - `revocations`: deletes expired revocations; `lapsed`: enables identities that were disabled
 //!   for a time;
+//! - [`third_party_ca`]: the certificates of third-party CAs that count;
 //! - `external_id`, `fetch_policy`: rules for third-party CAs and external signers;
 //! - [`handle`]: the state that all modules share; [`housekeeping`]: background work.
 //!
@@ -74,6 +76,7 @@ pub mod password;
 pub mod posture;
 pub mod public_keys;
 pub mod rates;
+pub mod refusals;
 pub mod renewals;
 pub mod resolve;
 pub mod revocations;
@@ -85,6 +88,7 @@ pub mod sessions;
 pub mod signing;
 pub mod signing_turns;
 pub mod spent;
+pub mod third_party_ca;
 pub mod this_controller;
 pub mod tickets;
 pub mod tokens;

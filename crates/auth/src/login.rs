@@ -9,7 +9,7 @@ use rustls_pki_types::CertificateDer;
 use tokio::time::Instant;
 use weft_contract::resource::session::{AuthenticateBody, method};
 use weft_contract::{Api, Cause, ErrorCode, Verb, headers};
-use weft_identity::{Certificate, TrustBundle, Usage, Verify};
+use weft_identity::{Certificate, Error, TrustBundle, Usage, Verify};
 use weft_kernel::call::{Answer, Handler};
 use weft_kernel::clock::system_time;
 use weft_kernel::view::View;
@@ -22,7 +22,7 @@ use weft_model::{Base, Id, Snapshot, Timestamp};
 use super::guesses::Turn;
 use super::password::{self, Hashed};
 use super::sessions::{ClientDescription, stands};
-use super::{external_id, lockout};
+use super::{external_id, lockout, third_party_ca};
 use crate::admission::{Place, Sender};
 use crate::external_token::challenge;
 use crate::handle::Auth;
@@ -166,6 +166,12 @@ fn is_of_admin(snapshot: &Snapshot, authenticator: Option<&Authenticator>) -> bo
     identity.is_some_and(|identity| identity.is_admin || identity.is_default_admin)
 }
 
+/// The refusal of a certificate, with the reason. The reason is about the certificate alone, and not about
+/// identities.
+fn refused_certificate(reason: impl Into<String>) -> Failure {
+    Failure::because(ErrorCode::InvalidAuth, reason)
+}
+
 /// The refusal with 401, the same for an unknown name, a wrong password and a disabled identity.
 fn refused() -> Failure {
     ErrorCode::InvalidAuth.into()
@@ -250,19 +256,19 @@ async fn by_password(
 
 async fn by_certificate(auth: &Auth, caller: &Caller) -> Result<Shown, Failure> {
     let chain = &caller.origin.certificates;
-    let leaf = chain.first().ok_or_else(refused)?;
+    let leaf = chain.first().ok_or_else(|| {
+        refused_certificate("no client certificate was shown, or it cannot be read")
+    })?;
     let (looking, shown) = (auth.clone(), chain.clone());
     let vouched =
         auth.hasher().work(move || vouched_for(&looking, &looking.snapshot(), &shown)).await?;
     let now = auth.now();
     let snapshot = auth.snapshot();
-    let Some(vouched) = vouched else {
-        tracing::debug!(
-            fingerprint = leaf.fingerprint(),
-            "login refused: no identity has the certificate"
-        );
-        return Err(refused());
+    let no = |error: Error| {
+        auth.refusals().write(caller, "a login", &error);
+        refused_certificate(error.to_string())
     };
+    let vouched = vouched.map_err(no)?;
     let claimed = vouched.ca.as_ref().and_then(|ca| claimed_id(ca, leaf));
     // An identity with a claimed external id has no authenticator.
     let (identity, authenticator) = match claimed {
@@ -277,12 +283,11 @@ async fn by_certificate(auth: &Auth, caller: &Caller) -> Result<Shown, Failure> 
         }
     };
     let policy = policy_of(&snapshot, identity);
-    let expired = !leaf.is_valid_at(system_time(now));
-    if identity.is_disabled(now)
-        || !policy.cert.allowed
-        || (expired && !policy.cert.allow_expired_certs)
-    {
+    if identity.is_disabled(now) || !policy.cert.allowed {
         return Err(refused());
+    }
+    if !policy.cert.allow_expired_certs {
+        leaf.check_valid_at(system_time(now)).map_err(no)?;
     }
     let cert = authenticator.and_then(|it| it.cert.as_ref());
     let authenticator = authenticator.map_or(Id::new(VIRTUAL), |it| it.base.id.clone());
@@ -347,27 +352,26 @@ struct Vouched {
 
 /// The issuer that a leaf leads to, dates of the leaf aside (docs/protocol/auth.md 9.2): a root of
 /// the CA bundle; an intermediate of the bundle, if the client left intermediates out; or a
-/// verified third-party CA.
-fn vouched_for(auth: &Auth, snapshot: &Snapshot, chain: &[Certificate]) -> Option<Vouched> {
+/// verified third-party CA. The error is the reason of the refusal that says most.
+fn vouched_for(auth: &Auth, snapshot: &Snapshot, chain: &[Certificate]) -> Result<Vouched, Error> {
     let der: Vec<CertificateDer<'_>> = chain.iter().map(|it| it.der().clone()).collect();
     let how = Verify { usage: Usage::Any, ignore_leaf_validity: true, intermediates: &[] };
     let now = system_time(auth.now());
     let bundle = auth.keys().bundle.clone();
-    let leads_to = |trusted: &TrustBundle| trusted.verify(&der, how, now).is_ok();
-    if leads_to(&TrustBundle::new(bundle.roots().cloned())) {
-        return Some(Vouched { is_improper: false, ca: None });
+    if TrustBundle::new(bundle.roots().cloned()).verify(&der, how, now).is_ok() {
+        return Ok(Vouched { is_improper: false, ca: None });
     }
-    if leads_to(&bundle) {
-        return Some(Vouched { is_improper: true, ca: None });
+    let Err(refused) = bundle.verify(&der, how, now) else {
+        return Ok(Vouched { is_improper: true, ca: None });
+    };
+    let may_log_in = |ca: &Ca| ca.is_verified && ca.is_auth_enabled;
+    if !snapshot.list::<Ca>().any(|ca| may_log_in(ca)) {
+        return Err(refused);
     }
-    let mut enabled = snapshot.list::<Ca>().filter(|ca| ca.is_verified && ca.is_auth_enabled);
-    let ca = enabled.find(|ca| {
-        let first = Certificate::from_pem(ca.cert_pem.as_bytes()).unwrap_or_default();
-        let first = first.into_iter().take(1);
-        let foreign = first.filter(|it| !auth.keyring().is_of_authority(it));
-        leads_to(&TrustBundle::new(foreign))
-    })?;
-    Some(Vouched { is_improper: false, ca: Some(Arc::clone(ca)) })
+    match third_party_ca::issuer(auth, snapshot, chain, how, may_log_in) {
+        Ok((ca, _)) => Ok(Vouched { is_improper: false, ca: Some(Arc::clone(ca)) }),
+        Err(error) => Err(refused.or(error)),
+    }
 }
 
 /// Opens the session of a login.

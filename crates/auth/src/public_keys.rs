@@ -4,6 +4,7 @@ use weft_identity::Certificate;
 use weft_model::entity::Ca;
 
 use crate::handle::Auth;
+use crate::third_party_ca;
 
 /// A public key of the data model.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,10 +42,12 @@ impl Auth {
         found.extend(of_tokens.iter().map(alone));
         found.extend(keys.bundle.roots().map(|root| PublicKey::of(root, false)));
         let snapshot = self.snapshot();
-        for ca in snapshot.list::<Ca>().filter(|ca| ca.is_verified) {
-            let parsed = Certificate::from_pem(ca.cert_pem.as_bytes()).unwrap_or_default();
-            found.extend(parsed.first().map(|certificate| PublicKey::of(certificate, false)));
-        }
+        found.extend(snapshot.list::<Ca>().flat_map(|ca| of_ca(ca)));
         found
     }
+}
+
+/// The keys of a third-party CA: those of its authorities that count.
+pub fn of_ca(ca: &Ca) -> Vec<PublicKey> {
+    third_party_ca::counting(ca).iter().map(|it| PublicKey::of(it, false)).collect()
 }

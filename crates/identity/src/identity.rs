@@ -307,19 +307,22 @@ fn read_key(value: &str) -> Result<Option<PrivateKey>> {
 }
 
 /// The chain that is sent as a client: the leaf and every certificate above it, from the file or
-/// the bundle's intermediates. If the bundle is empty, the file is sent as it is.
+/// the bundle's intermediates. If the bundle is empty, everything in the file is sent. The leaf is the certificate
+/// of the key, wherever in the file it is.
 fn client_chain(text: &[u8], key: PrivateKey, ca: &TrustBundle) -> Result<KeyedChain> {
-    let file = Certificate::from_pem(text)?;
+    let mut file = Certificate::from_pem(text)?;
+    let leaf = file.remove(file.iter().position(|cert| is_for(cert, &key)).unwrap_or(0));
     if ca.is_empty() {
+        file.insert(0, leaf);
         return KeyedChain::new(file, key);
     }
-    let (leaf, rest) = file.split_first().ok_or(Error::NoCertificate)?;
-    let candidates: Vec<Certificate> = ca.intermediates().chain(rest).cloned().collect();
-    KeyedChain::new(certificate::chain_up(leaf, &candidates), key)
+    let candidates: Vec<Certificate> = ca.intermediates().cloned().chain(file).collect();
+    KeyedChain::new(certificate::chain_up(&leaf, &candidates), key)
 }
 
 /// One chain for each server leaf in the text. Chains are made of the authorities in the text; the
-/// bundle is not used.
+/// bundle is not used. An authority is a leaf only if it is the certificate of the key: authorities may name
+/// hosts and usages for those below them.
 fn server_chains(text: &[u8], key: &PrivateKey) -> Result<Vec<KeyedChain>> {
     let mut file: Vec<Certificate> = Vec::new();
     for cert in Certificate::from_pem(text)? {
@@ -331,7 +334,12 @@ fn server_chains(text: &[u8], key: &PrivateKey) -> Result<Vec<KeyedChain>> {
     let named =
         |cert: &Certificate| cert.sans().iter().any(|san| matches!(san, San::Dns(_) | San::Ip(_)));
     file.iter()
-        .filter(|cert| (!cert.is_ca() && named(cert)) || cert.has_server_auth())
+        .filter(|cert| named(cert) || cert.has_server_auth())
+        .filter(|cert| !cert.is_ca() || is_for(cert, key))
         .map(|leaf| KeyedChain::new(certificate::chain_up(leaf, &authorities), key.clone()))
         .collect()
+}
+
+fn is_for(cert: &Certificate, key: &PrivateKey) -> bool {
+    cert.public_key().is_ok_and(|public| public == key.public())
 }

@@ -204,7 +204,7 @@ pub async fn serve<S: Site>(site: Arc<S>, accepted: Accepted) {
         tracing::debug!(peer = %remote, "connection closed: too many from this address");
         return;
     };
-    let peer = Arc::new(Peer::new(remote, certificates(&stream), Some(pending)));
+    let peer = Arc::new(Peer::new(remote, certificates(remote, &stream), Some(pending)));
     let result = if protocol.as_bytes() == ALPN_H2 {
         serve_http2(&site, &peer, stream).await
     } else {
@@ -300,12 +300,22 @@ async fn drive<C: Future<Output = hyper::Result<()>>>(
     }
 }
 
-/// The certificates that a peer sent, up to the first one that cannot be read. Empty if that is the
-/// leaf: the others prove nothing without a leaf.
-fn certificates(stream: &TlsStream<TcpStream>) -> Vec<Certificate> {
+/// The certificates that a peer sent, without those that cannot be read. Empty if that is the leaf: the
+/// others prove nothing without a leaf.
+fn certificates(remote: SocketAddr, stream: &TlsStream<TcpStream>) -> Vec<Certificate> {
     let shown = stream.get_ref().1.peer_certificates().unwrap_or_default();
     let read = |der: &rustls::pki_types::CertificateDer<'_>| {
-        Certificate::from_der(der.clone().into_owned()).ok()
+        Certificate::from_der(der.clone().into_owned())
     };
-    shown.iter().take(MAX_PEER_CHAIN).map_while(read).collect()
+    let Some((leaf, others)) = shown.split_first() else { return Vec::new() };
+    match read(leaf) {
+        Ok(leaf) => {
+            let others = others.iter().take(MAX_PEER_CHAIN).flat_map(read);
+            std::iter::once(leaf).chain(others).collect()
+        }
+        Err(error) => {
+            tracing::debug!(peer = %remote, %error, "the client showed a certificate that counts as none");
+            Vec::new()
+        }
+    }
 }

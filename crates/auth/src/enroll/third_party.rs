@@ -3,12 +3,10 @@
 
 use std::sync::Arc;
 
-use rustls_pki_types::CertificateDer;
 use weft_contract::resource::ca::DEFAULT_NAME_FORMAT;
 use weft_contract::resource::enrollment::EnrollmentCerts;
 use weft_contract::{Api, Cause, ErrorCode};
-use weft_identity::{Certificate, TrustBundle, Usage, Verify, to_pem};
-use weft_kernel::clock::system_time;
+use weft_identity::{Certificate, Error, Usage, Verify, to_pem};
 use weft_kernel::decision::Decision;
 use weft_kernel::{Caller, Failure, Reply};
 use weft_model::entity::{AuthPolicy, Authenticator, Ca, CertCredential, Enrollment, Identity};
@@ -18,21 +16,19 @@ use crate::admission::{Place, Sender};
 use crate::credentials::credential;
 use crate::enroll::issue::take;
 use crate::handle::Auth;
-use crate::{external_id, this_controller};
+use crate::{external_id, third_party_ca, this_controller};
 
 /// Numbers that are tried for the name of a new identity when the name is taken.
 const MAX_TRIES: u32 = 999_999;
 
-/// Verifies that the client's certificate leads to a CA, and returns the chain. A chain over an
-/// authority of the network is refused, because that authority issues certificates to all
-/// identities.
-fn chain_to(ca: &Ca, chain: &[Certificate], auth: &Auth) -> Option<Vec<Certificate>> {
-    let issuer = Certificate::from_pem(ca.cert_pem.as_bytes()).ok()?.into_iter().next()?;
-    let der: Vec<CertificateDer<'_>> = chain.iter().map(|it| it.der().clone()).collect();
-    let how = Verify { usage: Usage::Client, ..Verify::default() };
-    let path = TrustBundle::new([issuer]).verify(&der, how, system_time(auth.now())).ok()?;
-    let mut above = path.iter().skip(1);
-    (!above.any(|it| auth.keyring().is_of_authority(it))).then_some(path)
+/// A chain as clients have to show it.
+const SHOWN: Verify<'static> =
+    Verify { usage: Usage::Client, ignore_leaf_validity: false, intermediates: &[] };
+
+/// The refusal of a chain, with the reason.
+fn refused(auth: &Auth, caller: &Caller, code: ErrorCode, error: &Error) -> Failure {
+    auth.refusals().write(caller, "an enrollment", error);
+    Failure::because(code, error.to_string())
 }
 
 /// Waits for a place to check a chain.
@@ -85,16 +81,19 @@ pub(super) async fn by_ticket(
     if !ca.is_ott_ca_enrollment_enabled || !ca.is_verified {
         return Err(ErrorCode::EnrollmentCaNotValid.into());
     }
-    let looking = (auth.clone(), Arc::clone(ca), caller.origin.certificates.clone());
+    let looking = (auth.clone(), snapshot.clone(), caller.origin.certificates.clone());
+    let wanted = ca.base.id.clone();
     let _place = place(auth, caller).await?;
     let chain = auth
         .hasher()
         .work(move || {
-            let (auth, ca, shown) = looking;
-            chain_to(&ca, &shown, &auth)
+            let (auth, snapshot, shown) = looking;
+            let is_wanted = |ca: &Ca| ca.base.id == wanted;
+            third_party_ca::issuer(&auth, &snapshot, &shown, SHOWN, is_wanted).map(|(_, path)| path)
         })
         .await?;
-    let chain = chain.ok_or_else(|| Failure::from(ErrorCode::CertificateFailedValidation))?;
+    let chain = chain
+        .map_err(|error| refused(auth, caller, ErrorCode::CertificateFailedValidation, &error))?;
     let identity = enrollment.identity_id.clone().unwrap_or_default();
     let authenticator = authenticator(auth, &identity, ca, &chain);
     let authenticator =
@@ -124,7 +123,7 @@ pub(super) async fn by_certificate(
     requested_name: Option<String>,
 ) -> Result<Reply, Failure> {
     let snapshot = auth.snapshot();
-    if !snapshot.list::<Ca>().any(may_enroll) {
+    if !snapshot.list::<Ca>().any(|ca| may_enroll(ca)) {
         return Err(ErrorCode::EnrollmentNoValidCas.into());
     }
     let _place = place(auth, caller).await?;
@@ -132,11 +131,12 @@ pub(super) async fn by_certificate(
     let found = auth
         .hasher()
         .work(move || {
-            let mut candidates = snapshot.list::<Ca>().filter(|ca| may_enroll(ca));
-            candidates.find_map(|ca| Some((Arc::clone(ca), chain_to(ca, &shown, &looking)?)))
+            let found = third_party_ca::issuer(&looking, &snapshot, &shown, SHOWN, may_enroll);
+            found.map(|(ca, path)| (Arc::clone(ca), path))
         })
         .await?;
-    let (ca, chain) = found.ok_or_else(|| Failure::from(ErrorCode::CertFailedValidation))?;
+    let (ca, chain) =
+        found.map_err(|error| refused(auth, caller, ErrorCode::CertFailedValidation, &error))?;
     let leaf = chain.first().ok_or_else(|| Failure::from(ErrorCode::CertFailedValidation))?;
 
     let id = auth.ids().entity();
@@ -167,7 +167,7 @@ pub(super) async fn by_certificate(
     let ca = ca.base.id.clone();
     auth.decide(caller, move |decision| {
         let current = decision.tip().get::<Ca>(&ca);
-        if !current.is_some_and(may_enroll) {
+        if !current.is_some_and(|ca| may_enroll(ca)) {
             return Err(ErrorCode::CertFailedValidation.into());
         }
         let mut identity = identity.clone();
@@ -187,7 +187,7 @@ pub(super) async fn by_certificate(
     Reply::empty()
 }
 
-fn may_enroll(ca: &Arc<Ca>) -> bool {
+fn may_enroll(ca: &Ca) -> bool {
     ca.is_auto_ca_enrollment_enabled && ca.is_verified
 }
 

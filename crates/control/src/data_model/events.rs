@@ -6,7 +6,8 @@
 
 use std::sync::Arc;
 
-use weft_auth::public_keys::PublicKey;
+use weft_auth::public_keys::{self, PublicKey};
+use weft_model::entity::Ca;
 use weft_model::rdm::{self, MemberKind, Subject};
 use weft_model::{ChangeSet, Kind, Snapshot, Timestamp};
 use weft_wire::edge_ctrl::data_model::{
@@ -36,7 +37,7 @@ pub(crate) fn of_changes(
         rdm::Action::Delete => before,
         _ => after,
     };
-    changes.into_iter().filter_map(|event| of(seen_in(&event), event, now)).collect()
+    changes.into_iter().flat_map(|event| of((seen_in(&event), after), event, now)).collect()
 }
 
 /// Every entity of a snapshot as a creation. Keys, authorities included, come before revocations.
@@ -45,9 +46,9 @@ pub(crate) fn of_all(
     keys: Vec<PublicKey>,
     now: Timestamp,
 ) -> impl Iterator<Item = Event> {
-    let told = move |event| of(snapshot, event, now);
-    let entities = rdm::entities(snapshot).filter_map(told);
-    entities.chain(of_keys(keys)).chain(rdm::revocations(snapshot).filter_map(told))
+    let told = move |event| of((snapshot, snapshot), event, now);
+    let entities = rdm::entities(snapshot).flat_map(told);
+    entities.chain(of_keys(keys)).chain(rdm::revocations(snapshot).flat_map(told))
 }
 
 /// Creations of public keys. They are marked as synthetic, as in the original.
@@ -84,22 +85,23 @@ pub(crate) fn without_keys(kids: Vec<String>) -> impl Iterator<Item = Event> {
     })
 }
 
-fn of(snapshot: &Snapshot, event: rdm::Event, now: Timestamp) -> Option<Event> {
+/// The events of an entity as a snapshot has it; `after` is the state when they are told.
+fn of((snapshot, after): (&Snapshot, &Snapshot), event: rdm::Event, now: Timestamp) -> Vec<Event> {
     let action = match event.action {
         rdm::Action::Create => Action::Create,
         rdm::Action::Update => Action::Update,
         rdm::Action::Delete => Action::Delete,
     };
     let model = match event.subject {
-        Subject::ConfigType(it) => Model::ConfigType(project::config_type(&it)),
-        Subject::Config(it) => Model::Config(project::config(snapshot, &it)?),
-        Subject::Identity(it) => Model::Identity(project::identity(&it, now)),
-        Subject::Service(it) => Model::Service(project::service(snapshot, &it)?),
-        Subject::Router(it) => Model::Router(project::router(&it)),
-        Subject::PostureCheck(it) => Model::PostureCheck(project::posture_check(&it)),
-        Subject::ServicePolicy(it) => Model::ServicePolicy(project::service_policy(&it)),
-        Subject::Ca(it) => Model::PublicKey(project::authority(&it)?),
-        Subject::Revocation(it) => Model::Revocation(project::revocation(&it)),
+        Subject::ConfigType(it) => Some(Model::ConfigType(project::config_type(&it))),
+        Subject::Config(it) => project::config(snapshot, &it).map(Model::Config),
+        Subject::Identity(it) => Some(Model::Identity(project::identity(&it, now))),
+        Subject::Service(it) => project::service(snapshot, &it).map(Model::Service),
+        Subject::Router(it) => Some(Model::Router(project::router(&it))),
+        Subject::PostureCheck(it) => Some(Model::PostureCheck(project::posture_check(&it))),
+        Subject::ServicePolicy(it) => Some(Model::ServicePolicy(project::service_policy(&it))),
+        Subject::Ca(it) => return of_authorities(&it, action, after),
+        Subject::Revocation(it) => Some(Model::Revocation(project::revocation(&it))),
         Subject::Members { policy, kind, ids } => {
             let change = ServicePolicyChange {
                 policy_id: policy.to_string(),
@@ -107,10 +109,22 @@ fn of(snapshot: &Snapshot, event: rdm::Event, now: Timestamp) -> Option<Event> {
                 related_entity_type: members(kind).into(),
                 add: event.action != rdm::Action::Delete,
             };
-            return Some(Event::new(Action::Create, Model::ServicePolicyChange(change)));
+            return vec![Event::new(Action::Create, Model::ServicePolicyChange(change))];
         }
     };
-    Some(Event::new(action, model))
+    model.into_iter().map(|model| Event::new(action, model)).collect()
+}
+
+/// The authorities of a third-party CA as public keys. One that another CA has, too, is not deleted.
+fn of_authorities(ca: &Ca, action: Action, after: &Snapshot) -> Vec<Event> {
+    let mut keys = public_keys::of_ca(ca);
+    if action == Action::Delete && !keys.is_empty() {
+        let kept: Vec<PublicKey> =
+            after.list::<Ca>().flat_map(|ca| public_keys::of_ca(ca)).collect();
+        keys.retain(|key| !kept.contains(key));
+    }
+    let event = |key| Event::new(action, Model::PublicKey(project::public_key(key)));
+    keys.into_iter().map(event).collect()
 }
 
 fn members(kind: MemberKind) -> RelatedEntityType {

@@ -5,9 +5,8 @@
 
 use bytes::Bytes;
 use weft_auth::public_keys::PublicKey;
-use weft_identity::Certificate;
 use weft_model::entity::{
-    Ca, Config, ConfigTarget, ConfigType, Identity, IdentityType, PolicyType, PostureCheck,
+    Config, ConfigTarget, ConfigType, Identity, IdentityType, PolicyType, PostureCheck,
     PostureCheckType, Precedence, ProcessSpec, Revocation, RevocationType, Router, Service,
     ServicePolicy,
 };
@@ -229,19 +228,4 @@ pub(crate) fn public_key(it: PublicKey) -> wire::PublicKey {
         usages: client.into_iter().chain(token).map(i32::from).collect(),
         format: Format::X509CertDer.into(),
     }
-}
-
-/// A third-party authority, if it is verified: its first certificate.
-pub(crate) fn authority(it: &Ca) -> Option<wire::PublicKey> {
-    if !it.is_verified {
-        return None;
-    }
-    let certificates = Certificate::from_pem(it.cert_pem.as_bytes()).ok()?;
-    let first = certificates.into_iter().next()?;
-    Some(public_key(PublicKey {
-        kid: first.fingerprint().to_owned(),
-        data: first.der().to_vec(),
-        for_tokens: false,
-        for_clients: true,
-    }))
 }

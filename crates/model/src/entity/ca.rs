@@ -81,9 +81,9 @@ row! {
         1 => pub base: Base,
         /// Unique name.
         2 => pub name: Arc<str>,
-        /// Certificate of the CA.
+        /// Certificates of the CA: authorities, in any order.
         3 => pub cert_pem: String,
-        /// Unique: SHA-1 of the CA's certificate, hex.
+        /// Unique: SHA-1 of the CA's first certificate, hex.
         4 => pub fingerprint: Arc<str>,
         /// True if possession of the CA's key was proven.
         5 => pub is_verified: bool,
@@ -101,6 +101,8 @@ row! {
         11 => pub identity_name_format: String,
         /// How an external id is read from a certificate.
         12 => pub external_id_claim: Option<ExternalIdClaim>,
+        /// SHA-1 of the certificate whose key was proven, hex; empty: the first.
+        13 => pub verified_by: Arc<str>,
     }
 }
 

@@ -50,8 +50,12 @@ fn read(path: &Path) -> Result<Vec<u8>, Failure> {
 /// A certificate of the authority with the token as its common name.
 fn issue(token: &str, cert: &[u8], key: &[u8]) -> Result<String, Failure> {
     let none = || Failure::new("the file of the authority holds no certificate");
-    let certificate = Certificate::from_pem(cert)?.into_iter().next().ok_or_else(none)?;
-    let authority = Authority::new(certificate, PrivateKey::from_pem(key)?)?;
+    let key = PrivateKey::from_pem(key)?;
+    let all = Certificate::from_pem(cert)?;
+    // A file may have several authorities, in any order.
+    let is_of_key = |it: &&Certificate| it.public_key().is_ok_and(|public| public == key.public());
+    let certificate = all.iter().find(is_of_key).or(all.first()).cloned().ok_or_else(none)?;
+    let authority = Authority::new(certificate, key)?;
     let own = PrivateKey::generate(KeyAlgorithm::EcP256)?;
     let subject = Subject::common_name(token);
     let leaf =
@@ -73,5 +77,11 @@ mod tests {
         let proof = Certificate::from_pem(proof.as_bytes()).unwrap().remove(0);
         assert_eq!(proof.common_name(), Some("a-token"));
         assert!(proof.is_issued_by(root.certificate()));
+        let below =
+            root.make_intermediate(&AuthoritySpec::new("below"), SystemTime::now()).unwrap();
+        let both = weft_identity::to_pem([root.certificate(), below.certificate()]);
+        let proof = issue("a-token", both.as_bytes(), below.key().to_pem().as_bytes()).unwrap();
+        let proof = Certificate::from_pem(proof.as_bytes()).unwrap().remove(0);
+        assert!(proof.is_issued_by(below.certificate()));
     }
 }

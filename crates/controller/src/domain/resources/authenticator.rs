@@ -7,6 +7,7 @@ use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use weft_auth::credentials::{check_password, credential, hash};
 use weft_auth::password::Hashed;
+use weft_auth::third_party_ca;
 use weft_contract::resource::authenticator as contract;
 use weft_contract::resource::authenticator::{
     AuthenticatorBody, AuthenticatorDetail, ReEnrollBody, RequestExtendBody, method,
@@ -324,10 +325,8 @@ fn one_certificate(
     let Err(error) = leads_to(&bundle) else { return Ok((certificate.clone(), None)) };
     let snapshot = controller.snapshot();
     let mut verified = snapshot.list::<Ca>().filter(|ca| ca.is_verified);
-    let issuer = verified.find(|ca| {
-        let first = Certificate::from_pem(ca.cert_pem.as_bytes()).unwrap_or_default();
-        leads_to(&TrustBundle::new(first.into_iter().take(1))).is_ok()
-    });
+    let issuer =
+        verified.find(|ca| leads_to(&TrustBundle::new(third_party_ca::counting(ca))).is_ok());
     match issuer {
         Some(ca) => Ok((certificate.clone(), Some(ca.base.id.clone()))),
         None => Err(Failure::field(

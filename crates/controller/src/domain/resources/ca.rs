@@ -1,6 +1,7 @@
 //! Third-party certificate authorities (docs/protocol/auth.md 14; docs/protocol/management-api.md
 //! 7.7). A CA counts once it is verified: its operator showed a certificate that the CA issued for
-//! the verification token. A certificate with the key of one of the network's own authorities is
+//! the verification token. Of several authorities in its text the one that issued this certificate counts, and
+//! those below that one. A certificate with the key of one of the network's own authorities is
 //! refused: that authority issues certificates to every identity, router and controller, so they
 //! would all pass as identities of the CA.
 
@@ -8,7 +9,7 @@ use std::sync::Arc;
 
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
-use weft_auth::external_id;
+use weft_auth::{external_id, third_party_ca};
 use weft_contract::entity::Link;
 use weft_contract::resource::ca as contract;
 use weft_contract::resource::ca::{CaBody, CaDetail, ExternalIdClaimBody, ExternalIdClaimDetail};
@@ -44,6 +45,7 @@ fields! {
     name { set, shown, searched }
     fingerprint { kept, merged, shown, searched }
     is_verified { kept, shown, searched }
+    verified_by { kept }
     verification_token { kept, merged, shown, searched }
     is_auto_ca_enrollment_enabled { set, shown, searched }
     is_ott_ca_enrollment_enabled { set, shown, searched }
@@ -109,12 +111,13 @@ impl Resource for Cas {
             let certificate = match verb {
                 Verb::Create => {
                     let text = body.cert_pem.as_deref().unwrap_or_default();
-                    let certificate = ca_certificate(text)?;
-                    if controller.keyring().is_of_authority(&certificate) {
-                        let print = certificate.fingerprint();
+                    let all = ca_certificates(text)?;
+                    let own = all.iter().find(|it| controller.keyring().is_of_authority(it));
+                    if let Some(own) = own {
+                        let print = own.fingerprint();
                         return Err(Failure::field("certPem", OF_THE_NETWORK, print));
                     }
-                    Some(certificate)
+                    all.into_iter().next()
                 }
                 _ => None,
             };
@@ -166,18 +169,23 @@ fn trimmed(text: &str) -> Result<String, Failure> {
     Ok(text.trim().to_owned())
 }
 
-/// The certificate of a new CA: the first one of the text.
-fn ca_certificate(pem: &str) -> Result<Certificate, Failure> {
-    let refused =
-        |code, reason: &str| Err(Failure::coded_field(code, "certPem", reason, String::new()));
+/// The certificates of a new CA: at least the first one has to be an authority's.
+fn ca_certificates(pem: &str) -> Result<Vec<Certificate>, Failure> {
+    let refused = |code, reason: &str| {
+        Err(Failure::coded_field(code, "certPem", reason.to_owned(), String::new()))
+    };
     let parsed = Certificate::from_pem(pem.as_bytes()).unwrap_or_default();
-    let Some(certificate) = parsed.into_iter().next() else {
+    let Some(first) = parsed.first() else {
         return refused(ErrorCode::CouldNotParsePemBlock, "must hold a certificate in PEM");
     };
-    if !certificate.is_ca() {
+    if !first.is_ca() {
         return refused(ErrorCode::CertificateIsNotCa, "must be the certificate of a CA");
     }
-    Ok(certificate)
+    if parsed.len() > third_party_ca::MAX_CERTIFICATES {
+        let reason = format!("must hold at most {} certificates", third_party_ca::MAX_CERTIFICATES);
+        return refused(ErrorCode::CouldNotValidate, &reason);
+    }
+    Ok(parsed)
 }
 
 /// Puts a claim into a CA. An empty object leaves the claim unchanged; a patch may send a part of
@@ -252,7 +260,7 @@ fn verify(controller: Controller, caller: Caller, call: Call) -> Answer {
         if certificate.common_name() != Some(seen.verification_token.as_str()) {
             return Err(ErrorCode::InvalidCommonName.into());
         }
-        check_issuer(&seen, &certificate, &controller)?;
+        let proven = proven(&seen, &certificate, &controller)?;
         controller
             .decide(&caller, move |decision| {
                 let ca = require::<Cas>(decision.view(), seen.base.id.as_str())?;
@@ -261,6 +269,7 @@ fn verify(controller: Controller, caller: Caller, call: Call) -> Answer {
                 }
                 let mut ca = (**ca).clone();
                 ca.is_verified = true;
+                ca.verified_by = proven.fingerprint().into();
                 ca.base.updated_at = decision.now();
                 decision.put(ca);
                 Ok(())
@@ -287,23 +296,24 @@ fn proof(body: &[u8]) -> Result<Certificate, Failure> {
     parsed.into_iter().next().ok_or_else(|| ErrorCode::CouldNotParseX509FromDer.into())
 }
 
-fn check_issuer(
+/// The authority in the text of a CA that issued a certificate, and whose key is thereby proven.
+fn proven(
     ca: &Ca,
     certificate: &Certificate,
     controller: &Controller,
-) -> Result<(), Failure> {
-    let issuer = Certificate::from_pem(ca.cert_pem.as_bytes()).unwrap_or_default();
+) -> Result<Certificate, Failure> {
+    let authorities = third_party_ca::named(ca);
     let refused = |reason: String| Failure::because(ErrorCode::CertificateFailedValidation, reason);
-    if issuer.first().is_some_and(|issuer| controller.keyring().is_of_authority(issuer)) {
+    if authorities.iter().any(|it| controller.keyring().is_of_authority(it)) {
         return Err(refused(format!("the CA {OF_THE_NETWORK}")));
     }
-    let trusted = TrustBundle::new(issuer.into_iter().take(1));
-    let how = Verify { usage: Usage::Any, ..Verify::default() };
-    // The CA's own certificate is public, and shows nothing about the holder of the key.
-    if certificate.fingerprint() == &*ca.fingerprint {
+    // Certificates of the CA are public, and show nothing about the holders of the keys.
+    if authorities.contains(certificate) || certificate.fingerprint() == &*ca.fingerprint {
         return Err(refused("the certificate is that of the CA itself".into()));
     }
+    let how = Verify { usage: Usage::Any, ..Verify::default() };
     let now = system_time(controller.now());
-    let checked = trusted.verify_leaf(certificate, how, now);
-    checked.map(drop).map_err(|error| refused(error.to_string()))
+    let path = TrustBundle::new(authorities).verify_leaf(certificate, how, now);
+    let path = path.map_err(|error| refused(error.to_string()))?;
+    path.into_iter().next_back().ok_or_else(|| refused("no authority issued it".into()))
 }

@@ -28,7 +28,7 @@ pub(super) fn leaf(bed: &Bed, authority: &Authority, name: &str) -> Certificate 
     authority.issue(&Leaf::for_identity(&request, &id, now)).unwrap()
 }
 
-async fn verify(bed: &Bed, admin: &Caller, id: &str, text: &str) -> Result<(), Failure> {
+pub(super) async fn verify(bed: &Bed, admin: &Caller, id: &str, text: &str) -> Result<(), Failure> {
     let mut call = to(Api::Management, "verifyCa", &[id]);
     call.body = text.to_owned().into();
     call.media = Some("text/plain".into());
@@ -162,7 +162,7 @@ async fn a_ca_is_verified_by_a_certificate_of_the_first_version_too() {
     verify(&bed, &admin, &id, &proof).await.unwrap();
     assert_eq!(read().await["isVerified"], true);
 
-    // The certificate of version 1 verifies the CA, and is refused at logins.
+    // No identity has this certificate.
     let chain = Certificate::from_pem(proof.as_bytes()).unwrap();
     let failure = bed.login_with(&chain).await.unwrap_err();
     assert_eq!(failure.code(), ErrorCode::InvalidAuth);

@@ -4,6 +4,7 @@
 mod administrators;
 mod authentication;
 mod authors;
+mod ca_bundles;
 mod cas;
 mod clerks;
 mod controller_settings;
