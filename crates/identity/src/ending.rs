@@ -2,7 +2,10 @@
 
 use std::time::{Duration, SystemTime};
 
-use crate::{certificate::Certificate, identity::Identity};
+use crate::{
+    certificate::Certificate,
+    identity::{Identity, KeyedChain},
+};
 
 /// Longest time before its end at which a certificate that a person renews is said to end soon.
 const SOON: Duration = Duration::from_secs(60 * 24 * 3600);
@@ -42,11 +45,17 @@ impl Certificate {
 
 impl Identity {
     /// The certificate that ends first, among those that the identity shows to peers with the authorities
-    /// that it shows with them.
+    /// that it shows with them. Alternative server certificates are not among them, because others are shown
+    /// after their end.
     #[must_use]
     pub fn first_to_end(&self) -> Option<&Certificate> {
-        let chains = self.client().into_iter().chain(self.servers());
+        let chains = self.client().into_iter().chain(self.own_servers());
         chains.flat_map(|chain| chain.chain()).min_by_key(|certificate| certificate.not_after())
+    }
+
+    /// The alternative server certificates that end soon, or have ended.
+    pub fn ending_alternatives(&self, now: SystemTime) -> impl Iterator<Item = &Certificate> {
+        self.alternatives().iter().map(KeyedChain::leaf).filter(move |leaf| leaf.ends_soon(now))
     }
 }
 
@@ -63,7 +72,7 @@ fn words(time: Duration) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Authority, AuthoritySpec, KeyAlgorithm, KeyedChain, Leaf, PrivateKey, Purpose};
+    use crate::{Authority, AuthoritySpec, KeyAlgorithm, Leaf, PrivateKey, Purpose};
     use crate::{Subject, TrustBundle};
 
     const DAY: Duration = Duration::from_secs(24 * 3600);

@@ -1,7 +1,7 @@
 //! The identity of an `identity:` section: a client certificate, server certificates and the trust
 //! bundle (docs/protocol/config.md 2).
 
-use std::sync::Arc;
+use std::{sync::Arc, time::SystemTime};
 
 use rustls::sign::CertifiedKey;
 
@@ -148,7 +148,10 @@ impl KeyedChain {
 #[derive(Debug, Clone, Default)]
 pub struct Identity {
     client: Option<KeyedChain>,
+    /// Those of `server_cert`, and then the alternative ones.
     servers: Vec<KeyedChain>,
+    /// Number of server certificates that are no alternatives.
+    own_servers: usize,
     ca: TrustBundle,
 }
 
@@ -156,7 +159,7 @@ impl Identity {
     /// An identity of loaded parts.
     #[must_use]
     pub fn new(client: Option<KeyedChain>, servers: Vec<KeyedChain>, ca: TrustBundle) -> Self {
-        Self { client, servers, ca }
+        Self { client, own_servers: servers.len(), servers, ca }
     }
 
     /// Loads the files of a section.
@@ -179,7 +182,7 @@ impl Identity {
             }
             None => None,
         };
-        let mut identity = Self { client, servers: Vec::new(), ca };
+        let mut identity = Self::new(client, Vec::new(), ca);
         identity.load_servers(section, key)?;
         Ok(identity)
     }
@@ -195,6 +198,7 @@ impl Identity {
             })?;
             let chains = server_chains(&text, &key).map_err(at("server_cert".into()))?;
             self.servers.extend(chains);
+            self.own_servers = self.servers.len();
         }
         for (index, alt) in section.alt_server_certs.iter().enumerate() {
             let named = |leaf: &str| format!("alt_server_certs[{index}].{leaf}");
@@ -226,6 +230,26 @@ impl Identity {
         &self.servers
     }
 
+    /// The server certificates that are no alternatives.
+    #[must_use]
+    pub fn own_servers(&self) -> &[KeyedChain] {
+        &self.servers[..self.own_servers]
+    }
+
+    /// The server certificates that clients are shown at `now`: of the alternative ones those that are valid.
+    pub fn served(&self, now: SystemTime) -> impl Iterator<Item = &KeyedChain> + Clone {
+        let is_shown = move |(place, chain): &(usize, &KeyedChain)| {
+            *place < self.own_servers || chain.leaf().is_valid_at(now)
+        };
+        self.servers.iter().enumerate().filter(is_shown).map(|(_, chain)| chain)
+    }
+
+    /// The alternative server certificates.
+    #[must_use]
+    pub fn alternatives(&self) -> &[KeyedChain] {
+        &self.servers[self.own_servers..]
+    }
+
     /// The certificate whose key signs tokens: the first server certificate, or else the client
     /// certificate (docs/protocol/auth.md 2.1).
     #[must_use]
@@ -233,7 +257,7 @@ impl Identity {
         self.servers.first().or(self.client.as_ref())
     }
 
-    /// The first server certificate that names `host`.
+    /// The first server certificate that names `host`, valid or not.
     #[must_use]
     pub fn server_for(&self, host: &str) -> Option<&KeyedChain> {
         self.servers.iter().find(|server| server.leaf().covers_host(host))

@@ -3,6 +3,7 @@
 mod authority;
 mod loading;
 mod made;
+mod odd;
 mod parsers;
 mod paths;
 mod tls;

@@ -22,7 +22,7 @@ use crate::{
 const ALPN: &[u8] = b"ziti-ctrl";
 
 /// Runs a handshake in memory, sends a byte each way, and returns both ends.
-fn handshake(
+pub(super) fn handshake(
     server: ServerConfig,
     client: ClientConfig,
     name: &str,

@@ -1,6 +1,6 @@
 //! Server configurations.
 
-use std::{fmt, sync::Arc};
+use std::{fmt, sync::Arc, time::SystemTime};
 
 use rustls::{
     DigitallySignedStruct, DistinguishedName, ServerConfig, SignatureScheme,
@@ -57,7 +57,7 @@ pub struct ServerTls<'a> {
 
 /// A server configuration that presents one of the identity's server certificates: the first that
 /// fits the name and the signature schemes that the client offers, or else the first
-/// (docs/protocol/config.md 2.3).
+/// (docs/protocol/config.md 2.3). An alternative one that is not valid now is none of them.
 ///
 /// # Errors
 /// When the cryptographic provider lacks an algorithm that weft needs.
@@ -77,7 +77,7 @@ pub fn server_config_of_versions(
     let identity = Arc::clone(identity);
     build(
         Arc::new(Presented(Box::new(move |hello| {
-            choose(identity.current().servers(), hello).map(KeyedChain::tls)
+            choose(identity.current().served(SystemTime::now()), hello).map(KeyedChain::tls)
         }))),
         tls,
         versions,
@@ -90,7 +90,9 @@ pub fn server_config_of_versions(
 /// When the cryptographic provider lacks an algorithm that weft needs.
 pub fn server_config_for(chains: Vec<KeyedChain>, tls: &ServerTls<'_>) -> Result<ServerConfig> {
     build(
-        Arc::new(Presented(Box::new(move |hello| choose(&chains, hello).map(KeyedChain::tls)))),
+        Arc::new(Presented(Box::new(move |hello| {
+            choose(chains.iter(), hello).map(KeyedChain::tls)
+        }))),
         tls,
         rustls::DEFAULT_VERSIONS,
     )
@@ -131,12 +133,15 @@ fn build(
     Ok(config)
 }
 
-fn choose<'a>(chains: &'a [KeyedChain], hello: &ClientHello<'_>) -> Option<&'a KeyedChain> {
+fn choose<'a>(
+    chains: impl Iterator<Item = &'a KeyedChain> + Clone,
+    hello: &ClientHello<'_>,
+) -> Option<&'a KeyedChain> {
     let fits = |chain: &&KeyedChain| {
         hello.server_name().is_none_or(|name| chain.leaf().covers_host(name))
             && chain.key().tls().choose_scheme(hello.signature_schemes()).is_some()
     };
-    chains.iter().find(fits).or_else(|| chains.first())
+    chains.clone().find(fits).or_else(|| chains.clone().next())
 }
 
 type Choose = dyn Fn(&ClientHello<'_>) -> Option<Arc<CertifiedKey>> + Send + Sync;

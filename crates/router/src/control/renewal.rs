@@ -110,6 +110,10 @@ async fn warn_of_the_end(identity: &LiveIdentity) {
             let (subject, ends) = (first.subject(), first.end_in_words(now));
             tracing::warn!(subject, ends, "a certificate of this router ends soon: renew it");
         }
+        for leaf in current.ending_alternatives(now) {
+            let (subject, ends) = (leaf.subject(), leaf.end_in_words(now));
+            tracing::warn!(subject, ends, "an alternative certificate ends, and is not shown then");
+        }
     }
 }
 

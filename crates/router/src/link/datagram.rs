@@ -60,12 +60,12 @@ pub(crate) fn options(config: &RouterConfig) -> DatagramOptions {
     }
 }
 
-fn settings(
-    chains: &[KeyedChain],
+fn settings<'a>(
+    chains: impl IntoIterator<Item = &'a KeyedChain>,
     judge: impl Fn(&[CertificateDer<'static>]) -> Result<(), String> + Send + Sync + 'static,
 ) -> Settings {
     Settings {
-        certified: chains.iter().map(KeyedChain::tls).collect(),
+        certified: chains.into_iter().map(KeyedChain::tls).collect(),
         judge: Arc::new(judge),
         provider: provider(),
         server_name: None,
@@ -80,8 +80,7 @@ fn dialing(identity: &Arc<LiveIdentity>, host: &str) -> Option<Settings> {
         verify_server(&trust, chain, &name, time_of_day()).map_err(|problem| problem.to_string())
     };
     let current = identity.current();
-    let client: Vec<KeyedChain> = current.client().into_iter().cloned().collect();
-    Some(settings(&client, judge))
+    Some(settings(current.client(), judge))
 }
 
 /// The settings and options of dials to a `dtls:` address of this host.
@@ -105,7 +104,9 @@ pub(super) async fn listen<G: HelloGate>(
     let listen = DatagramListen {
         limits,
         // Any certificate is taken here, as over TLS: the gate judges it.
-        settings: Arc::new(move || Some(settings(identity.current().servers(), |_| Ok(())))),
+        settings: Arc::new(move || {
+            Some(settings(identity.current().served(time_of_day()), |_| Ok(())))
+        }),
         options,
         runtime: Some(runtime),
     };

@@ -5,8 +5,8 @@ use std::time::{Duration, SystemTime};
 
 use time::{OffsetDateTime, format_description::well_known::Rfc3339};
 use weft_identity::{
-    Certificate, Error, Identity, IdentitySection, Location, PrivateKey, TrustBundle, Usage,
-    Verify, open_to_all,
+    Certificate, Error, Identity, IdentitySection, KeyedChain, Location, PrivateKey, TrustBundle,
+    Usage, Verify, open_to_all,
 };
 
 use super::finding::Finding;
@@ -70,7 +70,11 @@ impl Look<'_> {
             let server_cert = section.server_cert.clone();
             let loaded = self.load(IdentitySection { server_cert, ..self.keys() });
             let believed = ca.as_ref().filter(|_| self.rules.servers_lead_to_ca);
-            self.servers("server_cert", loaded, believed);
+            if let Some(identity) = self.some_servers("server_cert", loaded) {
+                for server in identity.servers() {
+                    self.leaf("server_cert", server.chain(), believed, Usage::Server);
+                }
+            }
         }
         for index in 0..section.alt_server_certs.len() {
             self.alternative(index, key);
@@ -103,7 +107,11 @@ impl Look<'_> {
             ..self.keys()
         };
         let loaded = self.load_as(alone, |key| key.replacen("alt_server_certs[0]", &name, 1));
-        self.servers(&format!("{name}.server_cert"), loaded, None);
+        let key = format!("{name}.server_cert");
+        let Some(identity) = self.some_servers(&key, loaded) else { return };
+        let (key, now) = (self.key_of(&key), SystemTime::now());
+        let leafs = identity.servers().iter().map(KeyedChain::leaf);
+        self.findings.extend(leafs.filter_map(|leaf| alternative_validity(&key, leaf, now)));
     }
 
     fn key_of(&self, key: &str) -> String {
@@ -170,16 +178,15 @@ impl Look<'_> {
         }
     }
 
-    fn servers(&mut self, key: &str, loaded: Option<Identity>, ca: Option<&TrustBundle>) {
-        let Some(identity) = loaded else { return };
+    /// The identity, if it has server certificates.
+    fn some_servers(&mut self, key: &str, loaded: Option<Identity>) -> Option<Identity> {
+        let identity = loaded?;
         if identity.servers().is_empty() {
             let text = "no server certificate in it: one names a host (DNS name or IP address) or is \
                         for server authentication";
             self.findings.push(Finding::mistake(self.key_of(key), text));
         }
-        for server in identity.servers() {
-            self.leaf(key, server.chain(), ca, Usage::Server);
-        }
+        Some(identity)
     }
 
     /// A finding if a certificate is not valid now, or ends soon.
@@ -251,6 +258,31 @@ impl Look<'_> {
             self.findings.push(Finding::mistake(key, text));
         }
     }
+}
+
+/// A warning if an alternative certificate is not valid now, or ends soon: it is not shown then, and everything
+/// else goes on.
+fn alternative_validity(key: &str, leaf: &Certificate, now: SystemTime) -> Option<Finding> {
+    let subject = leaf.subject();
+    let (begin, end) = (shown(leaf.not_before()), shown(leaf.not_after()));
+    let text = if leaf.not_before() > now {
+        format!(
+            "the certificate of `{subject}` is valid from {begin} on: it is not shown to clients before"
+        )
+    } else if leaf.not_after() < now {
+        format!(
+            "the certificate of `{subject}` expired at {end}: it is not shown to clients, who are shown another \
+             one; renew it, or take it out"
+        )
+    } else if leaf.ends_soon(now) {
+        let when = leaf.end_in_words(now);
+        format!(
+            "the certificate of `{subject}` ends {when}, at {end}: then it is not shown to clients; renew it"
+        )
+    } else {
+        return None;
+    };
+    Some(Finding::warning(key, text))
 }
 
 /// True if the router that renews a certificate should have a new one by now.

@@ -8,7 +8,7 @@ use std::{
 
 use tokio_util::task::AbortOnDropHandle;
 use weft_controller::Controller;
-use weft_identity::LiveIdentity;
+use weft_identity::{Certificate, LiveIdentity};
 use weft_metrics::Scope;
 
 /// Interval of the warnings.
@@ -32,9 +32,10 @@ pub(super) fn watch(identities: Vec<Arc<LiveIdentity>>, controller: &Controller)
         loop {
             tokio::time::sleep(LOOK).await;
             let now = SystemTime::now();
-            identities.iter().filter_map(|one| warning(one, now)).for_each(|text| {
-                tracing::warn!("{text}");
-            });
+            for identity in &*identities {
+                warning(identity, now).iter().for_each(|text| tracing::warn!("{text}"));
+                alternatives(identity, now).iter().for_each(|text| tracing::warn!("{text}"));
+            }
         }
     });
     Watch { _task: AbortOnDropHandle::new(task), _metric: metric }
@@ -58,6 +59,19 @@ fn warning(identity: &LiveIdentity, now: SystemTime) -> Option<String> {
         certificate.subject(),
         certificate.end_in_words(now)
     ))
+}
+
+fn alternatives(identity: &LiveIdentity, now: SystemTime) -> Vec<String> {
+    let (current, section) = (identity.current(), identity.section().section());
+    let text = |leaf: &Certificate| {
+        format!(
+            "{section}: the alternative certificate of `{}` ends {}, and is not shown to clients then: \
+             renew it",
+            leaf.subject(),
+            leaf.end_in_words(now)
+        )
+    };
+    current.ending_alternatives(now).map(text).collect()
 }
 
 #[cfg(test)]

@@ -95,9 +95,19 @@ fn enrollment<'a>(
     servers: &[&'a Identity],
 ) -> Result<Option<&'a KeyedChain>, Failure> {
     let Some(address) = &edge.api_address else { return Ok(None) };
-    let named = servers.iter().find_map(|identity| identity.server_for(&address.host));
-    match named {
+    let host = &address.host;
+    let now = SystemTime::now();
+    let served = || servers.iter().flat_map(|&identity| identity.served(now));
+    match served().find(|chain| chain.leaf().covers_host(host)) {
         Some(chain) => Ok(Some(chain)),
+        // Clients are shown another certificate, as long as the one that names the host is not valid.
+        None if servers.iter().any(|identity| identity.server_for(host).is_some()) => {
+            tracing::warn!(
+                %address,
+                "edge.api.address: the certificate that names its host is not valid now, and is not shown"
+            );
+            Ok(served().next())
+        }
         None => Err(Failure::new(format!(
             "edge.api.address: no server certificate names the host of {address}, so no client \
              could enroll; use a certificate that does, or another address"

@@ -177,3 +177,43 @@ fn a_certificate_that_ends_soon_is_a_warning() {
         assert!(warned.contains(how) && !warned.contains("enrolling"), "{warned}");
     }
 }
+
+/// Only the hosts that an alternative certificate names depend on it.
+#[test]
+fn an_alternative_certificate_that_has_ended_is_a_warning() {
+    let place = Place::new();
+    let key = place.key();
+    let more = format!(
+        "web:\n  - name: x\n    bindPoints: [{{interface: '127.0.0.1:1', address: 'localhost:1'}}]\n    apis: [{{binding: health-checks}}]\n    identity:\n      cert: {cert}\n      \
+         server_cert: {server}\n      key: {key}\n      ca: {ca}\n      alt_server_certs:\n        - \
+         {{server_cert: {alt}}}\n",
+        cert = place.path("cert").display(),
+        server = place.path("server").display(),
+        key = place.path("key").display(),
+        ca = place.path("ca").display(),
+        alt = place.path("alt").display(),
+    );
+    let now = SystemTime::now();
+    for (until, told) in [
+        (now - DAY, "expired at 20"),
+        (now + DAY * 9, "is not shown to clients before"),
+        (now + DAY / 24, "then it is not shown to clients"),
+        (now + DAY, ""),
+    ] {
+        place.issue_until("alt", &authority("another"), &key, Use::Server, until);
+        let examined = place.examine(&more, Purpose::Start);
+        let about = "alt_server_certs[0].server_cert: the certificate of";
+        let (problems, warnings) = (said(&examined), lines(&examined.warnings));
+        assert!(!problems.contains("alt_server_certs"), "{problems}");
+        assert_eq!(warnings.contains(about), !told.is_empty(), "{warnings}");
+        assert!(
+            warnings.contains(told) && !warnings.contains("weft controller renew"),
+            "{warnings}"
+        );
+    }
+    // Another key is a mistake, as before.
+    let other = PrivateKey::generate(weft_identity::KeyAlgorithm::EcP256).unwrap();
+    place.issue("alt", &place.authority, &other, Use::Server, DAY);
+    let problems = place.problems(&more);
+    assert!(problems.contains("alt_server_certs[0].server_cert: the key does not"), "{problems}");
+}
