@@ -205,8 +205,7 @@ fn dialed(greeted: Greeted, (remote, local): (SocketAddr, SocketAddr)) -> Dialed
 
 /// Host and port in the form for requests.
 fn authority(options: &DialOptions) -> String {
-    let Address { host, port, .. } = &options.address;
-    if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
+    options.address.host_port()
 }
 
 /// Sends the hello and makes a connection of the stream.

@@ -52,6 +52,8 @@ impl FromStr for Address {
         let full = match text.split_once("://") {
             Some(("https", _)) => text.to_owned(),
             Some((scheme, _)) => return Err(refuse(format!("`{scheme}` is not spoken"))),
+            // An IPv6 address alone needs brackets in a URL.
+            None if text.parse::<std::net::Ipv6Addr>().is_ok() => format!("https://[{text}]"),
             None => format!("https://{text}"),
         };
         let mut origin = Url::parse(&full).map_err(|error| refuse(error.to_string()))?;

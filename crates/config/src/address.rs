@@ -3,7 +3,7 @@
 
 use std::{fmt, str::FromStr};
 
-use weft_wire::{Address, Scheme};
+use weft_wire::{Address, Scheme, host_port};
 
 /// Host and port.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -16,11 +16,7 @@ pub struct HostPort {
 
 impl fmt::Display for HostPort {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.host.contains(':') {
-            write!(f, "[{}]:{}", self.host, self.port)
-        } else {
-            write!(f, "{}:{}", self.host, self.port)
-        }
+        f.write_str(&host_port(&self.host, self.port))
     }
 }
 
@@ -35,7 +31,11 @@ impl FromStr for HostPort {
         let (host, port) = text.rsplit_once(':').ok_or_else(|| wrong("missing port"))?;
         let host = match host.strip_prefix('[') {
             Some(inner) => inner.strip_suffix(']').ok_or_else(|| wrong("missing `]`"))?,
-            None if host.contains(':') => return Err(wrong("too many colons")),
+            None if host.contains(':') => {
+                return Err(wrong(
+                    "too many colons (an IPv6 address needs brackets, as in [::1]:443)",
+                ));
+            }
             None => host,
         };
         if host.contains(|c: char| c.is_whitespace() || c.is_control() || c == '[' || c == ']') {

@@ -13,7 +13,7 @@ use weft_model::entity::Router;
 use weft_network::routers::LiveRouter;
 use weft_wire::edge_ctrl::data_model::{ChangeSet, SubscribeToDataModelRequest};
 use weft_wire::edge_ctrl::{ClientHello, supports_data_model};
-use weft_wire::{Message, ProtoBody as _, WireError};
+use weft_wire::{Message, ProtoBody as _, WireError, host_port};
 
 use super::data_model::events;
 use super::traffic::Measured;
@@ -132,16 +132,16 @@ fn listeners(hello: &ClientHello) -> std::collections::BTreeMap<String, String> 
     if !hello.listeners.is_empty() {
         let advertised = hello.listeners.iter().filter_map(|listener| listener.advertise.as_ref());
         return advertised
-            .map(|at| {
-                (at.protocol.clone(), format!("{}://{}:{}", at.protocol, at.hostname, at.port))
-            })
+            .filter_map(|at| url(&at.protocol, &at.hostname, u16::try_from(at.port).ok()?))
             .collect();
     }
     let old = hello.protocols.iter().zip(&hello.protocol_ports);
-    old.map(|(protocol, port)| {
-        (protocol.clone(), format!("{protocol}://{}:{port}", hello.hostname))
-    })
-    .collect()
+    old.filter_map(|(protocol, port)| url(protocol, &hello.hostname, port.parse().ok()?)).collect()
+}
+
+/// A protocol, and the address of its listener as clients are told it.
+fn url(protocol: &str, host: &str, port: u16) -> Option<(String, String)> {
+    Some((protocol.to_owned(), format!("{protocol}://{}", host_port(host, port))))
 }
 
 #[cfg(test)]
@@ -158,6 +158,23 @@ mod tests {
             ..ClientHello::default()
         };
         assert_eq!(listeners(&old)["tls"], "tls://er1:443");
+        for (host, url) in [
+            ("::1", "tls://[::1]:443"),
+            ("[::1]", "tls://[::1]:443"),
+            ("10.0.0.1", "tls://10.0.0.1:443"),
+        ] {
+            let hello = ClientHello { hostname: host.into(), ..old.clone() };
+            assert_eq!(listeners(&hello)["tls"], url);
+            let address = EdgeAddress {
+                protocol: "tls".into(),
+                hostname: host.into(),
+                port: 443,
+                ..EdgeAddress::default()
+            };
+            let listener = EdgeListener { address: None, advertise: Some(address) };
+            let hello = ClientHello { listeners: vec![listener], ..hello };
+            assert_eq!(listeners(&hello)["tls"], url);
+        }
         assert_eq!(listeners(&old).len(), 1);
         let advertise = EdgeAddress {
             protocol: "tls".into(),

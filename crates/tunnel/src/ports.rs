@@ -3,6 +3,7 @@
 use std::{collections::HashMap, io, net::SocketAddr, sync::Arc};
 
 use parking_lot::Mutex;
+use weft_wire::host_port;
 
 use crate::{
     Carrier, Configs, Identity, Listening, Protocol, ProxyPort, Service, UdpTimes, Way,
@@ -254,7 +255,8 @@ impl Ports {
                 tracing::info!(service = %service.name, "listening at {protocol}:{at}");
             })
             .map_err(|error| {
-                let problem = format!("cannot listen at {protocol}:{}:{port}: {error}", wanted.at);
+                let at = host_port(&wanted.at.to_string(), port);
+                let problem = format!("cannot listen at {protocol}:{at}: {error}");
                 if known.get(&(protocol, port)) != Some(&problem) {
                     tracing::error!(service = %service.name, problem, "no port is opened for a service");
                 }

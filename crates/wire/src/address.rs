@@ -58,6 +58,14 @@ pub struct Address {
     pub port: u16,
 }
 
+/// `host:port`, with brackets around an IPv6 address that has none yet.
+pub fn host_port(host: &str, port: u16) -> String {
+    match host.contains(':') && !host.starts_with('[') {
+        true => format!("[{host}]:{port}"),
+        false => format!("{host}:{port}"),
+    }
+}
+
 /// Why a text is not an address.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AddressError {
@@ -79,11 +87,7 @@ impl Address {
 
     /// `host:port`, with brackets around an IPv6 address.
     pub fn host_port(&self) -> String {
-        if self.host.contains(':') {
-            format!("[{}]:{}", self.host, self.port)
-        } else {
-            format!("{}:{}", self.host, self.port)
-        }
+        host_port(&self.host, self.port)
     }
 }
 
@@ -133,6 +137,27 @@ mod tests {
         assert_eq!((six.host.as_str(), six.port), ("::1", 6262));
         assert_eq!(six.to_string(), "tls:[::1]:6262");
         assert_eq!("tls::443".parse::<Address>().unwrap().host, "");
+    }
+
+    #[test]
+    fn hosts_and_ports_are_one_text() {
+        for (host, text) in [
+            ("ctrl.example", "ctrl.example:1"),
+            ("10.1.2.3", "10.1.2.3:1"),
+            ("::1", "[::1]:1"),
+            ("[::1]", "[::1]:1"),
+            ("::", "[::]:1"),
+            ("2001:db8::1", "[2001:db8::1]:1"),
+            ("::ffff:10.1.2.3", "[::ffff:10.1.2.3]:1"),
+            ("fe80::1%eth0", "[fe80::1%eth0]:1"),
+            ("", ":1"),
+        ] {
+            assert_eq!(host_port(host, 1), text);
+            let bare = host.trim_matches(['[', ']']);
+            let address = Address::new(Scheme::Tls, bare, 1);
+            assert_eq!(address.to_string(), format!("tls:{text}"));
+            assert_eq!(address.to_string().parse::<Address>(), Ok(address));
+        }
     }
 
     #[test]

@@ -55,7 +55,7 @@ pub mod trace;
 mod trace_context;
 mod version;
 
-pub use address::{Address, AddressError, Scheme};
+pub use address::{Address, AddressError, Scheme, host_port};
 pub use capability::{Capabilities, controller_capability, router_capability};
 pub use error::{FrameError, WireError};
 pub use frame::FrameLimits;

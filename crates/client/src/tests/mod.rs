@@ -50,6 +50,8 @@ fn addresses_are_read_in_many_forms() {
         ("https://ctrl.example:1280/edge/management/v1", "https://ctrl.example:1280"),
         (" https://ctrl.example/ ", "https://ctrl.example"),
         ("[::1]:1280", "https://[::1]:1280"),
+        ("[::1]", "https://[::1]"),
+        ("2001:db8::1", "https://[2001:db8::1]"),
     ] {
         let address: Address = given.parse().unwrap();
         assert_eq!(address.to_string(), shown);

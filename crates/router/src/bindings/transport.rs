@@ -11,6 +11,7 @@ use weft_tunnel::{AppDatagrams, Cause, Refusal};
 use weft_wire::{
     Address, Scheme,
     ctrl::peer_data_key::{TERMINATOR_LOCAL_ADDRESS, TERMINATOR_REMOTE_ADDRESS},
+    host_port,
     payload::hop_type,
 };
 use weft_xgress::{Options, Role};
@@ -123,7 +124,10 @@ impl Target {
                 let shaken = tokio::time::timeout_at(deadline, shaking).await;
                 shaken.map_err(|_| RouteError {
                     code: RouteErrorCode::DialTimedOut,
-                    text: format!("tls:{}:{} did not answer in time", self.host, self.port),
+                    text: format!(
+                        "tls:{} did not answer in time",
+                        host_port(&self.host, self.port)
+                    ),
                 })?
             }
         }
@@ -132,7 +136,7 @@ impl Target {
     /// The TLS handshake with the application. The router shows its own certificate; that of the
     /// application must lead to an authority that the router trusts.
     async fn shake(&self, stream: TcpStream, dialer: &Dialer) -> Result<Connected, RouteError> {
-        let what = format!("cannot speak TLS with tls:{}:{}", self.host, self.port);
+        let what = format!("cannot speak TLS with tls:{}", host_port(&self.host, self.port));
         let Some(tls) = &dialer.tls else {
             return Err(misconfigured(format!("{what}: the router has no TLS settings")));
         };

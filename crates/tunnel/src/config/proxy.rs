@@ -62,10 +62,11 @@ impl ListenAt {
     /// The loopback address, for this machine only.
     pub const HERE: Self = Self::Address(IpAddr::V4(Ipv4Addr::LOCALHOST));
 
-    /// Reads an address, or otherwise the name of an interface.
+    /// Reads an address, which may be in brackets, or otherwise the name of an interface.
     #[must_use]
     pub fn parse(text: &str) -> Self {
-        text.parse().map_or_else(|_| Self::Interface(text.to_owned()), Self::Address)
+        let bare = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(text);
+        bare.parse().map_or_else(|_| Self::Interface(text.to_owned()), Self::Address)
     }
 }
 
@@ -94,6 +95,9 @@ mod tests {
         assert_eq!(port.at, Some(ListenAt::Interface("eth0".into())));
         let port = read(r#"{"port":80,"protocols":["udp"],"binding":"0.0.0.0"}"#);
         assert_eq!(port.unwrap().unwrap().at, Some(ListenAt::ANY));
+        for text in ["::1", "[::1]"] {
+            assert_eq!(ListenAt::parse(text), ListenAt::Address("::1".parse().unwrap()));
+        }
     }
 
     #[test]

@@ -15,6 +15,7 @@ use crate::{
     failure::Failure,
     home::{check_path, text as as_text},
     output,
+    place::check_host,
 };
 
 /// Writes a file, or prints it.
@@ -45,34 +46,35 @@ fn folder(out: Option<&Path>) -> Result<PathBuf, Failure> {
 }
 
 fn text(args: &RouterConfigArgs, folder: &Path) -> Result<String, Failure> {
-    let host = args.address.as_str();
+    let host = check_host("--address", &args.address)?;
+    let host = host.as_str();
     let plain = |text: &str| !text.contains(|c: char| c == '$' || c.is_whitespace() || c == '/');
-    for (flag, value) in [("--name", &args.name), ("--address", &args.address)] {
-        if value.is_empty() || !plain(value) {
-            return Err(Failure::usage(format!(
-                "{flag} {value}: a name without `/`, `$` and spaces"
-            )));
-        }
+    if args.name.is_empty() || !plain(&args.name) {
+        let name = &args.name;
+        return Err(Failure::usage(format!("--name {name}: a name without `/`, `$` and spaces")));
     }
     let (mut dns, mut ip) = (vec!["localhost"], vec!["127.0.0.1", "::1"]);
-    let names = if host.parse::<IpAddr>().is_ok() { &mut ip } else { &mut dns };
+    let address = host.parse::<IpAddr>();
+    let names = if address.is_ok() { &mut ip } else { &mut dns };
     if !names.contains(&host) {
         names.insert(0, host);
     }
+    // All addresses of IPv6 are those of IPv4, too.
+    let every = if matches!(address, Ok(IpAddr::V6(_))) { "::" } else { "0.0.0.0" };
     let at = |host: &str, port: u16| HostPort { host: host.to_owned(), port };
     let (edge, gateway) = (args.sort == RouterSort::Edge, args.sort == RouterSort::Gateway);
     if args.lan_interface.is_some() && !gateway {
         return Err(Failure::usage("--lan-interface is for a gateway"));
     }
     let named = |end: &str| as_text(&folder.join(format!("{}{end}", args.name)));
-    let link = edge.then(|| (at("0.0.0.0", args.link_port), at(host, args.link_port)));
+    let link = edge.then(|| (at(every, args.link_port), at(host, args.link_port)));
     let template = RouterTemplate {
         cert: &named(".cert"),
         server_cert: &named(".server.cert"),
         key: &named(".key"),
         ca: &named(".ca"),
         ctrl: args.controller.clone(),
-        edge_bind: at("0.0.0.0", args.port),
+        edge_bind: at(every, args.port),
         edge_advertise: at(host, args.port),
         link,
         dials_links: true,
@@ -130,6 +132,40 @@ mod tests {
             let gateway = sort == RouterSort::Gateway;
             let expected = if gateway { TunnelMode::Tproxy(None) } else { TunnelMode::Host };
             assert_eq!(mode, Some(expected));
+        }
+    }
+
+    #[test]
+    fn the_file_names_the_address_as_it_is_dialed() {
+        for (given, told, bound, is_address) in [
+            ("paris.example", "paris.example:3022", "0.0.0.0:3022", false),
+            ("10.1.2.3", "10.1.2.3:3022", "0.0.0.0:3022", true),
+            ("::1", "[::1]:3022", "[::]:3022", true),
+            ("[::1]", "[::1]:3022", "[::]:3022", true),
+            ("2001:db8::1", "[2001:db8::1]:3022", "[::]:3022", true),
+        ] {
+            let args = RouterConfigArgs { address: given.into(), ..args(RouterSort::Edge) };
+            let written = text(&args, Path::new("/")).unwrap();
+            let path = Path::new("router.yaml");
+            let config = RouterConfig::from_str(&written, path, &|_: &str| None).unwrap().config;
+            let edge = config.listeners.iter().find_map(|listener| match listener {
+                Listener::Edge(edge) => Some(edge),
+                _ => None,
+            });
+            let edge = edge.unwrap();
+            assert_eq!(edge.advertise.to_string(), told, "{given}");
+            assert_eq!(edge.address.host_port(), bound, "{given}");
+            let link = &config.link.listeners[0];
+            assert_eq!(link.advertise.host_port(), told.replace("3022", "10080"), "{given}");
+            assert_eq!(link.bind.host_port(), bound.replace("3022", "10080"), "{given}");
+            let sans = config.csr.unwrap().sans;
+            let addresses = sans.ip.iter().map(ToString::to_string).collect();
+            let names: Vec<String> = if is_address { addresses } else { sans.dns };
+            assert!(names.iter().any(|name| name == given.trim_matches(['[', ']'])), "{given}");
+        }
+        for wrong in ["0.0.0.0", "::", "a b", "a/b", "::1:3022x", ""] {
+            let args = RouterConfigArgs { address: wrong.into(), ..args(RouterSort::Edge) };
+            assert!(text(&args, Path::new("/")).is_err(), "{wrong}");
         }
     }
 

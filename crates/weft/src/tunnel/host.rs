@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use weft_tunnel::{HostConfig, Protocol, Terms};
 use weft_tunneler::{HostedTerminator, Registry};
-use weft_wire::ctrl::TerminatorPrecedence;
+use weft_wire::{ctrl::TerminatorPrecedence, host_port};
 
 use super::{
     ending::Ending,
@@ -61,8 +61,9 @@ async fn begin(
     );
     hosted.established().await.map_err(Failure::refused)?;
     output::line(format!(
-        "hosting {}: dials go to {protocol}:{host}:{port}; Ctrl-C ends",
-        args.service
+        "hosting {}: dials go to {protocol}:{}; Ctrl-C ends",
+        args.service,
+        host_port(&host, port)
     ));
     Ok((context, hosted, traffic))
 }
