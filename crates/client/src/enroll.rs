@@ -18,8 +18,8 @@ use weft_contract::resource::enrollment::{EnrollBody, EnrollmentCerts, Enrollmen
 use weft_contract::{Api, Load, Method, Word as _, headers};
 use weft_identity::token::{self, Expect, TokenError};
 use weft_identity::{
-    Certificate, CertificateRequest, IdentityFile, IdentityMaterial, KeyedChain, PrivateKey, San,
-    Subject, TrustBundle,
+    BYTE_ORDER_MARK, Certificate, CertificateRequest, IdentityFile, IdentityMaterial, KeyedChain,
+    PrivateKey, San, Subject, TrustBundle,
 };
 use weft_proxy::Proxies;
 
@@ -88,7 +88,7 @@ async fn verify(jwt: &str, proxies: Proxies) -> Result<Invitation> {
         require_expiry: false,
         longest: None,
     };
-    let checked = token::verify_with_certificate(jwt.trim(), &leaf, &expect);
+    let checked = token::verify_with_certificate(trimmed(jwt), &leaf, &expect);
     let claims: EnrollmentClaims = checked.map_err(|error| match error {
         weft_identity::Error::Token(reason) => refused(&reason, &address, &leaf),
         other => other.into(),
@@ -197,9 +197,14 @@ fn read_certs(answer: Answer) -> Result<EnrollmentCerts> {
 }
 
 /// Claims and issuer's address of an unverified token.
+/// The token without spaces, line ends and the byte order mark that some programs save around it.
+fn trimmed(jwt: &str) -> &str {
+    jwt.trim_matches(|one: char| one.is_whitespace() || one == BYTE_ORDER_MARK)
+}
+
 fn read_unverified(jwt: &str) -> Result<(EnrollmentClaims, Address)> {
     let (_, claims): (_, EnrollmentClaims) =
-        token::peek(jwt.trim()).map_err(|error| Error::Token(error.to_string()))?;
+        token::peek(trimmed(jwt)).map_err(|error| Error::Token(error.to_string()))?;
     let address = claims.iss.parse()?;
     Ok((claims, address))
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use totp_rs::{Algorithm, Builder, Secret, Totp};
 use url::Url;
-use weft_identity::open_to_all;
+use weft_identity::{open_to_all, text_of};
 
 use crate::error::{Error, Result};
 
@@ -78,10 +78,11 @@ impl TotpSecret {
     /// When the file cannot be read, or its text is no secret.
     pub fn read(path: &Path) -> Result<Self> {
         let failed = |reason: String| Error::File { path: path.to_owned(), reason };
-        let mut text = String::new();
+        let mut text = Vec::new();
         let file = File::open(path).map_err(|error| failed(error.to_string()))?;
         let limit = u64::try_from(MAX_TEXT).unwrap_or(u64::MAX).saturating_add(1);
-        file.take(limit).read_to_string(&mut text).map_err(|error| failed(error.to_string()))?;
+        file.take(limit).read_to_end(&mut text).map_err(|error| failed(error.to_string()))?;
+        let text = text_of(text).map_err(|error| failed(error.to_string()))?;
         let secret = Self::parse(&text).map_err(|error| failed(error.to_string()))?;
         if let Some(warning) = open_to_all(path, "the secret of the second factor") {
             tracing::warn!("{warning}");

@@ -29,15 +29,14 @@ pub(crate) fn read(path: &Path) -> Result<String, Error> {
     let mut bytes = Vec::new();
     let file = File::open(path).map_err(failed)?;
     file.take(MAX_FILE_BYTES as u64 + 1).read_to_end(&mut bytes).map_err(failed)?;
-    String::from_utf8(bytes).map_err(|error| {
-        let good = error.as_bytes().iter().take(error.utf8_error().valid_up_to());
-        let line = 1 + good.filter(|byte| **byte == b'\n').count();
-        Error::Syntax {
-            path: path.to_owned(),
-            line,
-            column: 1,
-            message: "the text is not UTF-8".into(),
-        }
+    let lines = |bytes: &[u8]| 1 + bytes.iter().filter(|byte| **byte == b'\n').count();
+    let line = std::str::from_utf8(&bytes)
+        .map_or_else(|error| lines(&bytes[..error.valid_up_to()]), |_| 1);
+    weft_identity::text_of(bytes).map_err(|_| Error::Syntax {
+        path: path.to_owned(),
+        line,
+        column: 1,
+        message: "the text is not UTF-8".into(),
     })
 }
 

@@ -61,7 +61,7 @@ pub use suggest::{nearest, similar};
 pub use template::{ControllerTemplate, RouterTemplate, TunnelerMode};
 pub use web::{BindPoint, FileOptions, WebApi, WebServer};
 pub use xgress_options::XgressOptions;
-pub use yaml::{Environment, ProcessEnvironment};
+pub use yaml::{Environment, ProcessEnvironment, spaces_after_colons};
 
 #[cfg(test)]
 mod tests;

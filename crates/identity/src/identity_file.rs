@@ -10,6 +10,7 @@ use crate::{
     file::{self, open_to_all},
     identity::IdentitySection,
     location::Location,
+    text::without_mark,
 };
 
 /// An identity file. Members that weft does not know are kept when it is written again.
@@ -117,7 +118,8 @@ impl IdentityFile {
     /// When the text is not JSON, or names no controller.
     pub fn from_json(text: &[u8]) -> Result<Self> {
         let wrong = |reason| Error::Document { what: "identity file", reason };
-        let file: Self = serde_json::from_slice(text).map_err(|error| wrong(error.to_string()))?;
+        let text = without_mark(text)?;
+        let file: Self = serde_json::from_slice(&text).map_err(|error| wrong(error.to_string()))?;
         if file.api.is_empty() && file.apis.is_empty() {
             return Err(wrong("neither `ztAPI` nor `ztAPIs` names a controller".into()));
         }

@@ -55,6 +55,7 @@ mod seal;
 mod seen;
 mod signed;
 mod spiffe;
+mod text;
 pub mod tls;
 pub mod token;
 mod trust;
@@ -83,6 +84,7 @@ pub use request::{CertificateRequest, MAX_REQUEST_BYTES, MAX_REQUEST_NAMES};
 pub use seal::SealKey;
 pub use seen::SeenTokens;
 pub use spiffe::{SpiffeId, SpiffeSubject};
+pub use text::{BYTE_ORDER_MARK, text_of};
 pub use trust::{MAX_PEER_CHAIN, TrustBundle, Usage, Verify};
 
 #[cfg(test)]

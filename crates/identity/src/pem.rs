@@ -3,11 +3,15 @@
 //! Reading is lenient: blocks of other kinds and blocks that do not decode are skipped
 //! (docs/protocol/config.md 2.2).
 
+use std::borrow::Cow;
+
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use rustls_pki_types::{
     PrivateKeyDer,
     pem::{PemObject as _, SectionKind},
 };
+
+use crate::text::without_mark;
 
 /// Columns of a line of base64 text.
 const LINE: usize = 64;
@@ -35,12 +39,19 @@ pub fn encode(label: &str, der: &[u8]) -> String {
 
 /// The DER of every block of one kind, in order.
 pub(crate) fn blocks(text: &[u8], wanted: SectionKind) -> Vec<Vec<u8>> {
-    sections(text).filter(|(kind, _)| *kind == wanted).map(|(_, der)| der).collect()
+    let text = plain(text);
+    sections(&text).filter(|(kind, _)| *kind == wanted).map(|(_, der)| der).collect()
 }
 
 /// The first private key of the text; other blocks before it are skipped.
 pub(crate) fn first_key(text: &[u8]) -> Option<PrivateKeyDer<'static>> {
-    sections(text).find_map(|(kind, der)| PrivateKeyDer::from_pem(kind, der))
+    let text = plain(text);
+    sections(&text).find_map(|(kind, der)| PrivateKeyDer::from_pem(kind, der))
+}
+
+/// The text without a byte order mark. Lines that are no PEM may be of any character set.
+fn plain(text: &[u8]) -> Cow<'_, [u8]> {
+    without_mark(text).unwrap_or(Cow::Borrowed(text))
 }
 
 fn sections(text: &[u8]) -> impl Iterator<Item = (SectionKind, Vec<u8>)> + '_ {

@@ -21,6 +21,7 @@ use crate::{
     location::Location,
     pem,
     renewal_note::RenewalNote,
+    text::without_mark,
     trust::TrustBundle,
 };
 
@@ -196,8 +197,8 @@ impl RenewableFile {
     fn with(&self, new: &NewCertificate<'_>) -> Result<(Vec<u8>, IdentitySection)> {
         let wrong = |reason: String| Error::Document { what: "identity file", reason };
         let text = file::read(&self.path)?;
-        let mut document: Value =
-            serde_json::from_slice(&text).map_err(|error| wrong(error.to_string()))?;
+        let mut document: Value = serde_json::from_slice(&without_mark(&text)?)
+            .map_err(|error| wrong(error.to_string()))?;
         let id = document.get_mut("id").and_then(Value::as_object_mut);
         let id = id.ok_or_else(|| wrong("it has no object `id`".to_owned()))?;
         let mut set = |member: &str, text: &str| {

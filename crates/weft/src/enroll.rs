@@ -6,7 +6,7 @@ use std::{
 };
 
 use weft_client::enroll::{enroll_ott, peek};
-use weft_identity::{KeyAlgorithm, PrivateKey, write_private};
+use weft_identity::{KeyAlgorithm, PrivateKey, text_of, write_private};
 
 use crate::{
     cli::EnrollArgs,
@@ -86,8 +86,9 @@ fn refused(error: weft_client::Error) -> Failure {
 
 /// The text of a token file.
 pub(crate) fn read_token(path: &Path) -> Result<String, Failure> {
-    let text = fs::read_to_string(path)
-        .map_err(|error| Failure::new(format!("{}: {error}", path.display())))?;
+    let wrong = |error: String| Failure::new(format!("{}: {error}", path.display()));
+    let text = fs::read(path).map_err(|error| wrong(error.to_string()))?;
+    let text = text_of(text).map_err(|error| wrong(chain(&error)))?;
     let token = text.trim();
     if token.is_empty() {
         return Err(Failure::new(format!("{}: the file is empty", path.display())));

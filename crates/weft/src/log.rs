@@ -16,6 +16,7 @@ use tracing_subscriber::{
     field::RecordFields,
     fmt::{FormatFields, format::Writer},
 };
+use weft_identity::text_of;
 
 use crate::output::printable;
 
@@ -150,9 +151,10 @@ fn read(file: &Path) -> Result<Option<String>, String> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(format!("{}: {error}", file.display())),
     };
-    let mut text = String::new();
-    let read = opened.take(MAX_LEVELS).read_to_string(&mut text);
+    let mut text = Vec::new();
+    let read = opened.take(MAX_LEVELS).read_to_end(&mut text);
     read.map_err(|error| format!("{}: {error}", file.display()))?;
+    let text = text_of(text).map_err(|error| format!("{}: {error}", file.display()))?;
     Ok((!text.trim().is_empty()).then_some(text))
 }
 

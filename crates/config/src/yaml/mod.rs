@@ -6,8 +6,10 @@
 
 mod environment;
 mod scalar;
+mod tabs;
 mod tree;
 
 pub(crate) use environment::expand;
 pub use environment::{Environment, ProcessEnvironment};
+pub use tabs::spaces_after_colons;
 pub(crate) use tree::{Entry, Node, Place, Tree, Value, parse};

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use saphyr_parser::{Event, Parser, ScalarStyle, ScanError, Span};
 
-use super::scalar;
+use super::{scalar, tabs::spaces_after_colons};
 
 /// Deepest nesting that is read.
 const MAX_DEPTH: usize = 64;
@@ -129,7 +129,8 @@ pub(crate) struct SyntaxError {
 /// Reads the first document of a text. An empty one is null.
 pub(crate) fn parse(text: &str) -> Result<Tree, SyntaxError> {
     let mut builder = Builder::default();
-    for event in Parser::new_from_str(text) {
+    let text = spaces_after_colons(text);
+    for event in Parser::new_from_str(&text) {
         let (event, span) = event.map_err(|error| from_scan(&error))?;
         if matches!(event, Event::DocumentEnd) {
             break;

@@ -9,6 +9,7 @@ use std::{
 
 use serde_json::{Map, Value as Json};
 use weft_contract::resource::change::{MAX_DOCUMENT, Problem};
+use weft_identity::text_of;
 
 use crate::{
     failure::Failure,
@@ -216,7 +217,7 @@ fn text(name: &str, source: io::Result<impl Read>, room: &mut usize) -> Result<S
         return Err(Failure::refused(format!("{name}: more than {most} MiB in all")));
     };
     *room = left;
-    String::from_utf8(bytes).map_err(|_| Failure::refused(format!("{name}: the text is not UTF-8")))
+    text_of(bytes).map_err(|_| Failure::refused(format!("{name}: the text is not UTF-8")))
 }
 
 /// The names and texts of files, which have at most [`MAX_DOCUMENT`] bytes in all.

@@ -13,6 +13,7 @@ use weft_contract::{
     defaults,
     kind::Kind,
 };
+use weft_identity::text_of;
 
 use super::complete;
 use crate::yaml;
@@ -287,11 +288,14 @@ fn moment(text: &str) -> Result<String, String> {
 /// A text from the command line, or the contents of the file after an `@` if it exists.
 fn words(text: &str) -> Result<String, String> {
     match text.strip_prefix('@') {
-        Some(path) if std::path::Path::new(path).is_file() => {
-            std::fs::read_to_string(path).map_err(|error| format!("{path}: {error}"))
-        }
+        Some(path) if std::path::Path::new(path).is_file() => file_text(path),
         _ => Ok(text.to_owned()),
     }
+}
+
+fn file_text(path: &str) -> Result<String, String> {
+    let text = std::fs::read(path).map_err(|error| format!("{path}: {error}"))?;
+    text_of(text).map_err(|error| format!("{path}: {error}"))
 }
 
 /// JSON from the command line, or JSON or YAML from the file after an `@`.
@@ -299,7 +303,7 @@ fn json(text: &str) -> Result<Value, String> {
     let Some(path) = text.strip_prefix('@') else {
         return serde_json::from_str(text).map_err(|error| error.to_string());
     };
-    let text = std::fs::read_to_string(path).map_err(|error| format!("{path}: {error}"))?;
+    let text = file_text(path)?;
     if path.ends_with(".json") {
         return serde_json::from_str(&text).map_err(|error| format!("{path}: {error}"));
     }

@@ -3,7 +3,7 @@
 use std::{net::IpAddr, path::Path};
 
 use weft_config::{HostPort, RouterConfig, RouterTemplate, TunnelerMode, router::Listener};
-use weft_identity::write_private;
+use weft_identity::{text_of, write_private};
 
 use super::plan::Sockets;
 use crate::{
@@ -191,8 +191,10 @@ pub(super) fn add(home: &Home, args: &QuickstartArgs) -> Result<u8, Failure> {
             continue;
         }
         let file = home.router_file(*number);
-        let text = std::fs::read_to_string(&file)
-            .map_err(|error| Failure::new(format!("{}: {error}", file.display())))?;
+        let wrong =
+            |error: &dyn std::fmt::Display| Failure::new(format!("{}: {error}", file.display()));
+        let text = std::fs::read(&file).map_err(|error| wrong(&error))?;
+        let text = text_of(text).map_err(|error| wrong(&error))?;
         let link = places.link(*number, &mut sockets)?;
         let dials = !config.link.dialers.is_empty();
         let text = RouterTemplate::with_link_section(&text, dials, &link.bind, &link.advertise);

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use saphyr_parser::{Event, Parser, ScalarStyle, ScanError, Span};
 use serde_json::{Map, Number, Value as Json};
+use weft_config::spaces_after_colons;
 
 /// Deepest nesting of lists and maps.
 const MAX_DEPTH: usize = 64;
@@ -108,7 +109,8 @@ pub(crate) fn read(text: &str) -> Result<Vec<Node>, SyntaxError> {
     let mut documents = Vec::new();
     let mut builder = Builder::default();
     let (mut nodes, mut repeated) = (0, 0);
-    for event in Parser::new_from_str(text) {
+    let text = spaces_after_colons(text);
+    for event in Parser::new_from_str(&text) {
         let (event, span) = event.map_err(|error| scanned(&error))?;
         match event {
             Event::DocumentStart(_) => builder = Builder { nodes, repeated, ..Builder::default() },
