@@ -132,7 +132,7 @@ async fn fixed(command: Fixed) -> Result<(), Failure> {
         Fixed::Dial(args) => tunnel::dial(args).await,
         Fixed::Host(args) => tunnel::host(args).await,
         Fixed::Traceroute(args) => tunnel::traceroute(args).await,
-        Fixed::Verify(cli::VerifyCommand::Traffic(args)) => verify::traffic(args).await,
+        Fixed::Verify(cli::VerifyCommand::Traffic(args)) => Box::pin(verify::traffic(args)).await,
         Fixed::Verify(cli::VerifyCommand::Ca(args)) => {
             until_interrupted(tools::ca::verify(args)).await
         }
