@@ -118,7 +118,10 @@ impl Intercept {
         let Self { addresses, port_ranges, protocols, .. } = self;
         let all = addresses.iter().flat_map(|address| {
             let of_range = move |range| {
-                protocols.iter().map(move |protocol| format!("{protocol}:{address}:{range}"))
+                let address = address.to_string();
+                // As before a port, an IPv6 address or network has brackets.
+                let shown = if address.contains(':') { format!("[{address}]") } else { address };
+                protocols.iter().map(move |protocol| format!("{protocol}:{shown}:{range}"))
             };
             port_ranges.iter().flat_map(of_range)
         });
