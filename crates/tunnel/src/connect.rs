@@ -238,6 +238,7 @@ async fn through(
             judged(target, deadline).await?.iter().map(|one| one.ip().to_string()).collect()
         }
     };
+    let mut failure = Refusal::new(Cause::Unresolved, "the host has no address");
     for host in asked {
         match through_for(proxy, (&host, target.port), source, deadline).await {
             Ok(stream) => return Ok(stream),
