@@ -10,7 +10,7 @@
 //!
 //! - `stands`: the credentials that a login depends on; `follow`: ends by changes of the model;
 //!   `ends`: ends by time; `room`: ends of sessions beyond the limits of an identity;
-//! - `former`: connections with a certificate that was replaced;
+//! - `former`, `renewed`: connections with a certificate that was replaced;
 //! - `tokens`: how tokens are stored; `activity`: times of use; `routers`: sessions as routers know
 //!   them; `notices`: what routers are told;
 //! - `removal`: takes sessions out of the tables; `gone`: remembers their ids for a while;
@@ -24,6 +24,7 @@ mod former;
 mod gone;
 mod notices;
 mod removal;
+mod renewed;
 mod room;
 mod routers;
 mod services;
