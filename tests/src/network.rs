@@ -357,7 +357,7 @@ impl Peer {
     /// Lets controllers dial the router at a port.
     pub(crate) fn takes_controllers_at(&mut self, port: u16) {
         let text = format!(
-            "v: 3\nidentity: {{cert: a, key: b, ca: c}}\nctrl: {{endpoint: 'tls:c:1', listeners: \
+            "v: 3\nidentity: {{cert: a, server_cert: a, key: b, ca: c}}\nctrl: {{endpoint: 'tls:c:1', listeners: \
              [{{bind: 'tls:127.0.0.1:{port}', advertise: 'tls:localhost:{port}'}}]}}\n"
         );
         self.config.ctrl.listeners = read(&text, Path::new("unused")).ctrl.listeners;

@@ -71,7 +71,7 @@ pub enum ApiProxyError {
 pub(crate) async fn start(
     config: &ApiProxy,
     identity: &Arc<LiveIdentity>,
-    (proxies, sockets): (Proxies, &Listeners),
+    proxies: Proxies,
     stop: CancellationToken,
 ) -> Result<SocketAddr, ApiProxyError> {
     let server = ServerTls { alpn: &[ALPN_HTTP1], client_auth: ClientAuth::None };
@@ -94,7 +94,7 @@ pub(crate) async fn start(
     let tls = Arc::new(move || Some(Arc::clone(&server)));
     let protocols = ["http/1.1", ""];
     let (bind, door) = (config.listener.to_string(), Arc::new(door));
-    let registration = sockets.listen(&bind, limits, &protocols, tls, door).await?;
+    let registration = Listeners::new().listen(&bind, limits, &protocols, tls, door).await?;
     let bound = registration.local_addr();
     tokio::spawn(async move {
         stop.cancelled().await;
@@ -108,7 +108,8 @@ impl ConnectionHandler for Door {
         let proxy = Arc::clone(&self.0);
         Box::pin(async move {
             let stop = proxy.stop.clone();
-            let _ = stop.run_until_cancelled(serve(&proxy, connection)).await;
+            let served = Box::pin(serve(&proxy, connection));
+            let _ = stop.run_until_cancelled(served).await;
         })
     }
 }
@@ -325,8 +326,7 @@ mod tests {
             upstream: HostPort { host: "localhost".to_owned(), port: echo(&identity).await },
         };
         let stop = CancellationToken::new();
-        let at =
-            start(&config, &identity, (Proxies::default(), &Listeners::new()), stop).await.unwrap();
+        let at = start(&config, &identity, Proxies::default(), stop).await.unwrap();
         // Four sources open as many connections as they may, half of them without a handshake, and say nothing.
         let mut silent = (Vec::new(), Vec::new());
         for number in 0..2 * MOST {

@@ -144,8 +144,8 @@ impl Router {
         self.listen_ingress(config, identity).await?;
         self.serve_web(config, identity, &sockets).await?;
         if let Some(proxy) = config.edge.as_ref().and_then(|edge| edge.api_proxy.as_ref()) {
-            let through = (control::proxies(config), &*sockets);
-            let started = api_proxy::start(proxy, identity, through, self.stop.clone());
+            let started =
+                api_proxy::start(proxy, identity, control::proxies(config), self.stop.clone());
             self.api_proxy = Some(started.await.map_err(StartError::ApiProxy)?);
         }
         // Interception comes last, because it changes the machine.
