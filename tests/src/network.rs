@@ -61,9 +61,9 @@ impl Network {
     /// Starts controller and router, and waits until the router is online; identities may use all routers.
     pub(crate) async fn start() -> Self {
         let seed = Seed::new();
-        let running = seed.start().await;
+        let running = Box::pin(seed.start()).await;
         running.controller.init_admin("Default Admin", "admin", PASSWORD).await.unwrap();
-        let admin = seed.log_in().await;
+        let admin = Box::pin(seed.log_in()).await;
         let home = tempfile::tempdir().unwrap();
         let router_config = router_config(home.path(), seed.port, free_port());
         let mut network = Self {
@@ -74,8 +74,8 @@ impl Network {
             seed,
             _home: home,
         };
-        network.enroll_router().await;
-        network.start_router().await;
+        Box::pin(network.enroll_router()).await;
+        Box::pin(network.start_router()).await;
         network
     }
 

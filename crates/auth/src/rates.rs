@@ -2,10 +2,10 @@
 //! cause work at every router that the identity may use, and a write to the disk; a login by password
 //! also costs a hash.
 //!
-//! A login beyond the rate waits until it is its turn ([`Rates::login`]); a change of certificates is refused. The
+//! A login beyond the rate waits until it is its turn (`Rates::login`); a change of certificates is refused. The
 //! figures leave room for all sessions that a client needs at once: within the 60 s in which a
 //! router reports the sessions in use, an identity can open fewer sessions than it may have
-//! ([`sessions_of`]), so that a rush of logins ends no session in use.
+//! (`sessions_of`), so that a rush of logins ends no session in use.
 //!
 //! Only credentials that were right cost something, so that strangers cannot keep an identity from
 //! logging in. Logins that still lack a factor are counted apart, for each address: somebody who has

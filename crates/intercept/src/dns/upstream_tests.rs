@@ -139,7 +139,8 @@ async fn a_server_without_answers_is_waited_for_once() {
         first.code.store(0, Ordering::SeqCst);
         let again = async {
             loop {
-                (first.asked(), second.asked());
+                first.asked();
+                second.asked();
                 assert_eq!(code(&serial).await, found);
                 if (first.asked(), second.asked()) == (1, 0) {
                     return;

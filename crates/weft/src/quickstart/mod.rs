@@ -171,7 +171,7 @@ impl Network {
                 away.is_empty() && linked(&client, &shown).await?
             }
         };
-        self_check(&client, is_new && is_linked, stop).await?;
+        Box::pin(self_check(&client, is_new && is_linked, stop)).await?;
         if let Err(error) = client.logout().await {
             tracing::debug!(%error, "the session of the start was not ended");
         }

@@ -497,7 +497,7 @@ mod tests {
     fn an_empty_table_says_why() {
         let told = |identities: Vec<Status>| {
             let now = asked(vec![Answer { pid: 7, identities }]);
-            assert_eq!(rows(&now, None), [json!({}); 0]);
+            assert_eq!(rows(&now, None), Vec::<Value>::new());
             text(&now, &[])
         };
         let of = |services: Vec<ServiceStatus>| Status {
