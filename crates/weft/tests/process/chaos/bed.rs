@@ -106,6 +106,7 @@ impl Bed {
                 }
             }
             replace_links(&router.file, &section);
+            move_edge(&router.file);
             wait_for_controllers(&router.file);
             let [direct, wired] = [place.control, router.control.port]
                 .map(|port| format!("endpoint: \"tls:localhost:{port}\""));
@@ -263,6 +264,14 @@ fn replace_links(file: &PathBuf, section: &str) {
     let (before, behind) = text.split_once("# Links to other routers.").unwrap();
     let (_, behind) = behind.split_once("# Where clients connect.").unwrap();
     fs::write(file, format!("{before}{section}\n# Where clients connect.{behind}")).unwrap();
+}
+
+/// Gives the listener for clients a port that the system gives no other program while the router is down.
+fn move_edge(file: &PathBuf) {
+    let text = fs::read_to_string(file).unwrap();
+    let (_, behind) = text.split_once("address: \"tls:127.0.0.1:").unwrap();
+    let port: String = behind.chars().take_while(char::is_ascii_digit).collect();
+    fs::write(file, text.replace(&format!(":{port}"), &format!(":{}", free_port()))).unwrap();
 }
 
 /// Waits until no circuit is left.
