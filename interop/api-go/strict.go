@@ -63,19 +63,26 @@ var formats = func() strfmt.Registry {
 // nullable are the required members that the original leaves null, which the clients' models
 // cannot say, and what stands in for null when a model is held to its rules.
 var nullable = map[string]any{
-	"certPem":         "PEM", // of a signer with a key set, of a router not enrolled
-	"clientId":        "client",
-	"commonName":      "name",
-	"endTime":         "2026-01-01T00:00:00.000Z", // of a check of the database that goes on
-	"error":           "none",
-	"externalAuthUrl": "https://login.example",
-	"externalId":      "id",
-	"fingerprint":     "0a0a",
-	"jwksEndpoint":    "https://keys.example", // of a signer with a certificate
-	"kid":             "key",
-	"notAfter":        "2026-01-01T00:00:00.000Z",
-	"notBefore":       "2026-01-01T00:00:00.000Z",
-	"permissions":     []any{},
+	"addresses":         []any{},
+	"certPem":           "PEM", // of a signer with a key set, of a router not enrolled
+	"clientId":          "client",
+	"commonName":        "name",
+	"configs":           []any{},
+	"endTime":           "2026-01-01T00:00:00.000Z", // of a check of the database that goes on
+	"error":             "none",
+	"externalAuthUrl":   "https://login.example",
+	"externalId":        "id",
+	"fingerprint":       "0a0a",
+	"identityRoles":     []any{},
+	"jwksEndpoint":      "https://keys.example", // of a signer with a certificate
+	"kid":               "key",
+	"notAfter":          "2026-01-01T00:00:00.000Z",
+	"notBefore":         "2026-01-01T00:00:00.000Z",
+	"permissions":       []any{},
+	"postureCheckRoles": []any{},
+	"roleAttributes":    []any{},
+	"scopes":            []any{},
+	"versions":          []any{},
 }
 
 // fill replaces null by the values in nullable.
