@@ -1,10 +1,11 @@
 //! Edge listeners: over WebSockets, and several on one router.
 
-use std::net::SocketAddr;
+use std::{net::SocketAddr, time::Duration};
 
 use serde_json::Value;
 use tokio::net::TcpStream;
 use weft_contract::resource;
+use weft_sdk::DialOptions;
 
 use crate::{
     mesh::{at, network, talk},
@@ -65,4 +66,34 @@ async fn a_router_has_several_edge_listeners() {
     assert_eq!(told["supportedProtocols"]["tls"], format!("tls://127.0.0.1:{last}"));
     assert_eq!(told["supportedProtocols"]["wss"], format!("wss://localhost:{shared}"));
     drop(at(&network, &router, "anybody").await);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_router_at_the_address_of_another_gets_no_client() {
+    let network = network().await;
+    let (link, shared) = (free_port(), free_port());
+    let mut other = network.enrolled_router("r2", link, link).await;
+    other.configure(&format!(
+        "edge: {{}}\nlisteners:\n\
+         - {{binding: edge, address: 'tls:127.0.0.1:{shared}', advertise: 'localhost:{shared}'}}\n"
+    ));
+    other.start().await;
+    let link = free_port();
+    let mut router = network.enrolled_router("r1", link, link).await;
+    router.configure(&format!(
+        "edge: {{}}\nlisteners:\n\
+         - {{binding: edge, address: 'tls:127.0.0.1:0', advertise: 'localhost:{shared}'}}\n"
+    ));
+    router.start().await;
+    network.service("back", true).await;
+    // The other router serves those who mean it.
+    let honest = at(&network, &other, "honest").await;
+    soon(honest.bind("back")).await.unwrap();
+    let dialer = at(&network, &router, "dialer").await;
+    let options = DialOptions { timeout: Some(Duration::from_secs(3)), ..DialOptions::default() };
+    let error = soon(dialer.dial_with("back", options)).await.unwrap_err().to_string();
+    let meant =
+        format!("router {} was dialed, but the controller does not know the key", router.id);
+    assert!(error.contains(&meant), "{error}");
+    assert!(error.contains(&format!("/router/{}", other.id)), "{error}");
 }

@@ -294,7 +294,12 @@ impl Network {
     /// The answer of a controller, or of a router's server, to a GET: status and body.
     pub(crate) async fn get(&self, port: Option<u16>, path: &str) -> (u16, String) {
         let trust = weft_identity::tls::Trust::Bundle(self.seed.keys.bundle.clone());
-        let tls = weft_identity::tls::ClientTls { alpn: &[], trust, identity: None };
+        let tls = weft_identity::tls::ClientTls {
+            alpn: &[],
+            trust,
+            identity: None,
+            to_controllers: false,
+        };
         let tls = Arc::new(weft_identity::tls::client_config(&tls).unwrap());
         let to = ("127.0.0.1", port.unwrap_or(self.seed.port));
         let socket = tokio::net::TcpStream::connect(to).await.unwrap();

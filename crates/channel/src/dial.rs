@@ -28,6 +28,28 @@ use weft_proxy::HttpProxy;
 use weft_wire::hello::{Hello, HelloResult, negotiation};
 use weft_wire::{Address, FrameError, FrameLimits, Scheme};
 
+/// A check of who the server is, beyond its chain and the name of its host. It sees the certificates, the leaf first,
+/// before anything is sent to the server; its error is the reason why the server is not the one that is meant.
+#[derive(Clone)]
+pub struct ServerScreen(Arc<Judge>);
+
+type Judge = dyn Fn(&[CertificateDer<'static>]) -> Result<(), String> + Send + Sync;
+
+impl ServerScreen {
+    /// A check.
+    pub fn new(
+        judge: impl Fn(&[CertificateDer<'static>]) -> Result<(), String> + Send + Sync + 'static,
+    ) -> Self {
+        Self(Arc::new(judge))
+    }
+}
+
+impl std::fmt::Debug for ServerScreen {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("ServerScreen")
+    }
+}
+
 /// The options of a dial.
 #[derive(Debug, Clone)]
 pub struct DialOptions {
@@ -37,6 +59,8 @@ pub struct DialOptions {
     pub server_name: Option<String>,
     /// Trusted authorities and client certificate.
     pub tls: Arc<rustls::ClientConfig>,
+    /// The check of the server; without one, its chain and the name of its host suffice.
+    pub screen: Option<ServerScreen>,
     /// Protocols that are offered; without any, ALPN is not used.
     pub alpn: Vec<String>,
     /// The hello; headers for groups are added to it.
@@ -73,6 +97,7 @@ impl DialOptions {
             address,
             server_name: None,
             tls,
+            screen: None,
             alpn: vec![alpn.to_owned()],
             hello,
             timeout: TIMEOUT,
@@ -214,9 +239,14 @@ async fn greet(
     mut stream: impl Fresh,
     hello: &Hello,
 ) -> Result<Greeted, DialError> {
+    let certificates = stream.certificates();
+    if let Some(screen) = &options.screen {
+        let problem = (screen.0)(&certificates);
+        problem
+            .map_err(|problem| DialError::Server { address: options.error_address(), problem })?;
+    }
     let result = say_hello(options, &mut stream, hello).await?;
     let kind = hello.underlay_type().unwrap_or_default().to_owned();
-    let certificates = stream.certificates();
     Ok(Greeted { pump: stream.into_transport(), kind, certificates, result })
 }
 

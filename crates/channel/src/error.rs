@@ -141,6 +141,14 @@ pub enum DialError {
         /// The error.
         source: std::io::Error,
     },
+    /// The server is not the one that is meant.
+    #[error("{address} is another server: {problem}")]
+    Server {
+        /// The address.
+        address: String,
+        /// The difference.
+        problem: String,
+    },
     /// The connection closed during the hello; listeners refuse in this way.
     #[error("connection to {address} closed during the hello: {source}")]
     Hello {

@@ -101,7 +101,7 @@ pub use datagram::{
     DatagramDial, DatagramListen, DatagramOptions, DatagramRegistration, MAX_MESSAGE,
     listen_datagrams,
 };
-pub use dial::{DialOptions, dial, reach};
+pub use dial::{DialOptions, ServerScreen, dial, reach};
 pub use door::PendingSlot;
 pub use error::{CloseReason, DialError, RequestError, SendError};
 pub use established::Established;

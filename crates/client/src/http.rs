@@ -116,7 +116,7 @@ impl Http {
             Tls::Anonymous(bundle) => ClientTls::anonymous(bundle.clone(), &alpn),
             Tls::Identity(identity) => ClientTls::of_identity(identity, &alpn),
         };
-        Ok(Self::with_config(client_config(&tls)?, proxies))
+        Ok(Self::with_config(client_config(&tls.to_controllers())?, proxies))
     }
 
     /// A client with a TLS configuration of its own.

@@ -84,6 +84,7 @@ fn fabric(session: &Arc<RouterSession>, message: &Message) -> Result<(), WireErr
         is::UPDATE_LINK_LISTENERS => {
             if network.on_listeners(router, message)? {
                 session.plane.peers.changed(&router.id);
+                session.change_facts(|facts| facts.keys = router.keys());
             }
         }
         is::VERIFY_ROUTER => {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use rustls_pki_types::CertificateDer;
 use weft_channel::{Admission, Established, GroupPolicy, HelloGate, PeerHello, Refusal};
-use weft_identity::{Certificate, Verify};
+use weft_identity::{Certificate, PublicKey, Verify};
 use weft_kernel::clock::system_time;
 use weft_model::Id;
 use weft_model::entity::Router;
@@ -70,7 +70,9 @@ impl HelloGate for Gate {
         let leaf = peer.leaf().cloned().map(Certificate::from_der);
         let Some(Ok(leaf)) = leaf else { return };
         let (id, handle) = (Id::new(&token), channel.handle());
-        let Some(live) = LiveRouter::new(id, handle, hello, leaf.fingerprint(), now) else {
+        let key = leaf.public_key().ok().map(PublicKey::print);
+        let shown = (leaf.fingerprint(), key);
+        let Some(live) = LiveRouter::new(id, handle, hello, shown, now) else {
             tracing::warn!(router = %token, peer = %peer.remote, "a router is refused: its hello has no version");
             return;
         };

@@ -30,7 +30,8 @@ fn size(change: &PeerStateChange) -> usize {
         8 + names + one.groups.iter().map(of).sum::<usize>()
     };
     let listeners = change.listeners.iter().map(listener).sum::<usize>();
-    16 + of(&change.id) + of(&change.version) + listeners
+    let keys = change.server_keys.iter().map(of).sum::<usize>();
+    16 + of(&change.id) + of(&change.version) + listeners + keys
 }
 
 /// Changes in as few messages as their bytes allow.
@@ -105,6 +106,7 @@ impl Plane {
             Some(live) => PeerStateChange {
                 version: live.version.version.clone(),
                 listeners: live.listeners(),
+                server_keys: live.keys(),
                 ..change(PeerState::Healthy)
             },
             None if self.auth.snapshot().get::<Router>(id).is_some_and(|one| !one.disabled) => {

@@ -163,6 +163,7 @@ impl RouterSession {
             ticks.tick().await;
             if self.plane.network.settle_listeners(&self.router) {
                 self.plane.peers.changed(&self.router.id);
+                self.change_facts(|facts| facts.keys = self.router.keys());
             }
             if self.entity().is_some_and(|router| router.is_tunneler_enabled) {
                 self.put_identity(&self.router.id, true);

@@ -30,6 +30,8 @@ pub struct RouterFacts {
     pub version: RouterVersion,
     /// The capability bits of the router.
     pub capabilities: u64,
+    /// The prints of the keys that prove the router to clients: SHA-256 of the SubjectPublicKeyInfo, in hex.
+    pub keys: Vec<String>,
     /// The network interfaces of the router.
     pub interfaces: Vec<Interface>,
     /// True once the router has said that it drains: it takes no new circuits.
@@ -45,6 +47,7 @@ impl Default for RouterFacts {
             sync_status: sync_status::NEW.to_owned(),
             version: RouterVersion::default(),
             capabilities: 0,
+            keys: Vec::new(),
             interfaces: Vec::new(),
             drains: false,
         }

@@ -1,5 +1,5 @@
-//! The listeners on which routers take links of other routers. A router's hello names them, and a
-//! report when they change (docs/protocol/control-plane.md 8). All other routers are told of them, so
+//! The listeners on which routers take links of other routers, and the keys that its listeners prove (of routers of
+//! weft). A router's hello names them, and a report when they change (docs/protocol/control-plane.md 8). All other routers are told of them, so
 //! that they have limits.
 
 use std::time::{Duration, Instant};
@@ -15,24 +15,34 @@ const MAX_ADDRESS: usize = 300;
 /// Longest protocol, longest name of a group, and longest binding, in bytes.
 const MAX_NAME: usize = 100;
 
+/// Most keys of a router.
+pub(crate) const MAX_KEYS: usize = 16;
+
 /// How often the listeners of a router may change: this many times at once, and once more in each
 /// [`CHANGE_INTERVAL`]. Every other router is told of each change.
 const CHANGES: u32 = 16;
 const CHANGE_INTERVAL: Duration = Duration::from_secs(10);
 
-/// The listeners that are kept, and the number of those that are left out.
-pub(crate) fn kept(listeners: Listeners) -> (Vec<Listener>, usize) {
-    let count = listeners.listeners.len();
+/// The listeners and keys that are kept, and the number of listeners that are left out.
+pub(crate) fn kept(said: Listeners) -> (Listeners, usize) {
+    let count = said.listeners.len();
     let fits = |one: &Listener| {
         one.address.len() <= MAX_ADDRESS
             && [&one.protocol, &one.local_binding].iter().all(|name| name.len() <= MAX_NAME)
             && one.groups.len() <= MAX_GROUPS
             && one.groups.iter().all(|group| group.len() <= MAX_NAME)
     };
-    let kept = listeners.listeners.into_iter().filter(fits).take(MAX_LISTENERS);
-    let kept: Vec<Listener> = kept.collect();
-    let left_out = count - kept.len();
-    (kept, left_out)
+    let listeners = said.listeners.into_iter().filter(fits).take(MAX_LISTENERS);
+    let listeners: Vec<Listener> = listeners.collect();
+    let left_out = count - listeners.len();
+    let server_keys = said.server_keys.into_iter().filter(|key| is_print(key));
+    let server_keys = server_keys.take(MAX_KEYS).collect();
+    (Listeners { listeners, server_keys }, left_out)
+}
+
+/// Whether a text is a SHA-256 in lowercase hex.
+fn is_print(text: &str) -> bool {
+    text.len() == 64 && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }
 
 /// The effect of a report of listeners.
@@ -50,21 +60,21 @@ pub(crate) enum Reported {
 /// [`CHANGE_INTERVAL`].
 #[derive(Debug)]
 pub(crate) struct LinkListeners {
-    known: Vec<Listener>,
+    known: Listeners,
     /// The newest report, if it came too soon.
-    waiting: Option<Vec<Listener>>,
+    waiting: Option<Listeners>,
     changes: TokenBucket,
 }
 
 impl LinkListeners {
     /// The listeners of a hello.
-    pub(crate) fn new(known: Vec<Listener>, now: Instant) -> Self {
+    pub(crate) fn new(known: Listeners, now: Instant) -> Self {
         let changes = TokenBucket::every(CHANGE_INTERVAL, CHANGES, now);
         Self { known, waiting: None, changes }
     }
 
     /// Takes a report. A report that changes nothing counts for no limit.
-    pub(crate) fn report(&mut self, listeners: Vec<Listener>, now: Instant) -> Reported {
+    pub(crate) fn report(&mut self, listeners: Listeners, now: Instant) -> Reported {
         if listeners == self.known {
             self.waiting = None;
             return Reported::Known;
@@ -76,8 +86,8 @@ impl LinkListeners {
         }
     }
 
-    /// The listeners that other routers are told of.
-    pub(crate) fn known(&self) -> &[Listener] {
+    /// The listeners and keys that other routers are told of.
+    pub(crate) fn known(&self) -> &Listeners {
         &self.known
     }
 
@@ -107,7 +117,10 @@ mod tests {
     #[test]
     fn the_newest_report_counts_once_the_limit_allows_it() {
         let start = Instant::now();
-        let of = |number: u32| vec![listener(&format!("tls:a:{number}"), Vec::new())];
+        let of = |number: u32| Listeners {
+            listeners: vec![listener(&format!("tls:a:{number}"), Vec::new())],
+            server_keys: Vec::new(),
+        };
         let mut listeners = LinkListeners::new(of(0), start);
         for _ in 0..100 {
             assert_eq!(listeners.report(of(0), start), Reported::Known);
@@ -119,9 +132,9 @@ mod tests {
             assert_eq!(listeners.report(of(number), start), Reported::TooSoon);
         }
         assert!(!listeners.settle(start));
-        assert_eq!(listeners.known(), of(CHANGES));
+        assert_eq!(*listeners.known(), of(CHANGES));
         assert!(listeners.settle(start + CHANGE_INTERVAL));
-        assert_eq!(listeners.known(), of(72));
+        assert_eq!(*listeners.known(), of(72));
         assert!(!listeners.settle(start + 2 * CHANGE_INTERVAL), "nothing waits");
         let later = start + 2 * CHANGE_INTERVAL;
         assert_eq!(listeners.report(of(72), later), Reported::Known);
@@ -130,12 +143,15 @@ mod tests {
         assert_eq!(listeners.report(of(74), later), Reported::TooSoon);
         assert_eq!(listeners.report(of(73), later), Reported::Known);
         assert!(!listeners.settle(later + CHANGE_INTERVAL));
-        assert_eq!(listeners.known(), of(73));
+        assert_eq!(*listeners.known(), of(73));
     }
 
     #[test]
     fn listeners_for_links_have_limits() {
-        let of = |listeners| kept(Listeners { listeners });
+        let of = |listeners| {
+            let (kept, left_out) = kept(Listeners { listeners, server_keys: Vec::new() });
+            (kept.listeners, left_out)
+        };
         let usual = vec![listener("tls:a:1", vec!["default".to_owned()])];
         assert_eq!(of(usual.clone()), (usual.clone(), 0));
         let long = listener(&"a".repeat(MAX_ADDRESS + 1), Vec::new());

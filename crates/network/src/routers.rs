@@ -15,7 +15,7 @@ use weft_limits::TokenBucket;
 use weft_model::entity::CtrlListener;
 use weft_model::{Id, Timestamp};
 use weft_paths::window::Window;
-use weft_wire::ctrl::{Listener, RouterHello};
+use weft_wire::ctrl::{Listener, Listeners, RouterHello};
 use weft_wire::{Capabilities, Version, VersionInfo};
 
 use crate::adopt::is_id;
@@ -72,6 +72,8 @@ pub struct LiveRouter {
     pub ctrl_listeners: BTreeMap<String, CtrlListener>,
     /// Fingerprints that this connection may rely on: the shown one, then the others, the oldest first.
     fingerprints: RwLock<Vec<Arc<str>>>,
+    /// The print of the key with which it connected.
+    key: Option<String>,
     /// Its listeners for links.
     listeners: Mutex<LinkListeners>,
     /// The number of listeners in its hello that were left out.
@@ -95,12 +97,12 @@ pub struct LiveRouter {
 }
 
 impl LiveRouter {
-    /// A router, from its hello and its certificate; none if the hello has no version.
+    /// A router, from its hello, the fingerprint of its certificate and the print of its key; none if the hello has no version.
     pub fn new(
         id: Id,
         channel: ChannelHandle,
         hello: RouterHello,
-        shown: &str,
+        (shown, key): (&str, Option<String>),
         now: Timestamp,
     ) -> Option<Self> {
         let (listeners, listeners_left_out) = link_listeners::kept(hello.listeners);
@@ -116,6 +118,7 @@ impl LiveRouter {
             since: clock::now(),
             shown: shown.into(),
             fingerprints: RwLock::new(vec![shown.into()]),
+            key,
             listeners: Mutex::new(LinkListeners::new(listeners, clock::now())),
             listeners_left_out,
             window: Window::default(),
@@ -172,6 +175,7 @@ impl LiveRouter {
                 arch: version.arch.clone(),
             },
             capabilities: self.capabilities.bits(),
+            keys: self.keys(),
             ..RouterFacts::default()
         }
     }
@@ -231,7 +235,18 @@ impl LiveRouter {
 
     /// Its listeners for links.
     pub fn listeners(&self) -> Vec<Listener> {
-        self.listeners.lock().known().to_vec()
+        self.listeners.lock().known().listeners.clone()
+    }
+
+    /// The prints of the keys that prove it to clients: that of its certificate, which is also the one of its
+    /// listeners at routers of the original, and those that it names.
+    pub fn keys(&self) -> Vec<String> {
+        let said = self.listeners.lock().known().server_keys.clone();
+        let mut keys: Vec<String> = self.key.iter().cloned().chain(said).collect();
+        keys.sort_unstable();
+        keys.dedup();
+        keys.truncate(link_listeners::MAX_KEYS);
+        keys
     }
 
     /// Takes its newest report of its listeners, if it waits and may count now. True if the
@@ -241,7 +256,7 @@ impl LiveRouter {
     }
 
     /// Takes its report of its listeners for links.
-    pub(crate) fn report_listeners(&self, listeners: Vec<Listener>) -> Reported {
+    pub(crate) fn report_listeners(&self, listeners: Listeners) -> Reported {
         self.listeners.lock().report(listeners, clock::now())
     }
 }

@@ -82,6 +82,7 @@ pub(crate) async fn start(
         alpn: &[ALPN_HTTP1],
         trust: Trust::Identity(Arc::clone(identity)),
         identity: None,
+        to_controllers: true,
     };
     let door = Door(Arc::new(Proxy {
         upstream: config.upstream.clone(),
@@ -310,6 +311,7 @@ mod tests {
             alpn: &[ALPN_HTTP1],
             trust: Trust::Identity(Arc::clone(identity)),
             identity: None,
+            to_controllers: false,
         };
         let socket = TcpSocket::new_v4()?;
         socket.bind((source, 0).into())?;

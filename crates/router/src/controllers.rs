@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::watch;
 use weft_channel::ChannelHandle;
-use weft_wire::{Capabilities, Message, Version, WireError};
+use weft_wire::{Capabilities, Message, Version, WireError, controller_capability};
 
 use crate::seam::ControllerId;
 
@@ -31,6 +31,11 @@ impl Controller {
     /// True if this router dialed the controller.
     pub(crate) fn was_dialed(&self) -> bool {
         self.channel.peer().dialed
+    }
+
+    /// True if the controller is one of weft, by a capability that no other has.
+    pub(crate) fn is_of_weft(&self) -> bool {
+        self.capabilities.has(controller_capability::ADOPTS_CIRCUITS)
     }
 
     /// Logs that a message of the controller did not follow its encoding, and closes the channel.

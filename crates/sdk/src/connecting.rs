@@ -1,21 +1,22 @@
 //! Connections to routers: made when first needed, kept, and made again with growing pauses after
 //! they are lost.
 
-use crate::addresses::{address_of, are_usable, unusable};
+use crate::addresses::{are_usable, place_of, unusable};
 use crate::channel::RouterChannel;
 use crate::error::{Error, Result};
 use crate::inner::Inner;
 use crate::jitter::jittered;
-use crate::routers::{DRAIN_LIMIT, Slot, first_connected};
+use crate::routers::{DRAIN_LIMIT, Place, Slot, first_connected};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
-use weft_channel::{ChannelOptions, DialOptions, RequestError, dial};
+use weft_channel::{ChannelOptions, DialOptions, RequestError, ServerScreen, dial};
 use weft_contract::resource::service_session::SessionEdgeRouter;
+use weft_identity::ExpectedRouter;
 use weft_identity::tls::{ClientTls, client_config};
 use weft_wire::edge::header;
 use weft_wire::hello::{self, Hello, alpn};
-use weft_wire::{Address, Message, content_type};
+use weft_wire::{Message, content_type};
 
 /// Write timeout without flow control of its own: the SDK's channel is then not read while circuits
 /// catch up.
@@ -41,16 +42,16 @@ impl Inner {
     pub(crate) fn want(self: &Arc<Self>, routers: &[SessionEdgeRouter]) -> Vec<Arc<Slot>> {
         let wanted = routers.iter().filter_map(|router| {
             let name = &router.router.name;
-            match address_of(router) {
-                Some(address) => self.slot(name, address),
+            match place_of(router) {
+                Some(place) => self.slot(name, place),
                 None => self.routers.known(name),
             }
         });
         wanted.collect()
     }
 
-    fn slot(self: &Arc<Self>, name: &str, address: Address) -> Option<Arc<Slot>> {
-        let (slot, is_new) = self.routers.slot(name, address, &self.cancel)?;
+    fn slot(self: &Arc<Self>, name: &str, place: Place) -> Option<Arc<Slot>> {
+        let (slot, is_new) = self.routers.slot(name, place, &self.cancel)?;
         if is_new {
             tokio::spawn(Arc::clone(self).keep(Arc::clone(&slot)));
         }
@@ -99,10 +100,10 @@ impl Inner {
     async fn keep(self: Arc<Self>, slot: Arc<Slot>) {
         let mut failures = 0;
         loop {
-            let address = slot.address();
+            let place = slot.place();
             let connected = tokio::select! {
                 () = slot.dropped() => break,
-                connected = self.connect(&slot, &address) => connected,
+                connected = self.connect(&slot, &place) => connected,
             };
             match connected {
                 Ok(channel) => {
@@ -129,7 +130,7 @@ impl Inner {
             }
             tokio::select! {
                 () = slot.dropped() => break,
-                () = slot.moved_from(&address) => {}
+                () = slot.moved_from(&place) => {}
                 () = self.pause(&slot, failures) => {}
             }
         }
@@ -173,7 +174,7 @@ impl Inner {
         channel.is_proved() || since.elapsed() >= GOOD_LIFE
     }
 
-    async fn connect(&self, slot: &Slot, address: &Address) -> Result<Arc<RouterChannel>, String> {
+    async fn connect(&self, slot: &Slot, place: &Place) -> Result<Arc<RouterChannel>, String> {
         let text = |error: Error| error.to_string();
         self.account.ensure_login().await.map_err(text)?;
         let token = self.account.token().ok_or("not logged in")?;
@@ -187,9 +188,11 @@ impl Inner {
         if !self.settings.own_flow_control {
             channel.write_timeout = Some(UNREAD);
         }
+        let address = place.address.clone();
         let options = DialOptions {
             timeout: self.settings.connect_timeout,
-            ..DialOptions::new(address.clone(), Arc::new(tls), hello::alpn::EDGE, hello, channel)
+            screen: place.expected.clone().map(screen),
+            ..DialOptions::new(address, Arc::new(tls), hello::alpn::EDGE, hello, channel)
         };
         let established = dial(options).await.map_err(|error| error.to_string())?;
         Ok(RouterChannel::start(established, self.figures.clone()))
@@ -199,6 +202,17 @@ impl Inner {
     fn identity_token(&self) -> String {
         self.identity.current().name().unwrap_or_default().to_owned()
     }
+}
+
+/// Refuses servers that are not the router.
+fn screen(router: ExpectedRouter) -> ServerScreen {
+    ServerScreen::new(move |chain| match router.prove(chain) {
+        Ok(proof) => {
+            tracing::debug!(router = router.id(), ?proof, "the router is the one that is meant");
+            Ok(())
+        }
+        Err(problem) => Err(problem.to_string()),
+    })
 }
 
 /// Measures the round trip at intervals; ends when the router does not answer any more.

@@ -10,6 +10,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use weft_contract::resource::edge_router::EdgeRouterCommon;
+use weft_identity::ExpectedRouter;
 use weft_wire::Address;
 
 /// The longest wait for the data of closed connections to be sent.
@@ -25,11 +26,19 @@ pub(crate) struct Routers {
     changes: watch::Sender<u64>,
 }
 
+/// Where a router is, and who proves to be it there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub(crate) address: Address,
+    /// The router, if the controller tells its id; otherwise any server of the network may answer for its host.
+    pub(crate) expected: Option<ExpectedRouter>,
+}
+
 /// One router.
 #[derive(Debug)]
 pub(crate) struct Slot {
     name: String,
-    address: watch::Sender<Address>,
+    place: watch::Sender<Place>,
     state: watch::Sender<State>,
     /// The round trip of the last probe, in microseconds.
     rtt: AtomicU64,
@@ -59,23 +68,23 @@ struct State {
 }
 
 impl Routers {
-    /// The entry of the router of this name, with this address from now on, and whether it is new;
+    /// The entry of the router of this name, at this place from now on, and whether it is new;
     /// `None` if there are too many, or the context is closed.
     pub(crate) fn slot(
         &self,
         name: &str,
-        address: Address,
+        place: Place,
         context: &CancellationToken,
     ) -> Option<(Arc<Slot>, bool)> {
         let mut slots = self.slots.lock();
         if let Some(slot) = slots.get(name) {
-            slot.address.send_replace(address);
+            slot.place.send_replace(place);
             return Some((Arc::clone(slot), false));
         }
         if slots.len() >= MAX_ROUTERS || context.is_cancelled() {
             return None;
         }
-        let slot = Arc::new(Slot::new(name, address, context, self.changes.clone()));
+        let slot = Arc::new(Slot::new(name, place, context, self.changes.clone()));
         slots.insert(name.to_owned(), Arc::clone(&slot));
         Some((slot, true))
     }
@@ -155,13 +164,13 @@ impl Routers {
 impl Slot {
     fn new(
         name: &str,
-        address: Address,
+        place: Place,
         context: &CancellationToken,
         changes: watch::Sender<u64>,
     ) -> Self {
         Self {
             name: name.to_owned(),
-            address: watch::Sender::new(address),
+            place: watch::Sender::new(place),
             state: watch::Sender::default(),
             rtt: AtomicU64::new(u64::MAX),
             cancel: context.child_token(),
@@ -203,15 +212,15 @@ impl Slot {
         state.channel.clone().filter(|_| !state.left)
     }
 
-    /// The address of the router.
-    pub(crate) fn address(&self) -> Address {
-        self.address.borrow().clone()
+    /// The place of the router.
+    pub(crate) fn place(&self) -> Place {
+        self.place.borrow().clone()
     }
 
-    /// Waits until the router has another address than this one.
-    pub(crate) async fn moved_from(&self, address: &Address) {
+    /// Waits until the router has another place than this one.
+    pub(crate) async fn moved_from(&self, place: &Place) {
         // The sender is in this slot.
-        let _ = self.address.subscribe().wait_for(|now| now != address).await;
+        let _ = self.place.subscribe().wait_for(|now| now != place).await;
     }
 
     /// The round trip of the last probe, in microseconds.
@@ -289,9 +298,13 @@ mod tests {
 
     use super::*;
 
+    fn place(port: u16) -> Place {
+        let address = format!("tls:router.example:{port}").parse().unwrap();
+        Place { address, expected: Some(ExpectedRouter::new("r1", [])) }
+    }
+
     fn slot(name: &str) -> Arc<Slot> {
-        let address = "tls:router.example:3022".parse().unwrap();
-        Arc::new(Slot::new(name, address, &CancellationToken::new(), watch::Sender::default()))
+        Arc::new(Slot::new(name, place(3022), &CancellationToken::new(), watch::Sender::default()))
     }
 
     #[tokio::test]
@@ -308,12 +321,12 @@ mod tests {
     #[tokio::test]
     async fn whoever_uses_a_router_is_told_that_it_was_forgotten_or_has_moved() {
         let (routers, context) = (Routers::default(), CancellationToken::new());
-        let address: Address = "tls:router.example:3022".parse().unwrap();
-        let (slot, _) = routers.slot("er1", address.clone(), &context).unwrap();
-        let mut moved = Box::pin(slot.moved_from(&address));
-        routers.slot("er1", address.clone(), &context).unwrap();
+        let (slot, _) = routers.slot("er1", place(3022), &context).unwrap();
+        let here = slot.place();
+        let mut moved = Box::pin(slot.moved_from(&here));
+        routers.slot("er1", place(3022), &context).unwrap();
         assert!(moved.as_mut().now_or_never().is_none());
-        routers.slot("er1", "tls:router.example:3023".parse().unwrap(), &context).unwrap();
+        routers.slot("er1", place(3023), &context).unwrap();
         assert!(moved.now_or_never().is_some());
 
         let mut changes = routers.changes();

@@ -379,6 +379,9 @@ pub struct Listeners {
     /// The listeners.
     #[prost(message, repeated, tag = "1")]
     pub listeners: ::prost::alloc::vec::Vec<Listener>,
+    /// Of weft: SHA-256 of the keys that the router's listeners prove, in hex.
+    #[prost(string, repeated, tag = "100")]
+    pub server_keys: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
 }
 /// Where a router takes controllers.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -462,6 +465,9 @@ pub struct PeerStateChange {
     /// Where it takes links.
     #[prost(message, repeated, tag = "4")]
     pub listeners: ::prost::alloc::vec::Vec<Listener>,
+    /// Of weft: SHA-256 of the keys that its listeners prove, in hex; none if unknown.
+    #[prost(string, repeated, tag = "100")]
+    pub server_keys: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
 }
 /// News about other routers.
 #[derive(Clone, PartialEq, ::prost::Message)]

@@ -115,17 +115,22 @@ detail! {
 detail! {
     /// A router of a service session.
     pub struct SessionEdgeRouter including router: EdgeRouterCommon {
+        /// The id of the router.
+        pub id: String,
+        /// The SHA-256 of each key (SubjectPublicKeyInfo, in hex) that proves the router to clients; empty while the
+        /// router is offline.
+        pub server_keys: Vec<String>,
         /// The addresses of `supportedProtocols` once more, for old SDKs.
         pub urls: BTreeMap<String, String>,
     }
 }
 
 impl SessionEdgeRouter {
-    /// The router with `urls` filled from `supportedProtocols`.
+    /// The router with this id and these keys, and with `urls` filled from `supportedProtocols`.
     #[must_use]
-    pub fn new(router: EdgeRouterCommon) -> Self {
+    pub fn new(id: &str, server_keys: Vec<String>, router: EdgeRouterCommon) -> Self {
         let urls = router.supported_protocols.clone();
-        Self { router, urls }
+        Self { router, id: id.to_owned(), server_keys, urls }
     }
 
     /// The address of the router for a protocol, from `supportedProtocols` or else from `urls`.

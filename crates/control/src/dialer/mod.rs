@@ -17,8 +17,8 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use weft_channel::{ChannelOptions, DialError, DialOptions, Established, GroupPolicy, dial};
 use weft_config::{controller::ControlDialer, show_duration};
-use weft_identity::LiveIdentity;
 use weft_identity::tls::{ClientTls, client_config};
+use weft_identity::{Certificate, LiveIdentity, PublicKey};
 use weft_kernel::Notice;
 use weft_model::entity::Router;
 use weft_model::{Change, Entity, Id, Kind, Snapshot};
@@ -353,5 +353,7 @@ fn live(plane: &Plane, id: &Id, channel: &Established, proved: &Proved) -> Optio
     let answer = HelloResult { success: true, text: String::new(), headers };
     let said = RouterHello::from_result(&answer);
     let now = plane.auth.now();
-    LiveRouter::new(id.clone(), channel.handle(), said, proved.fingerprint(), now)
+    let leaf = channel.peer().leaf().cloned().and_then(|leaf| Certificate::from_der(leaf).ok());
+    let key = leaf.and_then(|leaf| leaf.public_key().ok().map(PublicKey::print));
+    LiveRouter::new(id.clone(), channel.handle(), said, (proved.fingerprint(), key), now)
 }

@@ -46,7 +46,9 @@ async fn a_session_needs_a_router_that_is_assigned_and_may_be_away() {
     for name in ["one", "two", "three"] {
         made.push((bed.router(&admin, name, json!({})).await, name));
     }
-    bed.controller.online().put_router(&made[1].0, 1, RouterFacts::default());
+    let keys = vec!["0f".repeat(32)];
+    let facts = RouterFacts { keys: keys.clone(), ..RouterFacts::default() };
+    bed.controller.online().put_router(&made[1].0, 1, facts);
     made.sort_unstable();
     let session = make().await.unwrap();
     let (operation, of) = ("listServiceEdgeRouters", [service.as_str()]);
@@ -62,12 +64,16 @@ async fn a_session_needs_a_router_that_is_assigned_and_may_be_away() {
         assert_eq!(routers[0]["isOnline"], json!(true));
         assert_eq!(routers[1]["isOnline"], json!(false));
     }
+    // Clients learn which router they have to find there.
+    let two = made.iter().find(|(_, name)| *name == "two").unwrap().0.clone();
+    let routers = &session["edgeRouters"];
+    assert_eq!((&routers[0]["id"], &routers[0]["serverKeys"]), (&json!(two), &json!(keys)));
+    assert!(routers[1]["id"].is_string() && routers[1]["serverKeys"] == json!([]));
     // The cached texts of routers follow changes of the routers.
     let id = session["id"].as_str().unwrap();
     let alone = bed.client(&client, "detailSession", &[id], Value::Null).await.unwrap();
     assert_eq!(session["edgeRouters"], alone["edgeRouters"]);
     assert_eq!(make().await.unwrap()["edgeRouters"], session["edgeRouters"]);
-    let two = made.iter().find(|(_, name)| *name == "two").unwrap().0.clone();
     bed.controller.online().remove_router(&two, 1);
     let patch = json!({"name": "second"});
     bed.manage(&admin, "patchEdgeRouter", &[two.as_str()], patch).await.unwrap();

@@ -6,6 +6,7 @@ mod made;
 mod odd;
 mod parsers;
 mod paths;
+mod role;
 mod tls;
 mod tokens;
 

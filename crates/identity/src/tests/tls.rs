@@ -12,7 +12,8 @@ use rustls_pki_types::ServerName;
 
 use super::{Pki, dns};
 use crate::{
-    Error, Identity, KeyAlgorithm, KeyedChain, LiveIdentity, Purpose, TrustBundle, Verify,
+    Error, Identity, KeyAlgorithm, KeyedChain, LiveIdentity, Purpose, San, SpiffeId, TrustBundle,
+    Verify,
     tls::{
         ClientAuth, ClientTls, ServerTls, Trust, client_config, collecting_client_config, in_words,
         server_config, verify_server,
@@ -97,6 +98,28 @@ fn wrong_name_stranger_and_missing_certificate_are_refused() {
     assert!(error.unwrap_err().contains("server: "), "a client certificate is required");
     let error = dial(&ClientTls::of_identity(&client, &[b"other"]), "ctrl.example").unwrap_err();
     assert!(error.contains("server: "), "no protocol in common: {error}");
+}
+
+#[test]
+fn a_client_of_controllers_talks_to_no_router() {
+    let pki = Pki::new();
+    let server = |id: SpiffeId| {
+        let sans = [dns("localhost"), San::Uri(id.to_string())];
+        let chain = pki.leaf("any", &sans, Purpose::Server);
+        let server = LiveIdentity::fixed(Identity::new(None, vec![chain], pki.bundle()));
+        let tls = ServerTls { alpn: &[ALPN], client_auth: ClientAuth::None };
+        server_config(&server, &tls).unwrap()
+    };
+    let dial = |id: SpiffeId, to_controllers: bool| {
+        let tls = ClientTls { to_controllers, ..ClientTls::anonymous(pki.bundle(), &[ALPN]) };
+        handshake(server(id), client_config(&tls).unwrap(), "localhost").map(|_| ())
+    };
+    let router = || SpiffeId::router("test.example", "r1");
+    assert!(dial(router(), false).is_ok());
+    let error = dial(router(), true).unwrap_err();
+    let text = "it is that of spiffe://test.example/router/r1, which is no controller";
+    assert!(error.contains(text), "{error}");
+    assert!(dial(SpiffeId::controller("test.example", "c1"), true).is_ok());
 }
 
 #[test]

@@ -22,6 +22,7 @@ use crate::{
     host,
     identity::KeyedChain,
     live::LiveIdentity,
+    role::other_than_controller,
     trust::{TrustBundle, Usage, Verify},
 };
 
@@ -34,6 +35,8 @@ pub struct ClientTls<'a> {
     pub trust: Trust,
     /// The identity whose client certificate is presented, if any.
     pub identity: Option<Arc<LiveIdentity>>,
+    /// True if servers are controllers: certificates of routers and identities are refused, whatever host they are for.
+    pub to_controllers: bool,
 }
 
 /// The certificates that a client trusts.
@@ -65,13 +68,20 @@ impl<'a> ClientTls<'a> {
             alpn,
             trust: Trust::Identity(Arc::clone(identity)),
             identity: Some(Arc::clone(identity)),
+            to_controllers: false,
         }
     }
 
     /// Trusts a bundle and presents no certificate.
     #[must_use]
     pub fn anonymous(bundle: TrustBundle, alpn: &'a [&'a [u8]]) -> Self {
-        Self { alpn, trust: Trust::Bundle(bundle), identity: None }
+        Self { alpn, trust: Trust::Bundle(bundle), identity: None, to_controllers: false }
+    }
+
+    /// Refuses servers whose certificates were issued to routers or identities.
+    #[must_use]
+    pub fn to_controllers(self) -> Self {
+        Self { to_controllers: true, ..self }
     }
 }
 
@@ -83,7 +93,10 @@ pub fn client_config(tls: &ClientTls<'_>) -> Result<ClientConfig> {
     let builder = ClientConfig::builder_with_provider(provider())
         .with_safe_default_protocol_versions()?
         .dangerous()
-        .with_custom_certificate_verifier(Verifier::new(Judge::Trusts(tls.trust.clone())));
+        .with_custom_certificate_verifier(Verifier::new(Judge::Trusts {
+            trust: tls.trust.clone(),
+            to_controllers: tls.to_controllers,
+        }));
     let mut config = match &tls.identity {
         Some(identity) => {
             builder.with_client_cert_resolver(Arc::new(Presented(Arc::clone(identity))))
@@ -149,7 +162,7 @@ impl ResolvesClientCert for Presented {
     }
 }
 
-/// Verifies the chain and the name of a server, as a [`client_config`] does.
+/// Verifies the chain and the name of a server, as a [`client_config`] does, and returns the leaf.
 ///
 /// # Errors
 /// When the chain leads to no trusted authority, or the leaf is not for this name.
@@ -158,12 +171,12 @@ pub fn verify_server(
     chain: &[CertificateDer<'_>],
     name: &ServerName<'_>,
     now: SystemTime,
-) -> Result<()> {
+) -> Result<Certificate> {
     trust.verify(chain, now).map_err(|error| of_host(error, name))?;
     let leaf = chain.first().ok_or(Error::NoCertificate)?;
     let leaf = Certificate::from_der(leaf.clone().into_owned())?;
     match host::is_covered(name, leaf.sans()) {
-        true => Ok(()),
+        true => Ok(leaf),
         false => Err(Error::Refused(not_for(&leaf, name))),
     }
 }
@@ -199,7 +212,7 @@ struct Verifier {
 #[derive(Debug)]
 enum Judge {
     /// Refuses chains that are not trusted, and leaves for another name.
-    Trusts(Trust),
+    Trusts { trust: Trust, to_controllers: bool },
     /// Accepts every chain, and keeps it.
     Collects(CollectedChain),
 }
@@ -221,10 +234,16 @@ impl ServerCertVerifier for Verifier {
     ) -> Result<ServerCertVerified, rustls::Error> {
         let chain = std::iter::once(end_entity).chain(intermediates).cloned();
         match &self.how {
-            Judge::Trusts(trust) => {
+            Judge::Trusts { trust, to_controllers } => {
                 let chain: Vec<_> = chain.collect();
                 let now = SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(now.as_secs());
-                verify_server(trust, &chain, server_name, now).map_err(|error| refusal(&error))?;
+                let leaf = verify_server(trust, &chain, server_name, now);
+                let leaf = leaf.map_err(|error| refusal(&error))?;
+                if *to_controllers && let Some(other) = other_than_controller(&leaf) {
+                    return Err(refusal(&Error::Refused(format!(
+                        "it is that of {other}, which is no controller"
+                    ))));
+                }
             }
             Judge::Collects(collected) => {
                 collected.set(chain.map(CertificateDer::into_owned).collect());

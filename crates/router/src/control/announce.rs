@@ -2,8 +2,9 @@
 //! it is about to stop.
 
 use weft_channel::Lane;
+use weft_identity::{MAX_ROUTER_KEYS, PublicKey};
 use weft_wire::{
-    Capabilities, Message, ProtoBody, controller_capability,
+    Capabilities, Message, ProtoBody,
     ctrl::{self, CtrlChanListeners, Listener, Listeners, RouterHello},
     router_capability,
 };
@@ -25,26 +26,31 @@ pub(super) fn hello(core: &Core) -> RouterHello {
     RouterHello {
         version: Some(core.options.version.clone()),
         capabilities: capabilities(),
-        listeners: listeners(&core.link_listeners.lock().0),
+        listeners: listeners(core, &core.link_listeners.lock().0),
         ctrl_chan_listeners: CtrlChanListeners { listeners: controllers.unwrap_or_default() },
     }
 }
 
-/// The listeners for links, as controllers are told of them.
-fn listeners(listeners: &[LinkListener]) -> Listeners {
+/// The listeners for links, as controllers are told of them, and the keys that all listeners of this router prove.
+fn listeners(core: &Core, listeners: &[LinkListener]) -> Listeners {
     let listener = |one: &LinkListener| Listener {
         address: one.address.clone(),
         protocol: one.protocol.clone(),
         groups: one.groups.clone(),
         local_binding: one.local_binding.clone(),
     };
-    Listeners { listeners: listeners.iter().map(listener).collect() }
+    let identity = core.identity.current();
+    let keys = identity.servers().iter().filter_map(|server| server.leaf().public_key().ok());
+    Listeners {
+        listeners: listeners.iter().map(listener).collect(),
+        server_keys: keys.map(PublicKey::print).take(MAX_ROUTER_KEYS).collect(),
+    }
 }
 
 /// Asks a controller to lead no new circuit over this router. Only weft's controllers know this
 /// message. Any other controller gets a failure for each route of a new circuit.
 pub(super) fn of_the_end(controller: &Controller) {
-    if !controller.capabilities.has(controller_capability::ADOPTS_CIRCUITS) {
+    if !controller.is_of_weft() {
         return;
     }
     let drains = Message::new(ctrl::content_type::ROUTER_DRAINS, "");
@@ -53,9 +59,9 @@ pub(super) fn of_the_end(controller: &Controller) {
     }
 }
 
-/// Tells a controller of the listeners for links after its hello.
-pub(super) fn of_listeners(controller: &Controller, link_listeners: &[LinkListener]) {
-    let message = listeners(link_listeners).to_message();
+/// Tells a controller of the listeners for links and the keys after its hello.
+pub(super) fn of_listeners(core: &Core, controller: &Controller, link_listeners: &[LinkListener]) {
+    let message = listeners(core, link_listeners).to_message();
     if let Err(problem) = controller.channel.try_send(message) {
         // The controller knows the listeners from the router's hello, so that another hello is needed.
         tracing::warn!(

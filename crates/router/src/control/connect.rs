@@ -269,11 +269,11 @@ pub(super) async fn run(
 
 /// The controller is connected; its channel is about to run.
 fn connected(core: &Arc<Core>, controller: &Arc<Controller>, chain: &[CertificateDer<'static>]) {
-    // The listeners may have changed since this router's hello, while the controller was not among the
-    // connected ones yet.
+    // The listeners and the keys may have changed since this router's hello, while the controller was not among
+    // the connected ones yet.
     let listeners = core.link_listeners.lock();
-    if listeners.1 {
-        announce::of_listeners(controller, &listeners.0);
+    if listeners.1 || controller.is_of_weft() {
+        announce::of_listeners(core, controller, &listeners.0);
     }
     drop(listeners);
     // After the listeners, because the circuits may fill the lane.

@@ -53,6 +53,7 @@ fn peer(change: PeerStateChange) -> Option<Peer> {
         version: change.version,
         state,
         listeners: change.listeners.into_iter().map(listener).collect(),
+        keys: change.server_keys,
     })
 }
 

@@ -120,7 +120,8 @@ impl ControlHalf {
     /// The control half, idle until [`begin`](Self::begin).
     pub(crate) fn new(parts: Parts) -> Result<Self, weft_identity::Error> {
         let Parts { options, trace, identity, names, controllers, access, runtime } = parts;
-        let tls = Arc::new(client_config(&ClientTls::of_identity(&identity, &[]))?);
+        let tls =
+            Arc::new(client_config(&ClientTls::of_identity(&identity, &[]).to_controllers())?);
         let (cluster_messages, queue) = mpsc::channel(CLUSTER_QUEUE);
         let core = Arc::new(Core {
             tls,
@@ -208,7 +209,7 @@ impl ControlHalf {
         let mut now = core.link_listeners.lock();
         *now = (listeners, true);
         for controller in core.controllers.all() {
-            announce::of_listeners(&controller, &now.0);
+            announce::of_listeners(core, &controller, &now.0);
         }
     }
 
@@ -275,6 +276,11 @@ async fn look_at_identity(core: &Arc<Core>, complaint: &mut String) {
         Ok(Ok(true)) => {
             complaint.clear();
             core.access.identity_changed();
+            let now = core.link_listeners.lock();
+            for controller in core.controllers.all().iter().filter(|it| it.is_of_weft()) {
+                announce::of_listeners(core, controller, &now.0);
+            }
+            drop(now);
             tracing::info!("new certificates are in use");
         }
         Ok(Err(problem)) if problem.to_string() != *complaint => {

@@ -26,7 +26,7 @@ use tokio_util::sync::CancellationToken;
 use weft_channel::Lane;
 use weft_spans::{Kind, Span, attribute};
 use weft_wire::{
-    Message, ProtoBody, TraceContext, controller_capability,
+    Message, ProtoBody, TraceContext,
     ctrl::{
         CarriedCircuits, DestType, Fault, Route, RouteError, RouteErrorCode, RouteResult, Unroute,
     },
@@ -274,7 +274,7 @@ fn command(
 /// that have ended.
 pub(crate) fn on_connected(core: &Arc<Core>, controller: &Arc<Controller>) {
     let mut report = VecDeque::new();
-    if controller.capabilities.has(controller_capability::ADOPTS_CIRCUITS) {
+    if controller.is_of_weft() {
         if let Some(data) = core.data.get() {
             core.routes.prune(&**data);
         }

@@ -5,9 +5,12 @@ use std::{
     time::Duration,
 };
 
-use weft_channel::{ChannelOptions, DialError, DialOptions, Established, GroupPolicy, dial};
+use weft_channel::{
+    ChannelOptions, DialError, DialOptions, Established, GroupPolicy, ServerScreen, dial,
+};
 use weft_circuit::now;
 use weft_config::router::LinkDialer;
+use weft_identity::ExpectedRouter;
 use weft_wire::{
     Address, Version,
     hello::alpn,
@@ -172,7 +175,11 @@ impl Links {
             ..self.channel_options(format!("link to {}", target.peer))
         };
         let tls = Arc::clone(&self.client_tls);
+        let expected = ExpectedRouter::new(target.peer.clone(), target.keys.clone());
         let options = DialOptions {
+            screen: Some(ServerScreen::new(move |chain| {
+                expected.prove(chain).map(|_| ()).map_err(|problem| problem.to_string())
+            })),
             timeout: dialer.options.connect_timeout,
             bind,
             proxy: self.options.proxy.clone(),

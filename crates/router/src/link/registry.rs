@@ -49,6 +49,8 @@ const GIVEN_UP: &str = "the peer gave up the dialed address during the dial";
 #[derive(Debug)]
 struct Known {
     version: String,
+    /// The prints of its keys, as controllers reported them last.
+    keys: Vec<String>,
     /// The controllers that said last that the peer is connected to them. A controller that is lost has said
     /// nothing else.
     healthy_at: HashSet<ControllerId>,
@@ -139,6 +141,7 @@ impl Registry {
         }
         let known = self.peers.entry(news.id.clone()).or_insert_with(|| Known {
             version: String::new(),
+            keys: Vec::new(),
             healthy_at: HashSet::new(),
             gone_since: None,
             targets: HashSet::new(),
@@ -148,6 +151,7 @@ impl Registry {
         known.healthy_at.insert(from.clone());
         known.gone_since = None;
         known.version.clone_from(&news.version);
+        known.keys.clone_from(&news.keys);
         known.listeners = news.listeners.iter().take(MAX_LISTENERS).cloned().collect();
         self.want_all(&news.id, is_back, now, new_id)
     }
@@ -270,12 +274,15 @@ impl Registry {
             target.status = Status::Dialing;
             target.iteration += 1;
             let place = target.place();
-            let version = self.peers.get(&target.peer).map(|known| known.version.clone());
+            let known = self.peers.get(&target.peer);
+            let told = known.map(|known| (known.version.clone(), known.keys.clone()));
+            let (version, keys) = told.unwrap_or_default();
             return Some(Dial {
                 link: target.link.clone(),
                 iteration: target.iteration,
                 peer: target.peer.clone(),
-                version: version.unwrap_or_default(),
+                version,
+                keys,
                 address: place.listener.address.clone(),
                 protocol: place.listener.protocol.clone(),
                 dialer: place.dialer,

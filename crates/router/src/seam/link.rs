@@ -38,6 +38,8 @@ pub struct Peer {
     pub state: PeerState,
     /// Its listeners for links.
     pub listeners: Vec<LinkListener>,
+    /// The prints of the keys that its listeners prove; empty if the controller does not name them.
+    pub keys: Vec<String>,
 }
 
 /// A connection of a link.

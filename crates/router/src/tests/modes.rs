@@ -114,6 +114,7 @@ async fn without_link_no_other_router_is_dialed() {
             version: "v2.1.0".into(),
             state: PeerState::Healthy.into(),
             listeners: vec![listener],
+            server_keys: Vec::new(),
         };
         PeerStateChanges { changes: vec![change] }.to_message()
     };

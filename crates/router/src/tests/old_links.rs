@@ -1,7 +1,11 @@
 //! Links with routers that make no groups of connections: one connection carries payloads and acks.
 
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
+};
 
+use rustls_pki_types::CertificateDer;
 use tokio::sync::mpsc;
 use weft_channel::{
     AcceptOptions, Admission, ChannelAcceptor, ChannelHandle, ChannelOptions, DialOptions,
@@ -89,32 +93,36 @@ impl HelloGate for OldGate {
 impl OldListener {
     async fn new(pki: &Pki) -> Self {
         let (sender, links) = mpsc::unbounded_channel();
-        let acceptor = ChannelAcceptor::new(OldGate(sender), AcceptOptions::default());
-        let limits = ListenerLimits::default();
-        let listener = SharedListener::bind("127.0.0.1:0", limits).await.unwrap();
-        let tls = ServerTls { alpn: &[], client_auth: ClientAuth::Require };
-        let config = Arc::new(server_config(&pki.identity("old"), &tls).unwrap());
-        let source = Arc::new(move || Some(config.clone()));
-        let registration = listener.register(&[alpn::LINK], source, Arc::new(acceptor)).unwrap();
-        Self { registration, links }
+        Self { registration: listen(pki, "old", OldGate(sender)).await, links }
     }
+}
 
-    /// The report of a controller about this router.
-    fn news(&self, version: &str) -> Message {
-        let listener = Listener {
-            address: format!("tls:localhost:{}", self.registration.local_addr().port()),
-            protocol: "tls".into(),
-            groups: vec!["default".into()],
-            local_binding: String::new(),
-        };
-        let change = PeerStateChange {
-            id: "old".into(),
-            version: version.into(),
-            state: PeerState::Healthy.into(),
-            listeners: vec![listener],
-        };
-        PeerStateChanges { changes: vec![change] }.to_message()
-    }
+/// A listener for links, with a certificate of this router.
+async fn listen(pki: &Pki, name: &str, gate: impl HelloGate) -> Registration {
+    let acceptor = ChannelAcceptor::new(gate, AcceptOptions::default());
+    let listener = SharedListener::bind("127.0.0.1:0", ListenerLimits::default()).await.unwrap();
+    let tls = ServerTls { alpn: &[], client_auth: ClientAuth::Require };
+    let config = Arc::new(server_config(&pki.identity(name), &tls).unwrap());
+    let source = Arc::new(move || Some(config.clone()));
+    listener.register(&[alpn::LINK], source, Arc::new(acceptor)).unwrap()
+}
+
+/// The report of a controller that router `old` listens there.
+fn news(at: &Registration, version: &str, server_keys: Vec<String>) -> Message {
+    let listener = Listener {
+        address: format!("tls:localhost:{}", at.local_addr().port()),
+        protocol: "tls".into(),
+        groups: vec!["default".into()],
+        local_binding: String::new(),
+    };
+    let change = PeerStateChange {
+        id: "old".into(),
+        version: version.into(),
+        state: PeerState::Healthy.into(),
+        listeners: vec![listener],
+        server_keys,
+    };
+    PeerStateChanges { changes: vec![change] }.to_message()
 }
 
 /// A further old router opens a link with one connection, whose type means nothing without a group.
@@ -140,6 +148,57 @@ async fn old_dialer(pki: &Pki, router: &Router, controller: &mut Peer, kind: &st
     };
     let (established, ()) = soon(async { tokio::join!(dialing, confirming) }).await;
     OldEnd::start("from-old".into(), established.unwrap())
+}
+
+/// A router at the address of another one. It counts its peers, and whether one of them said hello.
+struct Impostor {
+    peers: Arc<AtomicUsize>,
+    hellos: Arc<AtomicUsize>,
+}
+
+impl HelloGate for Impostor {
+    fn screen(&self, _: &[CertificateDer<'static>]) -> Result<(), Refusal> {
+        self.peers.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    async fn check(&self, _: &PeerHello) -> Result<Admission, Refusal> {
+        self.hellos.fetch_add(1, Ordering::Relaxed);
+        Ok(Admission {
+            listener_id: "old".into(),
+            identity: Vec::new(),
+            headers: Headers::new(),
+            channel: ChannelOptions::link("new"),
+            group: None,
+        })
+    }
+
+    async fn established(&self, _: Established) {}
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_router_that_answers_in_place_of_another_hears_nothing() {
+    let (pki, home) = (Pki::new(), tempfile::tempdir().unwrap());
+    let mut controller = TestController::at(&pki, "127.0.0.1:0", capable()).await;
+    let links = LINKS.replace(
+        "split: false",
+        "healthyDialBackoff: {minRetryInterval: 20ms, maxRetryInterval: 20ms}",
+    );
+    let config = config_with(&pki, home.path(), controller.addr().port(), None, &links);
+    let router = soon(Router::start(&config, Runtimes::own().unwrap())).await.unwrap();
+    let mut controller = controller.router().await;
+    controller.get::<RouterLinks>().await;
+    // Whatever its certificate says of hosts: it is that of another router, or has another key.
+    for (name, keys) in [("other", Vec::new()), ("old", vec!["0".repeat(64)])] {
+        let (peers, hellos) = (Arc::<AtomicUsize>::default(), Arc::<AtomicUsize>::default());
+        let gate = Impostor { peers: Arc::clone(&peers), hellos: Arc::clone(&hellos) };
+        let registration = listen(&pki, name, gate).await;
+        controller.send(news(&registration, "v2.1.0", keys)).await;
+        until(|| peers.load(Ordering::Relaxed) >= 3).await;
+        assert_eq!(hellos.load(Ordering::Relaxed), 0, "{name}");
+        assert!(kinds(&router).is_empty(), "{name}");
+    }
+    soon(router.shutdown()).await;
 }
 
 /// A circuit from one link to the other.
@@ -171,7 +230,7 @@ async fn through(version: &str, asks_for_a_group: bool, kind: &str) {
     controller.get::<RouterLinks>().await;
 
     let mut old = OldListener::new(&pki).await;
-    controller.send(old.news(version)).await;
+    controller.send(news(&old.registration, version, Vec::new())).await;
     let (asked, established) = soon(old.links.recv()).await.unwrap();
     assert_eq!(asked, asks_for_a_group);
     let reported = controller.get::<RouterLinks>().await.links.remove(0);

@@ -205,7 +205,7 @@ fn listeners(address: &str) -> Listeners {
         groups: vec!["default".into()],
         local_binding: String::new(),
     };
-    Listeners { listeners: vec![listener] }
+    Listeners { listeners: vec![listener], server_keys: Vec::new() }
 }
 
 fn version(release: &str) -> Option<VersionInfo> {
@@ -408,9 +408,12 @@ proptest! {
             address: address.clone(), protocol: "tls".into(), groups: groups.clone(),
             local_binding: id.clone(),
         };
-        round_trip(&Listeners { listeners: vec![listener.clone()] })?;
+        let server_keys = vec![address.clone(); 2];
+        let listeners = vec![listener.clone()];
+        round_trip(&Listeners { listeners, server_keys: server_keys.clone() })?;
         let change = PeerStateChange {
             id: id.clone(), version: "v2.1.0".into(), state, listeners: vec![listener],
+            server_keys,
         };
         round_trip(&PeerStateChanges { changes: vec![change] })?;
         let endpoint = CtrlEndpoint { address: address.clone(), groups };

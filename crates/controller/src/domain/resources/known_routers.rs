@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use roaring::RoaringBitmap;
 use weft_contract::resource::edge_router::EdgeRouterCommon;
+use weft_contract::resource::service_session::SessionEdgeRouter;
 use weft_kernel::convert;
 use weft_kernel::online::Online;
 use weft_model::entity::Router;
@@ -38,6 +39,13 @@ pub(crate) fn common(online: &Online, record: &Router) -> EdgeRouterCommon {
         sync_status: online.sync_status(id),
         version: facts.as_ref().map(|it| it.version.version.clone()).unwrap_or_default(),
     }
+}
+
+/// A router as clients see it in their service sessions.
+pub(crate) fn in_session(online: &Online, record: &Router) -> SessionEdgeRouter {
+    let id = record.base.id.as_str();
+    let keys = online.router(id).map(|facts| facts.keys.clone());
+    SessionEdgeRouter::new(id, keys.unwrap_or_default(), common(online, record))
 }
 
 /// The routers that policies give an identity for a service: connected routers first, each group

@@ -8,13 +8,12 @@ use hashbrown::HashMap;
 use parking_lot::RwLock;
 use roaring::RoaringBitmap;
 use serde_json::value::{RawValue, to_raw_value};
-use weft_contract::resource::service_session::SessionEdgeRouter;
 use weft_kernel::online::{Online, Seen};
 use weft_model::entity::Router;
 use weft_model::{Id, Kind, Snapshot, Table};
 
 use crate::Failure;
-use crate::domain::resources::known_routers::{common, in_order};
+use crate::domain::resources::known_routers::{in_order, in_session};
 
 /// Texts kept beyond the number of routers, for routers that were deleted.
 const SPARE: usize = 256;
@@ -114,8 +113,7 @@ impl RouterTexts {
                 match known.get(&router.base.id).filter(|known| known.is_of(router, &seen)) {
                     Some(known) => texts.push(Arc::clone(&known.text)),
                     None => {
-                        let shown = SessionEdgeRouter::new(common(online, router));
-                        let text = to_raw_value(&shown);
+                        let text = to_raw_value(&in_session(online, router));
                         let text = text.map_err(|error| Failure::unhandled(error.to_string()))?;
                         let text: Arc<RawValue> = text.into();
                         texts.push(Arc::clone(&text));

@@ -26,7 +26,7 @@ use weft_model::entity::{PolicyType, Service, ServiceSession};
 use weft_model::filter::{Column, PageRules, Selection, Symbols, Type, Value};
 
 use crate::domain::context::Context;
-use crate::domain::resources::known_routers::{common, routers_between};
+use crate::domain::resources::known_routers::{in_session, routers_between};
 use crate::domain::symbols::symbols;
 use crate::{Caller, Controller, Failure};
 
@@ -135,7 +135,7 @@ fn with_routers(detail: &SessionDetail, routers: &RawValue) -> Result<String, Fa
 
 fn edge_routers(context: &Context, identity: &str, service: &Id) -> Vec<SessionEdgeRouter> {
     let routers = routers_between(context.snapshot(), context.online(), identity, service);
-    routers.iter().map(|router| SessionEdgeRouter::new(common(context.online(), router))).collect()
+    routers.iter().map(|router| in_session(context.online(), router)).collect()
 }
 
 /// A service session as the APIs show it. `token` is empty for callers that may not use the

@@ -31,7 +31,7 @@ fn listeners(count: usize, host: &str) -> Message {
         groups: vec!["default".into()],
         local_binding: String::new(),
     };
-    Listeners { listeners: (0..count).map(listener).collect() }.to_message()
+    Listeners { listeners: (0..count).map(listener).collect(), ..Listeners::default() }.to_message()
 }
 
 /// The listeners of the first router in the next news.

@@ -175,7 +175,8 @@ async fn routers_show_what_they_told() {
     net.host(&peer).await;
     let listener =
         Listener { address: "tls:er1:10080".into(), protocol: "tls".into(), ..Listener::default() };
-    peer.send(Listeners { listeners: vec![listener] }.to_message()).await;
+    let said = Listeners { listeners: vec![listener], server_keys: Vec::new() };
+    peer.send(said.to_message()).await;
     peer.settled().await;
     let shown = net.fabric("detailRouter", &[one.id.as_str()]).await;
     assert_eq!((&shown["connected"], &shown["name"]), (&json!(true), &json!("er1")));

@@ -44,6 +44,8 @@ pub(crate) struct Dial {
     pub(crate) peer: String,
     /// The router's release, as controllers report it.
     pub(crate) version: String,
+    /// The prints of the router's keys, if controllers name them.
+    pub(crate) keys: Vec<String>,
     /// The address of the router's listener.
     pub(crate) address: String,
     /// The protocol of the router's listener.

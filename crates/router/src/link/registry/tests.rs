@@ -21,7 +21,8 @@ fn peer(id: &str, state: PeerState) -> Peer {
         groups: vec!["default".into()],
         local_binding: String::new(),
     };
-    Peer { id: id.into(), version: "v2.1.0".into(), state, listeners: vec![listener] }
+    let (version, keys) = ("v2.1.0".into(), Vec::new());
+    Peer { id: id.into(), version, state, listeners: vec![listener], keys }
 }
 
 fn ctrl() -> ControllerId {
