@@ -259,7 +259,7 @@ impl Keyring {
         let own = [&keys.session, &keys.enrollment].into_iter().flat_map(|it| it.chain());
         let mut known = keys.bundle.certificates().iter().chain(own).chain(former);
         known.any(|it| match (it.public_key(), certificate.public_key()) {
-            (Ok(known), Ok(shown)) => known.spki() == shown.spki(),
+            (Ok(known), Ok(shown)) => known.is_same(shown),
             _ => it == certificate,
         })
     }

@@ -17,6 +17,10 @@ use crate::handle::Auth;
 /// Most certificates in the text of a CA.
 pub const MAX_CERTIFICATES: usize = 32;
 
+/// Most signatures that are checked among the certificates of a CA: each login by certificate does so. Certificates
+/// beyond them do not count; 32 in a row, in the worst order, take a third of this.
+const MAX_CHECKS: usize = 1024;
+
 /// The authorities in the text of a CA, in order.
 pub fn named(ca: &Ca) -> Vec<Certificate> {
     let all = Certificate::from_pem(ca.cert_pem.as_bytes()).unwrap_or_default();
@@ -33,9 +37,16 @@ pub fn counting(ca: &Ca) -> Vec<Certificate> {
     let is_proven = |it: &Certificate| it.fingerprint() == &*ca.verified_by;
     let proven = others.iter().position(is_proven).unwrap_or(0);
     let mut counting = vec![others.remove(proven)];
+    let mut checks = MAX_CHECKS;
     loop {
-        let is_below = |it: &Certificate| counting.iter().any(|above| it.is_issued_by(above));
-        let (below, rest): (Vec<_>, Vec<_>) = others.into_iter().partition(is_below);
+        let mut is_below = |it: &Certificate| {
+            counting.iter().any(|above| {
+                let is_named = it.issuer_der() == above.subject_der();
+                checks = checks.saturating_sub(usize::from(is_named));
+                is_named && checks > 0 && it.is_issued_by(above)
+            })
+        };
+        let (below, rest): (Vec<_>, Vec<_>) = others.into_iter().partition(&mut is_below);
         if below.is_empty() {
             return counting;
         }

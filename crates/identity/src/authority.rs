@@ -21,6 +21,7 @@ use crate::{
     name::Subject,
     public::{KeyAlgorithm, PublicKey, Signature},
     request::CertificateRequest,
+    rules::Purposes,
     spiffe::SpiffeId,
 };
 
@@ -140,6 +141,22 @@ impl Leaf {
             not_before: before(now),
             not_after: a_year_after(now),
         })
+    }
+
+    /// Whether a certificate says what it is issued for.
+    fn is_said_by(&self, issued: &Certificate) -> bool {
+        let purposes = issued.rules().purposes;
+        let (client, server) = match self.purpose {
+            Purpose::Client => (true, false),
+            Purpose::Server => (false, true),
+            Purpose::Both => (true, true),
+        };
+        issued.subject_der() == self.subject
+            && issued.public_key().is_ok_and(|key| *key == self.public)
+            && issued.sans() == self.sans
+            && !issued.may_issue()
+            && issued.rules().fault.is_none()
+            && purposes == Some(Purposes { any: false, client, server })
     }
 
     fn as_requested(request: &CertificateRequest, purpose: Purpose, now: SystemTime) -> Self {
@@ -268,7 +285,12 @@ impl Authority {
             names: extension::subject_alt_names(&leaf.sans, is_empty_name(&leaf.subject))?,
             authority: None,
         };
-        fields.sign(self.certificate.subject_der(), &self.key_id()?, &self.key)
+        let issued = fields.sign(self.certificate.subject_der(), &self.key_id()?, &self.key)?;
+        // What is read is what counts: it has to be what was meant.
+        match leaf.is_said_by(&issued) {
+            true => Ok(issued),
+            false => Err(Error::Issue("it would say something else than was meant".into())),
+        }
     }
 
     /// The authority's certificate.

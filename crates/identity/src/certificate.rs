@@ -9,9 +9,13 @@ use std::{
 
 use rustls_pki_types::{CertificateDer, ServerName, pem::SectionKind};
 use sha1::{Digest as _, Sha1};
-use x509_parser::prelude::{FromDer as _, GeneralName, X509Certificate, X509Version};
+use x509_parser::{
+    asn1_rs::Tag,
+    prelude::{FromDer as _, GeneralName, X509Certificate, X509Version},
+};
 
 use crate::{
+    der::{self, Element},
     distinguished,
     error::{Error, Result, Validity},
     host, pem,
@@ -247,13 +251,13 @@ impl Certificate {
     /// True for a root: an authority that signed itself.
     #[must_use]
     pub fn is_root(&self) -> bool {
-        self.is_ca() && self.is_issued_by(self)
+        (self.is_ca() || self.is_version_1()) && self.is_issued_by(self)
     }
 
     /// True if the certificate may issue others, as far as its basic constraints say: it is an authority, or
     /// a root of version 1 of X.509, which has no extension that could mark it.
     pub(crate) fn may_issue(&self) -> bool {
-        self.is_ca() || (self.is_version_1() && self.is_issued_by(self))
+        self.is_ca() || self.is_root()
     }
 
     /// What its extensions demand.
@@ -340,10 +344,45 @@ pub fn chain_up(leaf: &Certificate, candidates: &[Certificate]) -> Vec<Certifica
     chain
 }
 
+/// Checks that the parts of a certificate are those that it may have, and each extension too.
+fn check_shape(der: &[u8]) -> Option<()> {
+    let whole = Element::only(der)?.children()?;
+    let contents = whole.first()?.children()?;
+    let is_versioned = contents.first()?.any.header.is_contextspecific();
+    // Serial number, algorithm, issuer, validity, subject and key.
+    let optional = contents.get(if is_versioned { 7 } else { 6 }..)?;
+    let mut last = 0;
+    for part in optional {
+        let tag = part.any.tag().0;
+        if !part.any.header.is_contextspecific() || !(last + 1..=3).contains(&tag) {
+            return None;
+        }
+        last = tag;
+        if tag == 3 {
+            let [all] = part.children()?.try_into().ok()?;
+            let all: Element<'_> = all;
+            let fits = |one: &Element<'_>| {
+                one.children().is_some_and(|parts| (2..=3).contains(&parts.len()))
+            };
+            if all.any.tag() != Tag::Sequence || !all.children()?.iter().all(fits) {
+                return None;
+            }
+        }
+    }
+    Some(())
+}
+
 fn parse(der: &[u8]) -> Result<Inner, String> {
+    der::check(der).map_err(|what| format!("it is not DER: {what}"))?;
+    check_shape(der).ok_or("it has parts that a certificate does not have")?;
     let (rest, cert) = X509Certificate::from_der(der).map_err(|error| error.to_string())?;
     if !rest.is_empty() {
         return Err("bytes after the certificate".into());
+    }
+    for (name, what) in [(cert.subject(), "subject"), (cert.issuer(), "issuer")] {
+        if !distinguished::is_whole(name) {
+            return Err(format!("its {what} cannot be read to its end"));
+        }
     }
     // An extension that cannot be read is a fault by the rules of the certificate.
     let sans = match cert.subject_alternative_name() {

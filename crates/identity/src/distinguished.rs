@@ -4,12 +4,41 @@
 //! certificate names, so that it is decided here for everything that reads one: the last, as in the
 //! original.
 
+use crate::der::Element;
 use x509_parser::{
     asn1_rs::{Any, Tag},
     objects::{oid_registry, oid2abbrev},
     oid_registry::OID_X509_COMMON_NAME,
     x509::{AttributeTypeAndValue, X509Name},
 };
+
+/// Most fields of one part of a name.
+const MAX_FIELDS: usize = 16;
+
+/// Whether the whole name was read. The parser stops at a part that it does not understand, and would leave out
+/// what follows, the common name that counts included.
+pub(crate) fn is_whole(name: &X509Name<'_>) -> bool {
+    let whole = || {
+        let parts = Element::only(name.as_raw())?.children()?;
+        let mut read = name.iter_rdn();
+        for part in parts {
+            let (fields, read) = (part.children()?, read.next()?);
+            let is_set = part.any.tag() == Tag::Set && !fields.is_empty();
+            if !is_set || fields.len() > MAX_FIELDS || fields.len() != read.iter().count() {
+                return None;
+            }
+            for field in fields {
+                let [kind, _] = field.children()?.try_into().ok()?;
+                let kind: Element<'_> = kind;
+                if kind.any.tag() != Tag::Oid {
+                    return None;
+                }
+            }
+        }
+        read.next().is_none().then_some(())
+    };
+    whole().is_some()
+}
 
 /// The common name that counts: the last one. `None` also if its value is no text.
 pub(crate) fn common_name(name: &X509Name<'_>) -> Option<String> {

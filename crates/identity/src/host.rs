@@ -16,8 +16,9 @@ pub(crate) fn is_covered(host: &ServerName<'_>, names: &[San]) -> bool {
             names.iter().any(|name| matches!(name, San::Dns(name) if covers(name, host)))
         }
         ServerName::IpAddress(address) => {
-            let address = std::net::IpAddr::from(*address);
-            names.iter().any(|name| matches!(name, San::Ip(named) if *named == address))
+            let address = std::net::IpAddr::from(*address).to_canonical();
+            let is_same = |named: &std::net::IpAddr| named.to_canonical() == address;
+            names.iter().any(|name| matches!(name, San::Ip(named) if is_same(named)))
         }
         _ => false,
     }

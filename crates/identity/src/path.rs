@@ -18,6 +18,14 @@ use crate::{
 
 /// Most signatures that are verified while a path is looked for. Each takes up to 0.2 ms.
 const MAX_SIGNATURES: usize = 100;
+/// Most comparisons of names with constraints while a path is looked for. Each takes up to 1 µs.
+const MAX_COMPARISONS: usize = 250_000;
+
+/// What is left of the work that a search may take.
+struct Budget {
+    signatures: usize,
+    comparisons: usize,
+}
 
 /// The search for a path.
 pub(crate) struct Search<'a> {
@@ -64,8 +72,8 @@ impl Search<'_> {
     pub(crate) fn path(&self, leaf: &Certificate) -> Result<Vec<Certificate>, Error> {
         self.check_leaf(leaf)?;
         let mut path = vec![leaf.clone()];
-        let mut signatures = MAX_SIGNATURES;
-        let reason = match self.extend(&mut path, &mut signatures) {
+        let mut budget = Budget { signatures: MAX_SIGNATURES, comparisons: MAX_COMPARISONS };
+        let reason = match self.extend(&mut path, &mut budget) {
             Ok(()) => return Ok(path),
             Err(Dead::Rule(error)) => return Err(error),
             Err(Dead::Unknown) => "no authority that is trusted here has issued it",
@@ -87,7 +95,12 @@ impl Search<'_> {
         if let Some(fault) = &rules.fault {
             return Err(fault.clone());
         }
-        let Some(purposes) = rules.purposes else { return Ok(()) };
+        self.check_purposes(certificate)
+    }
+
+    /// Checks that the usages that a certificate names, if it names some, include that of the search.
+    fn check_purposes(&self, certificate: &Certificate) -> Result<(), String> {
+        let Some(purposes) = certificate.rules().purposes else { return Ok(()) };
         match self.usage {
             Usage::Any => Ok(()),
             _ if purposes.any => Ok(()),
@@ -99,18 +112,18 @@ impl Search<'_> {
     }
 
     /// Extends a path to an anchor. After an error the path is as before.
-    fn extend(&self, path: &mut Vec<Certificate>, signatures: &mut usize) -> Result<(), Dead> {
+    fn extend(&self, path: &mut Vec<Certificate>, budget: &mut Budget) -> Result<(), Dead> {
         let Some(head) = path.last().cloned() else { return Err(Dead::Unknown) };
         let issuers = |all| named(all, head.issuer_der());
         let mut dead = Dead::Unknown;
         for anchor in issuers(self.anchors) {
-            match self.end(path, &head, anchor, signatures) {
+            match self.end(path, &head, anchor, budget) {
                 Ok(()) => return Ok(()),
                 Err(why) => dead = dead.or(why),
             }
         }
         for issuer in issuers(self.others) {
-            match self.step(path, &head, issuer, signatures) {
+            match self.step(path, &head, issuer, budget) {
                 Ok(()) => return Ok(()),
                 Err(why) => dead = dead.or(why),
             }
@@ -124,12 +137,17 @@ impl Search<'_> {
         path: &mut Vec<Certificate>,
         head: &Certificate,
         anchor: &Certificate,
-        signatures: &mut usize,
+        budget: &mut Budget,
     ) -> Result<(), Dead> {
-        check_signature(head, anchor, signatures)?;
+        check_signature(head, anchor, budget)?;
         self.check_issuer(anchor, anchor.may_issue(), path.len() - 1)?;
+        let above = |rule: String| Dead::Rule(refused_authority(anchor, &rule));
+        // Of an anchor, what cannot be read could be a rule on what it may issue.
+        anchor.rules().malformed.clone().map_or(Ok(()), Err).map_err(above)?;
+        self.check_purposes(anchor).map_err(above)?;
         path.push(anchor.clone());
-        let whole = names::check(path).and_then(|()| policies::check(path));
+        let whole =
+            names::check(path, &mut budget.comparisons).and_then(|()| policies::check(path));
         whole.map_err(|error| {
             path.pop();
             Dead::Rule(error)
@@ -142,13 +160,13 @@ impl Search<'_> {
         path: &mut Vec<Certificate>,
         head: &Certificate,
         issuer: &Certificate,
-        signatures: &mut usize,
+        budget: &mut Budget,
     ) -> Result<(), Dead> {
         // Two certificates of one authority on a path would be a loop (RFC 4158 section 5.2).
         if path.iter().any(|one| one.is_of_same_holder(issuer)) {
             return Err(Dead::Unknown);
         }
-        check_signature(head, issuer, signatures)?;
+        check_signature(head, issuer, budget)?;
         self.check_issuer(issuer, issuer.is_ca(), path.len() - 1)?;
         let above = |rule: String| Dead::Rule(refused_authority(issuer, &rule));
         self.check_content(issuer).map_err(above)?;
@@ -156,7 +174,7 @@ impl Search<'_> {
             return Err(above(format!("more than {MAX_CHAIN} certificates would be in its chain")));
         }
         path.push(issuer.clone());
-        self.extend(path, signatures).inspect_err(|_| {
+        self.extend(path, budget).inspect_err(|_| {
             path.pop();
         })
     }
@@ -192,10 +210,11 @@ fn named<'c>(all: &'c [Certificate], name: &[u8]) -> impl Iterator<Item = &'c Ce
 fn check_signature(
     certificate: &Certificate,
     issuer: &Certificate,
-    signatures: &mut usize,
+    budget: &mut Budget,
 ) -> Result<(), Dead> {
     let no = |rule: &str| Dead::Rule(refused(certificate, rule));
-    *signatures = signatures
+    budget.signatures = budget
+        .signatures
         .checked_sub(1)
         .ok_or_else(|| no("too many certificates of the same names were sent with it"))?;
     certificate.check_signature_by(issuer).map_err(|why| match why {

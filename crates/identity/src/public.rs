@@ -217,6 +217,12 @@ impl PublicKey {
         &self.raw
     }
 
+    /// Whether both are one key, however its parameters are written.
+    #[must_use]
+    pub fn is_same(&self, other: &Self) -> bool {
+        self.algorithm == other.algorithm && self.raw == other.raw
+    }
+
     /// SHA-256 of the SubjectPublicKeyInfo in lowercase hex, the `publicKeyPrint` of an
     /// authenticator (docs/protocol/auth.md 2.2).
     #[must_use]

@@ -13,7 +13,7 @@ use yasna::{Tag, models::ObjectIdentifier};
 
 use crate::{
     certificate::San,
-    distinguished,
+    der, distinguished,
     error::{Error, Result},
     extension,
     key::PrivateKey,
@@ -71,12 +71,17 @@ impl CertificateRequest {
         if der.len() > MAX_REQUEST_BYTES {
             return Err(too_large());
         }
+        der::check(der).map_err(|what| Error::Request(format!("it is not DER: {what}")))?;
         let (rest, request) = X509CertificationRequest::from_der(der)
             .map_err(|error| Error::Request(error.to_string()))?;
         if !rest.is_empty() {
             return Err(Error::Request("bytes after the request".into()));
         }
         let info = &request.certification_request_info;
+        // The subject is copied into a certificate.
+        if !distinguished::is_whole(&info.subject) {
+            return Err(Error::Request("its subject cannot be read to its end".into()));
+        }
         let public = PublicKey::from_spki(info.subject_pki.raw)?;
         let how = Signature::from_oid(&request.signature_algorithm.algorithm).ok_or_else(|| {
             Error::Request(format!(

@@ -3,13 +3,16 @@
 //! A critical extension makes a certificate unusable for a program that does not know what it says. Here
 //! is decided, extension by extension, which are known; a refusal names the extension.
 
+use std::collections::HashSet;
+
 use x509_parser::{
     asn1_rs::{Oid, oid},
     certificate::X509Certificate,
     extensions::{ParsedExtension, X509Extension},
+    x509::X509Version,
 };
 
-use crate::signed::named;
+use crate::{der, signed::named};
 
 const NAME_CONSTRAINTS: Oid<'static> = oid!(2.5.29.30);
 
@@ -52,6 +55,8 @@ pub(crate) struct Purposes {
 pub(crate) struct Rules {
     /// Why nothing may be concluded from the certificate; `None` if every extension is understood.
     pub(crate) fault: Option<String>,
+    /// Why it is not known what the certificate says. That counts for an anchor, too.
+    pub(crate) malformed: Option<String>,
     /// True for an authority.
     pub(crate) is_ca: bool,
     /// Most authorities below this one in a chain; `None`: unlimited.
@@ -68,7 +73,9 @@ pub(crate) struct Rules {
 
 impl Rules {
     pub(crate) fn of(certificate: &X509Certificate<'_>) -> Self {
-        let mut rules = Self { fault: fault(certificate), ..Self::default() };
+        let malformed = malformed(certificate);
+        let fault = malformed.clone().or_else(|| not_understood(certificate));
+        let mut rules = Self { fault, malformed, ..Self::default() };
         for extension in certificate.iter_extensions() {
             // These count for an anchor too, whose faults do not.
             rules.has_name_constraints |= extension.oid == NAME_CONSTRAINTS;
@@ -95,24 +102,36 @@ impl Rules {
     }
 }
 
-/// The first extension that makes the certificate unusable.
-fn fault(certificate: &X509Certificate<'_>) -> Option<String> {
+/// The first extension that is there twice, or cannot be read.
+fn malformed(certificate: &X509Certificate<'_>) -> Option<String> {
     let all = certificate.extensions();
-    all.iter().enumerate().find_map(|(place, extension)| {
+    if !all.is_empty() && certificate.version() != X509Version::V3 {
+        return Some("it has extensions, but is not of version 3".to_owned());
+    }
+    let mut seen = HashSet::with_capacity(all.len());
+    all.iter().find_map(|extension| {
         let oid = &extension.oid;
-        if all.iter().take(place).any(|before| before.oid == *oid) {
+        if !seen.insert(oid.as_bytes()) {
             return Some(format!("it has the extension {} twice", named(oid)));
         }
-        if CHECKED.contains(oid) {
-            return is_malformed(extension)
-                .then(|| format!("its extension {} is malformed", named(oid)));
-        }
-        (extension.critical && !HARMLESS.contains(oid))
-            .then(|| format!("its critical extension {} is not understood", named(oid)))
+        (CHECKED.contains(oid) && is_malformed(extension))
+            .then(|| format!("its extension {} is malformed", named(oid)))
     })
 }
 
+/// The first critical extension that is not known.
+fn not_understood(certificate: &X509Certificate<'_>) -> Option<String> {
+    let is_known = |oid| CHECKED.contains(oid) || HARMLESS.contains(oid);
+    let mut unknown =
+        certificate.extensions().iter().filter(|one| one.critical && !is_known(&one.oid));
+    let unknown = unknown.next()?;
+    Some(format!("its critical extension {} is not understood", named(&unknown.oid)))
+}
+
 fn is_malformed(extension: &X509Extension<'_>) -> bool {
+    if der::check(extension.value).is_err() {
+        return true;
+    }
     match extension.parsed_extension() {
         ParsedExtension::ParseError { .. } | ParsedExtension::UnsupportedExtension { .. } => true,
         ParsedExtension::ExtendedKeyUsage(_) => extension.value == [0x30, 0],

@@ -52,9 +52,10 @@ pub(crate) fn check(certificate: &[u8], spki: &[u8]) -> Result<(), NotSigned> {
     };
     let mut known = false;
     let fits = |one: &&dyn SignatureVerificationAlgorithm| {
-        known |= one.signature_alg_id().as_ref() == signed.algorithm;
-        one.signature_alg_id().as_ref() == signed.algorithm
-            && one.public_key_alg_id().as_ref() == kind
+        let id = one.signature_alg_id();
+        let is_named = plain(id.as_ref()) == plain(signed.algorithm);
+        known |= is_named;
+        is_named && one.public_key_alg_id().as_ref() == kind
     };
     let all = webpki::ALL_VERIFICATION_ALGS;
     let mut fitting = all.iter().copied().filter(fits);
@@ -65,6 +66,11 @@ pub(crate) fn check(certificate: &[u8], spki: &[u8]) -> Result<(), NotSigned> {
         true => Err(NotSigned::Wrong),
         false => Err(NotSigned::Algorithm(algorithm_name(signed.algorithm))),
     }
+}
+
+/// An algorithm identifier without parameters that say nothing: programs differ in writing NULL.
+fn plain(identifier: &[u8]) -> &[u8] {
+    identifier.strip_suffix(&[5, 0]).unwrap_or(identifier)
 }
 
 /// The OID of an algorithm identifier, with its name if it has one.

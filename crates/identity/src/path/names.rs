@@ -12,9 +12,6 @@ use x509_parser::{
 
 use crate::{certificate::Certificate, der::Element, distinguished, error::Error};
 
-/// Most comparisons of a name with a constraint for one path.
-const MAX_COMPARISONS: usize = 250_000;
-
 /// The constraints of one authority.
 struct Constraints<'a> {
     permitted: Vec<GeneralName<'a>>,
@@ -32,9 +29,9 @@ enum Relation {
     Unclear,
 }
 
-/// Checks a path: leaf first, anchor last. Authorities constrain all certificates below them.
-pub(super) fn check(path: &[Certificate]) -> Result<(), Error> {
-    let mut comparisons = MAX_COMPARISONS;
+/// Checks a path: leaf first, anchor last. Authorities constrain all certificates below them. `comparisons` is the
+/// number of comparisons that are left.
+pub(super) fn check(path: &[Certificate], comparisons: &mut usize) -> Result<(), Error> {
     for (place, authority) in path.iter().enumerate() {
         if !authority.rules().has_name_constraints || place == 0 {
             continue;
@@ -49,7 +46,7 @@ pub(super) fn check(path: &[Certificate]) -> Result<(), Error> {
             let (_, certificate) = X509Certificate::from_der(below.der())
                 .map_err(|error| Error::Certificate(error.to_string()))?;
             for name in names_of(&certificate) {
-                if !constraints.permit(&name, &mut comparisons) {
+                if !constraints.permit(&name, comparisons) {
                     let subject = below.subject();
                     return Err(refused(&format!("do not permit `{subject}` the name {name}")));
                 }
@@ -97,10 +94,12 @@ impl<'a> Constraints<'a> {
                 _ => return None,
             };
             for tree in part.children()? {
-                // Minimum and maximum are not used (RFC 5280 section 4.2.1.10).
-                let [base] = tree.children()?.try_into().ok()?;
-                let base: Element<'a> = base;
+                // Minimum and maximum, which may follow, are not used (RFC 5280 section 4.2.1.10).
+                let base = tree.children()?.into_iter().next()?;
                 match GeneralName::from_der(base.raw).ok()? {
+                    ([], GeneralName::DirectoryName(name)) if !distinguished::is_whole(&name) => {
+                        return None;
+                    }
                     ([], name) => names.push(name),
                     _ => return None,
                 }
@@ -113,17 +112,16 @@ impl<'a> Constraints<'a> {
         let count = self.permitted.len() + self.excluded.len();
         let Some(left) = comparisons.checked_sub(count) else { return false };
         *comparisons = left;
-        let permitted = self.permitted.iter().map(|base| relation(name, base, false));
         let (mut is_constrained, mut is_inside) = (false, false);
-        for relation in permitted {
-            match relation {
+        for base in &self.permitted {
+            match relation(name, base, false, comparisons) {
                 Relation::OtherKind => {}
                 Relation::Unclear => return false,
                 Relation::Inside => (is_constrained, is_inside) = (true, true),
                 Relation::Outside => is_constrained = true,
             }
         }
-        let mut excluded = self.excluded.iter().map(|base| relation(name, base, true));
+        let mut excluded = self.excluded.iter().map(|base| relation(name, base, true, comparisons));
         (is_inside || !is_constrained)
             && excluded.all(|it| matches!(it, Relation::OtherKind | Relation::Outside))
     }
@@ -131,7 +129,12 @@ impl<'a> Constraints<'a> {
 
 /// The relation of a name to a constraint. A wildcard stands for all names that it covers: it is inside a
 /// permitted constraint if all of them are, and inside an excluded one if any is.
-fn relation(name: &GeneralName<'_>, base: &GeneralName<'_>, is_excluded: bool) -> Relation {
+fn relation(
+    name: &GeneralName<'_>,
+    base: &GeneralName<'_>,
+    is_excluded: bool,
+    comparisons: &mut usize,
+) -> Relation {
     use GeneralName as N;
     let inside = |is: bool| if is { Relation::Inside } else { Relation::Outside };
     match (name, base) {
@@ -160,8 +163,9 @@ fn relation(name: &GeneralName<'_>, base: &GeneralName<'_>, is_excluded: bool) -
             Some(host) if is_base(base) => inside(is_of_host(host, base)),
             _ => Relation::Unclear,
         },
-        (N::IPAddress(name), N::IPAddress(base)) => match (name.len(), base.len()) {
+        (N::IPAddress(name), N::IPAddress(base)) => match (plain(name).len(), base.len()) {
             (4, 8) | (16, 32) => {
+                let name = plain(name);
                 let (address, mask) = base.split_at(name.len());
                 let mut bytes = name.iter().zip(address).zip(mask);
                 inside(bytes.all(|((name, base), mask)| (name ^ base) & mask == 0))
@@ -170,7 +174,10 @@ fn relation(name: &GeneralName<'_>, base: &GeneralName<'_>, is_excluded: bool) -
             (4, 32) | (16, 8) => Relation::Outside,
             _ => Relation::Unclear,
         },
-        (N::DirectoryName(name), N::DirectoryName(base)) => inside(is_below_name(name, base)),
+        (N::DirectoryName(name), N::DirectoryName(base)) => match distinguished::is_whole(name) {
+            true => is_below_name(name, base, comparisons).map_or(Relation::Unclear, inside),
+            false => Relation::Unclear,
+        },
         (N::OtherName(..), N::OtherName(..))
         | (N::X400Address(_), N::X400Address(_))
         | (N::EDIPartyName(_), N::EDIPartyName(_))
@@ -230,18 +237,37 @@ fn host_of(uri: &str) -> Option<&str> {
     (is_host(host) && host.parse::<std::net::Ipv4Addr>().is_err()).then_some(host)
 }
 
-/// True if the first parts of a name are those of the base.
-fn is_below_name(name: &X509Name<'_>, base: &X509Name<'_>) -> bool {
+/// An address, that of an IPv4 host in its own form.
+fn plain(address: &[u8]) -> &[u8] {
+    match address {
+        [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, four @ ..] if four.len() == 4 => four,
+        other => other,
+    }
+}
+
+/// True if the first parts of a name are those of the base; `None` if that takes too many comparisons.
+fn is_below_name(
+    name: &X509Name<'_>,
+    base: &X509Name<'_>,
+    comparisons: &mut usize,
+) -> Option<bool> {
     let mut parts = name.iter_rdn();
-    base.iter_rdn().all(|base| parts.next().is_some_and(|part| is_same_part(part, base)))
+    for base in base.iter_rdn() {
+        let Some(part) = parts.next() else { return Some(false) };
+        let (fields, others) = (part.iter().count(), base.iter().count());
+        *comparisons = comparisons.checked_sub(fields * others)?;
+        if fields != others || !is_same_part(part, base) {
+            return Some(false);
+        }
+    }
+    Some(true)
 }
 
 fn is_same_part(
     one: &RelativeDistinguishedName<'_>,
     other: &RelativeDistinguishedName<'_>,
 ) -> bool {
-    one.iter().count() == other.iter().count()
-        && one.iter().all(|field| other.iter().any(|other| is_same_field(field, other)))
+    one.iter().all(|field| other.iter().any(|other| is_same_field(field, other)))
 }
 
 /// Compares texts without regard to their string types, to case, and to how many spaces separate words.

@@ -102,15 +102,15 @@ impl Until {
 /// The policies that are valid at a certificate that names these.
 fn next<'a>(former: &Valid<'a>, named: &BTreeSet<&'a [u8]>, takes_any: bool) -> Valid<'a> {
     let mut valid = Valid::new();
+    let expected: BTreeSet<&[u8]> = former.values().flatten().copied().collect();
     for policy in named.iter().filter(|policy| **policy != ANY_POLICY) {
-        let is_expected = former.values().any(|expected| expected.contains(policy));
-        if is_expected || former.contains_key(ANY_POLICY) {
+        if expected.contains(policy) || former.contains_key(ANY_POLICY) {
             valid.insert(policy, BTreeSet::from([*policy]));
         }
     }
     if takes_any && named.contains(ANY_POLICY) {
-        for policy in former.values().flatten() {
-            valid.entry(policy).or_insert_with(|| BTreeSet::from([*policy]));
+        for policy in expected {
+            valid.entry(policy).or_insert_with(|| BTreeSet::from([policy]));
         }
     }
     valid

@@ -4,7 +4,9 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use super::{Pki, dns, pem_of};
+use proptest::prelude::*;
+
+use super::{Pki, dns, made::Form, pem_of};
 use crate::{
     Authority, AuthoritySpec, Certificate, CertificateRequest, KeyAlgorithm, Leaf, PrivateKey,
     Purpose, San, SpiffeId, Subject, TrustBundle, Usage, Verify, authority::BACKDATE,
@@ -290,6 +292,76 @@ fn forged_and_sloppy_requests_are_refused() {
         assert!(CertificateRequest::from_pem(&text).is_err(), "{text}");
     }
     assert!(CertificateRequest::from_pem(&format!("{pem}\n")).is_ok());
+}
+
+/// One element of DER, shorter than 128 bytes.
+fn element(tag: u8, contents: &[&[u8]]) -> Vec<u8> {
+    let contents = contents.concat();
+    [&[tag, u8::try_from(contents.len()).unwrap()][..], &contents].concat()
+}
+
+const COMMON_NAME: &[u8] = &[6, 3, 0x55, 4, 3];
+
+/// Whatever an issuer copies from a request must end where it says: what it swallows of the certificate behind it would
+/// be names, keys and usages of the requester's choice.
+#[test]
+fn a_name_that_cannot_be_read_to_its_end_is_none() {
+    let (sequence, set, null) = (0x30, 0x31, &[5, 0][..]);
+    let field = element(sequence, &[COMMON_NAME, &element(12, &[b"alice"])]);
+    let part = element(set, &[&field]);
+    let good = element(sequence, &[&part]);
+    let mut long = good.clone();
+    long[1] += 9;
+    let three = element(sequence, &[COMMON_NAME, &element(12, &[b"alice"]), null]);
+    let odd = [
+        element(sequence, &[&part, &element(4, &[&[7; 40]])]),
+        element(sequence, &[&part, &element(sequence, &[])]),
+        element(sequence, &[&part, &element(set, &[])]),
+        element(sequence, &[&part, &element(set, &[null])]),
+        element(sequence, &[&element(set, &[&field, null]), &part]),
+        element(sequence, &[&element(set, &[&three])]),
+        element(sequence, &[&element(set, &[&element(sequence, &[COMMON_NAME])])]),
+        element(sequence, &[&element(set, &[&element(sequence, &[null, null])])]),
+        element(set, &[&part]),
+        [good.clone(), null.to_vec()].concat(),
+        long,
+    ];
+    let key = PrivateKey::generate(KeyAlgorithm::EcP256).unwrap();
+    let read = |subject: &[u8]| {
+        let request = CertificateRequest::renew_pem(&key, subject, &[]).unwrap();
+        (CertificateRequest::from_pem(&request), Form::of(subject.to_vec()).read())
+    };
+    let (request, certificate) = read(&good);
+    assert_eq!(request.unwrap().common_name(), Some("alice"));
+    assert_eq!(certificate.unwrap().common_name(), Some("alice"));
+    for subject in odd {
+        let (request, certificate) = read(&subject);
+        assert!(request.is_err(), "{subject:02x?}");
+        assert!(certificate.is_err(), "{subject:02x?}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn what_is_issued_says_what_was_meant(at in 0usize..40, byte: u8, more in 0usize..3) {
+        let pki = Pki::new();
+        let key = PrivateKey::generate(KeyAlgorithm::EcP256).unwrap();
+        let field = element(0x30, &[COMMON_NAME, &element(12, &[b"alice"])]);
+        let part = element(0x31, &[&field]);
+        let mut subject = element(0x30, &vec![&part[..]; more]);
+        if let Some(changed) = subject.get_mut(at) {
+            *changed = byte;
+        }
+        let request = CertificateRequest::renew_pem(&key, &subject, &[]).unwrap();
+        let Ok(request) = CertificateRequest::from_pem(&request) else { return Ok(()) };
+        let id = SpiffeId::identity("test.example", "i1");
+        let leaf = Leaf::for_identity(&request, &id, pki.now);
+        let Ok(issued) = pki.signer.issue(&leaf) else { return Ok(()) };
+        prop_assert_eq!(issued.subject_der(), &subject[..]);
+        prop_assert_eq!(issued.public_key().unwrap(), key.public());
+        prop_assert_eq!(issued.spiffe_uris().collect::<Vec<_>>(), [id.to_string()]);
+        prop_assert!(!issued.is_ca());
+    }
 }
 
 #[test]

@@ -75,7 +75,17 @@ impl Form {
         Made { certificate, key: key.clone() }
     }
 
+    /// As [`Form::by_itself`], if it can be read.
+    pub(crate) fn read(&self) -> crate::Result<Certificate> {
+        let key = PrivateKey::generate(KeyAlgorithm::EcP256).unwrap();
+        Certificate::from_der(self.written(&key, &self.subject, &key))
+    }
+
     fn signed(&self, key: &PrivateKey, issuer: &[u8], signer: &PrivateKey) -> Certificate {
+        Certificate::from_der(self.written(key, issuer, signer)).unwrap()
+    }
+
+    fn written(&self, key: &PrivateKey, issuer: &[u8], signer: &PrivateKey) -> Vec<u8> {
         let day = |days: i64| {
             let length = Duration::from_secs(days.unsigned_abs() * 86_400);
             let now = SystemTime::now();
@@ -117,7 +127,7 @@ impl Form {
                 });
             });
         });
-        Certificate::from_der(extension::signed(&contents, signer).unwrap()).unwrap()
+        extension::signed(&contents, signer).unwrap()
     }
 }
 

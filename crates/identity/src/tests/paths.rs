@@ -155,7 +155,7 @@ fn issuers_of_every_form() {
     let middle = || Form::authority("middle");
     let plain = || Form::named("middle");
     let signs = usage::KEY_CERT_SIGN | usage::CRL_SIGN;
-    let table: [(&str, Form, Form, Result<(), &str>); 19] = [
+    let table: [(&str, Form, Form, Result<(), &str>); 23] = [
         ("plain", root(), middle(), Ok(())),
         ("a root of version 1", Form::version_1("root"), middle(), Ok(())),
         ("with its key usage", root(), middle().with(key_usage(signs)), Ok(())),
@@ -213,6 +213,25 @@ fn issuers_of_every_form() {
             root(),
             middle().with(unknown(true)),
             Err("its issuer `CN=middle`: its critical extension 1.2.3.4 is not understood"),
+        ),
+        (
+            "a root for servers",
+            root().with(purposes(&[SERVER_AUTH])),
+            middle(),
+            Err("its issuer `CN=root`: it is not for clients"),
+        ),
+        ("a root for clients", root().with(purposes(&[CLIENT_AUTH])), middle(), Ok(())),
+        (
+            "a root that says twice whether it is one",
+            Form::named("root").with(ca(false, None)).with(ca(true, None)),
+            middle(),
+            Err("its issuer `CN=root`: it has the extension 2.5.29.19 (basicConstraints) twice"),
+        ),
+        (
+            "a root of version 1 with extensions",
+            Form { version: 1, ..root() },
+            middle(),
+            Err("its issuer `CN=root`: it has extensions, but is not of version 3"),
         ),
         // Go refuses this one. Whoever puts an anchor into a bundle trusts it, whatever it says.
         ("a root with one", root().with(unknown(true)), middle(), Ok(())),
