@@ -10,6 +10,7 @@ use rustls_pki_types::CertificateDer;
 
 use crate::{
     certificate::Certificate,
+    identity::{Identity, KeyedChain},
     spiffe::{SpiffeId, SpiffeSubject},
 };
 
@@ -22,6 +23,8 @@ pub struct ExpectedRouter {
     id: String,
     /// The [prints](crate::PublicKey::print) of its keys.
     keys: Arc<[String]>,
+    /// The trust domain of the network, if it is known.
+    domain: Option<String>,
 }
 
 /// What proves that a server is the expected router.
@@ -53,7 +56,8 @@ pub enum NotTheRouter {
     /// Its key is not one that the controller names.
     #[error(
         "router {meant} was dialed, but the controller does not know the key of the certificate there, which is of \
-         {found}; a router of OpenZiti must have the same key for clients and servers (no `identity.server_key`)"
+         {found}; a router of OpenZiti must have one key for clients and servers (`identity.server_key` and \
+         `alt_server_certs` name others)"
     )]
     UnknownKey {
         /// The id of the router.
@@ -67,7 +71,15 @@ impl ExpectedRouter {
     /// The router with this id, and the [prints](crate::PublicKey::print) of its keys if a controller names them.
     #[must_use]
     pub fn new(id: impl Into<String>, keys: impl IntoIterator<Item = String>) -> Self {
-        Self { id: id.into(), keys: keys.into_iter().take(MAX_ROUTER_KEYS).collect() }
+        Self { id: id.into(), keys: keys.into_iter().take(MAX_ROUTER_KEYS).collect(), domain: None }
+    }
+
+    /// The router, with the trust domain of the client's own certificate, if that names one.
+    #[must_use]
+    pub fn in_domain_of(self, own: &Identity) -> Self {
+        let own = own.client().map(KeyedChain::leaf);
+        let id = own.and_then(|own| own.spiffe_uris().find_map(|uri| uri.parse::<SpiffeId>().ok()));
+        Self { domain: id.map(|id| id.trust_domain), ..self }
     }
 
     /// The id of the router.
@@ -94,19 +106,20 @@ impl ExpectedRouter {
                 false => Err(NotTheRouter::UnknownKey { meant, found }),
             };
         }
-        let (proof, is_meant) = match leaf.spiffe_uris().next() {
-            Some(_) => (RouterProof::SpiffeId, self.is_in(&leaf)),
-            None => (RouterProof::CommonName, leaf.common_name() == Some(&*self.id)),
+        let ids: Vec<SpiffeId> = leaf.spiffe_uris().filter_map(|uri| uri.parse().ok()).collect();
+        // Ids of another form, as other programs give them, say nothing about programs of the network.
+        let is_of_network = |id: &SpiffeId| !matches!(id.subject, SpiffeSubject::Other(_));
+        let (proof, is_meant) = match ids.iter().any(is_of_network) {
+            true => (RouterProof::SpiffeId, ids.iter().all(|id| self.is_named_by(id))),
+            false => (RouterProof::CommonName, leaf.common_name() == Some(&*self.id)),
         };
         is_meant.then_some(proof).ok_or(NotTheRouter::Other { meant, found })
     }
 
-    /// Whether all SPIFFE ids of a certificate are the router's.
-    fn is_in(&self, leaf: &Certificate) -> bool {
-        leaf.spiffe_uris().all(|uri| {
-            let id = uri.parse::<SpiffeId>().ok();
-            id.is_some_and(|id| matches!(id.subject, SpiffeSubject::Router(id) if id == self.id))
-        })
+    /// Whether a SPIFFE id is the router's.
+    fn is_named_by(&self, id: &SpiffeId) -> bool {
+        let is_here = self.domain.as_ref().is_none_or(|domain| *domain == id.trust_domain);
+        is_here && matches!(&id.subject, SpiffeSubject::Router(id) if *id == self.id)
     }
 }
 

@@ -16,7 +16,7 @@ const MAX_ADDRESS: usize = 300;
 const MAX_NAME: usize = 100;
 
 /// Most keys of a router.
-pub(crate) const MAX_KEYS: usize = 16;
+const MAX_KEYS: usize = 16;
 
 /// How often the listeners of a router may change: this many times at once, and once more in each
 /// [`CHANGE_INTERVAL`]. Every other router is told of each change.
@@ -144,6 +144,15 @@ mod tests {
         assert_eq!(listeners.report(of(73), later), Reported::Known);
         assert!(!listeners.settle(later + CHANGE_INTERVAL));
         assert_eq!(*listeners.known(), of(73));
+    }
+
+    #[test]
+    fn keys_of_routers_have_a_form_and_a_limit() {
+        let of = |server_keys| kept(Listeners { listeners: Vec::new(), server_keys }).0.server_keys;
+        let key = "0f".repeat(32);
+        let odd = [String::new(), key.to_uppercase(), format!("{key}0"), "x".repeat(64)];
+        assert_eq!(of([&odd[..], &[key.clone()]].concat()), [key.clone()]);
+        assert_eq!(of(vec![key; 100]).len(), MAX_KEYS);
     }
 
     #[test]

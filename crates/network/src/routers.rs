@@ -238,15 +238,14 @@ impl LiveRouter {
         self.listeners.lock().known().listeners.clone()
     }
 
-    /// The prints of the keys that prove it to clients: that of its certificate, which is also the one of its
-    /// listeners at routers of the original, and those that it names.
+    /// The prints of the keys that prove it to clients: those that it names, as routers of weft do, or else that of the
+    /// certificate with which it connected, which is also that of its listeners.
     pub fn keys(&self) -> Vec<String> {
         let said = self.listeners.lock().known().server_keys.clone();
-        let mut keys: Vec<String> = self.key.iter().cloned().chain(said).collect();
-        keys.sort_unstable();
-        keys.dedup();
-        keys.truncate(link_listeners::MAX_KEYS);
-        keys
+        match said.is_empty() {
+            true => self.key.iter().cloned().collect(),
+            false => said,
+        }
     }
 
     /// Takes its newest report of its listeners, if it waits and may count now. True if the

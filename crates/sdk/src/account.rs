@@ -36,7 +36,7 @@ use weft_contract::resource::edge_router::EdgeRouterCommon;
 use weft_contract::resource::identity::IdentityDetail;
 use weft_contract::resource::service::ServiceDetail;
 use weft_contract::resource::session::ApiSessionDetail;
-use weft_identity::{IdentityFile, LiveIdentity};
+use weft_identity::{ExpectedRouter, IdentityFile, LiveIdentity};
 
 /// Most services and service sessions of one identity that are remembered.
 const MAX_REMEMBERED: usize = 65_536;
@@ -71,6 +71,8 @@ struct Known {
     /// The services were read, since they were last forgotten.
     has_services: bool,
     sessions: HashMap<(String, DialBind), KeptSession>,
+    /// By name: the routers that service sessions named last, and their keys. Older sessions may name older keys.
+    routers: HashMap<String, ExpectedRouter>,
 }
 
 /// A controller, and the value of `current` that selects it.
@@ -265,7 +267,7 @@ impl Account {
     }
 
     /// Asks the controller in use, and the next one if that cannot be reached.
-    async fn ask<'a, T>(
+    pub(crate) async fn ask<'a, T>(
         &'a self,
         call: impl Fn(&'a ClientApi) -> BoxFuture<'a, weft_client::Result<T>>,
     ) -> Result<T> {

@@ -1,27 +1,16 @@
 //! The addresses of routers in the lists of a controller, which tells none of a router that is offline.
 
 use weft_contract::resource::service_session::SessionEdgeRouter;
-use weft_identity::ExpectedRouter;
 use weft_wire::Address;
 
-use crate::routers::Place;
-
 /// The address of a router; `None` if the controller tells no usable one, because the router is offline.
-fn address_of(router: &SessionEdgeRouter) -> Option<Address> {
+pub(crate) fn address_of(router: &SessionEdgeRouter) -> Option<Address> {
     let url = ["tls", "tcp", "wss"].iter().find_map(|known| router.address(known))?;
     let address = parse(url);
     if address.is_none() {
         tracing::debug!(router = %router.router.name, url, "a router's URL has no usable address");
     }
     address
-}
-
-/// The place of a router; `None` if the controller tells no usable address. The controllers of the original do not tell
-/// ids, and therefore not who is expected there.
-pub(crate) fn place_of(router: &SessionEdgeRouter) -> Option<Place> {
-    let expected = ExpectedRouter::new(router.id.clone(), router.server_keys.iter().cloned());
-    let expected = (!router.id.is_empty()).then_some(expected);
-    Some(Place { address: address_of(router)?, expected })
 }
 
 /// True if one of these routers has a usable address.

@@ -1,7 +1,7 @@
 //! Connections to routers: made when first needed, kept, and made again with growing pauses after
 //! they are lost.
 
-use crate::addresses::{are_usable, place_of, unusable};
+use crate::addresses::{address_of, are_usable, unusable};
 use crate::channel::RouterChannel;
 use crate::error::{Error, Result};
 use crate::inner::Inner;
@@ -12,8 +12,8 @@ use std::time::Duration;
 use tokio::time::Instant;
 use weft_channel::{ChannelOptions, DialOptions, RequestError, ServerScreen, dial};
 use weft_contract::resource::service_session::SessionEdgeRouter;
-use weft_identity::ExpectedRouter;
 use weft_identity::tls::{ClientTls, client_config};
+use weft_identity::{ExpectedRouter, LiveIdentity};
 use weft_wire::edge::header;
 use weft_wire::hello::{self, Hello, alpn};
 use weft_wire::{Message, content_type};
@@ -42,8 +42,9 @@ impl Inner {
     pub(crate) fn want(self: &Arc<Self>, routers: &[SessionEdgeRouter]) -> Vec<Arc<Slot>> {
         let wanted = routers.iter().filter_map(|router| {
             let name = &router.router.name;
-            match place_of(router) {
-                Some(place) => self.slot(name, place),
+            let expected = self.account.expected_router(name);
+            match address_of(router) {
+                Some(address) => self.slot(name, Place { address, expected }),
                 None => self.routers.known(name),
             }
         });
@@ -191,7 +192,7 @@ impl Inner {
         let address = place.address.clone();
         let options = DialOptions {
             timeout: self.settings.connect_timeout,
-            screen: place.expected.clone().map(screen),
+            screen: place.expected.clone().map(|router| screen(router, &self.identity)),
             ..DialOptions::new(address, Arc::new(tls), hello::alpn::EDGE, hello, channel)
         };
         let established = dial(options).await.map_err(|error| error.to_string())?;
@@ -205,7 +206,8 @@ impl Inner {
 }
 
 /// Refuses servers that are not the router.
-fn screen(router: ExpectedRouter) -> ServerScreen {
+fn screen(router: ExpectedRouter, own: &LiveIdentity) -> ServerScreen {
+    let router = router.in_domain_of(&own.current());
     ServerScreen::new(move |chain| match router.prove(chain) {
         Ok(proof) => {
             tracing::debug!(router = router.id(), ?proof, "the router is the one that is meant");

@@ -14,6 +14,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use weft_contract::entity::DialBind;
 use weft_contract::resource::service::{self, ServiceBody, ServiceDetail};
 use weft_contract::{Api, Timestamp};
+use weft_identity::SpiffeId;
 
 use crate::{
     About, Address, ClientApi, Credentials, Error, Logins, MAX_ANSWER, ManagementClient,
@@ -65,6 +66,24 @@ fn addresses_are_read_in_many_forms() {
     for wrong in ["", "http://ctrl:80", "tls:ctrl:6262", "a b", "https://user:pw@ctrl"] {
         assert!(matches!(wrong.parse::<Address>(), Err(Error::Address { .. })), "{wrong}");
     }
+}
+
+#[tokio::test]
+async fn no_password_goes_to_a_router() {
+    let login = async |pki: Pki| {
+        let server = Server::start(&pki, |_| Reply::data(session("t-1", json!([])))).await;
+        let done = management(&server, &pki).login(&admin()).await;
+        (done.map(|_| ()), server.seen().len())
+    };
+    let router = SpiffeId::router("test.example", "r1");
+    for id in [router, SpiffeId::identity("test.example", "i1")] {
+        let (done, requests) = login(Pki::of(&id)).await;
+        let problem = done.unwrap_err().to_string();
+        assert!(problem.contains(&format!("{id}, which is no controller")), "{problem}");
+        assert_eq!(requests, 0);
+    }
+    let controller = SpiffeId::controller("test.example", "c1");
+    assert_eq!(login(Pki::of(&controller)).await.1, 1);
 }
 
 #[tokio::test]

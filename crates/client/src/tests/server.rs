@@ -15,8 +15,8 @@ use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
 use weft_identity::tls::{ALPN_H2, ALPN_HTTP1, ClientAuth, ServerTls, server_config_for};
 use weft_identity::{
-    Authority, AuthoritySpec, KeyAlgorithm, KeyedChain, Leaf, PrivateKey, Purpose, San, Subject,
-    TrustBundle,
+    Authority, AuthoritySpec, KeyAlgorithm, KeyedChain, Leaf, PrivateKey, Purpose, San, SpiffeId,
+    Subject, TrustBundle,
 };
 
 /// A request that the server received.
@@ -86,13 +86,23 @@ impl Pki {
 
     /// Keys whose server certificate was issued at `now`.
     pub(crate) fn issued(now: SystemTime) -> Self {
+        Self::with(now, &[])
+    }
+
+    /// Keys whose server certificate is of this program of the network, and of the usual hosts.
+    pub(crate) fn of(id: &SpiffeId) -> Self {
+        Self::with(SystemTime::now(), &[San::Uri(id.to_string())])
+    }
+
+    fn with(now: SystemTime, more: &[San]) -> Self {
         let made = SystemTime::now();
         let authority = Authority::make_root(&AuthoritySpec::new("test root"), made).unwrap();
         let key = PrivateKey::generate(KeyAlgorithm::EcP256).unwrap();
         let leaf = Leaf::for_key(
             key.public(),
             &Subject::common_name("controller"),
-            vec![San::Dns("localhost".into()), San::Ip(IpAddr::V4(Ipv4Addr::LOCALHOST))],
+            [&[San::Dns("localhost".into()), San::Ip(IpAddr::V4(Ipv4Addr::LOCALHOST))], more]
+                .concat(),
             Purpose::Server,
             now,
         )

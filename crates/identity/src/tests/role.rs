@@ -2,8 +2,8 @@
 
 use super::{Pki, dns};
 use crate::{
-    ExpectedRouter, KeyedChain, NotTheRouter, PublicKey, Purpose, RouterProof, San, SpiffeId,
-    role::other_than_controller,
+    ExpectedRouter, Identity, KeyedChain, NotTheRouter, PublicKey, Purpose, RouterProof, San,
+    SpiffeId, role::other_than_controller,
 };
 
 const DOMAIN: &str = "test.example";
@@ -53,6 +53,20 @@ fn a_router_is_proved_by_its_key_or_its_id_and_not_by_the_host_of_its_certificat
     for (chain, right) in rows {
         assert_eq!(by(&chain, &[]), right);
     }
+    // An id that no program of the network has.
+    let workload = San::Uri("spiffe://test.example/workload/x".into());
+    let named = pki.leaf("r1", std::slice::from_ref(&workload), Purpose::Server);
+    assert_eq!(by(&named, &[]), Ok(CommonName));
+    // A router of the same id in another network.
+    let own = Identity::new(
+        Some(server(&pki, "me", Some(SpiffeId::identity(DOMAIN, "me")))),
+        Vec::new(),
+        pki.bundle(),
+    );
+    let meant = ExpectedRouter::new("r1", []).in_domain_of(&own);
+    let there = server(&pki, "r1", Some(SpiffeId::router("other.example", "r1")));
+    assert!(meant.prove(&[there.leaf().der().clone()]).is_err());
+    assert_eq!(meant.prove(&[server(&pki, "any", of("r1")).leaf().der().clone()]), Ok(Spiffe));
     let two = [San::Uri(found), San::Uri("spiffe://test.example/router/r2".into())];
     assert!(by(&pki.leaf("r1", &two, Purpose::Server), &[]).is_err(), "one id of another router");
     assert_eq!(ExpectedRouter::new("r1", []).prove(&[]), Err(NotTheRouter::NoCertificate));

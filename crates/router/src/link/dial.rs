@@ -176,6 +176,7 @@ impl Links {
         };
         let tls = Arc::clone(&self.client_tls);
         let expected = ExpectedRouter::new(target.peer.clone(), target.keys.clone());
+        let expected = expected.in_domain_of(&self.identity.current());
         let options = DialOptions {
             screen: Some(ServerScreen::new(move |chain| {
                 expected.prove(chain).map(|_| ()).map_err(|problem| problem.to_string())

@@ -49,8 +49,8 @@ const GIVEN_UP: &str = "the peer gave up the dialed address during the dial";
 #[derive(Debug)]
 struct Known {
     version: String,
-    /// The prints of its keys, as controllers reported them last.
-    keys: Vec<String>,
+    /// The prints of its keys, and the controller that named them last.
+    keys: Option<(ControllerId, Vec<String>)>,
     /// The controllers that said last that the peer is connected to them. A controller that is lost has said
     /// nothing else.
     healthy_at: HashSet<ControllerId>,
@@ -62,6 +62,20 @@ struct Known {
 }
 
 impl Known {
+    /// Takes the keys that a controller names, and returns true if they are others than before. A controller that names
+    /// none, like those of OpenZiti, does not replace what a connected one says.
+    fn has_other_keys(&mut self, from: &ControllerId, named: &[String]) -> bool {
+        let stays =
+            self.keys.as_ref().is_some_and(|(by, _)| by != from && self.healthy_at.contains(by));
+        if named.is_empty() && stays {
+            return false;
+        }
+        let new = (!named.is_empty()).then(|| (from.clone(), named.to_vec()));
+        let former = std::mem::replace(&mut self.keys, new);
+        let before = former.as_ref().map(|(_, keys)| keys.as_slice()).unwrap_or_default();
+        before != named
+    }
+
     /// True if the peer is connected to a controller.
     fn is_healthy(&self) -> bool {
         !self.healthy_at.is_empty()
@@ -141,17 +155,16 @@ impl Registry {
         }
         let known = self.peers.entry(news.id.clone()).or_insert_with(|| Known {
             version: String::new(),
-            keys: Vec::new(),
+            keys: None,
             healthy_at: HashSet::new(),
             gone_since: None,
             targets: HashSet::new(),
             listeners: Vec::new(),
         });
-        let is_back = !known.is_healthy();
+        let is_back = !known.is_healthy() | known.has_other_keys(from, &news.keys);
         known.healthy_at.insert(from.clone());
         known.gone_since = None;
         known.version.clone_from(&news.version);
-        known.keys.clone_from(&news.keys);
         known.listeners = news.listeners.iter().take(MAX_LISTENERS).cloned().collect();
         self.want_all(&news.id, is_back, now, new_id)
     }
@@ -275,8 +288,9 @@ impl Registry {
             target.iteration += 1;
             let place = target.place();
             let known = self.peers.get(&target.peer);
-            let told = known.map(|known| (known.version.clone(), known.keys.clone()));
-            let (version, keys) = told.unwrap_or_default();
+            let version = known.map(|known| known.version.clone()).unwrap_or_default();
+            let keys = known.and_then(|known| known.keys.as_ref()).map(|(_, keys)| keys.clone());
+            let keys = keys.unwrap_or_default();
             return Some(Dial {
                 link: target.link.clone(),
                 iteration: target.iteration,

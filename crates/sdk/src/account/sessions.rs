@@ -13,6 +13,7 @@ use tokio::time::Instant;
 use weft_contract::entity::DialBind;
 use weft_contract::resource::service::ServiceDetail;
 use weft_contract::resource::service_session::SessionDetail;
+use weft_identity::ExpectedRouter;
 
 /// The time for which the routers of a service session are taken for known, on average.
 const ROUTERS_KNOWN: Duration = Duration::from_secs(3600);
@@ -163,8 +164,24 @@ impl Account {
         Ok(detail)
     }
 
+    /// The router that proves to be the one of this name; `None` if the controller does not tell: those of OpenZiti do
+    /// not.
+    pub(crate) fn expected_router(&self, name: &str) -> Option<ExpectedRouter> {
+        self.known.lock().routers.get(name).cloned()
+    }
+
     pub(super) fn remember(&self, key: (String, DialBind), detail: Arc<SessionDetail>) {
         let mut known = self.known.lock();
+        for router in &detail.edge_routers {
+            let (name, is_offline) = (&router.router.name, router.server_keys.is_empty());
+            let room = known.routers.len() < MAX_REMEMBERED || known.routers.contains_key(name);
+            let is_known = known.routers.get(name).is_some_and(|known| known.id() == router.id);
+            // The keys of a router that is offline are not told.
+            if !router.id.is_empty() && room && !(is_offline && is_known) {
+                let expected = ExpectedRouter::new(&router.id, router.server_keys.iter().cloned());
+                known.routers.insert(name.clone(), expected);
+            }
+        }
         if known.sessions.len() < MAX_REMEMBERED || known.sessions.contains_key(&key) {
             let known_for = match are_usable(&detail.edge_routers) {
                 true => jittered(ROUTERS_KNOWN),

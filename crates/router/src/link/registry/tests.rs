@@ -386,3 +386,29 @@ fn the_end_of_a_dial_says_nothing_of_the_target_that_took_the_place_of_its_own()
     registry.failed(&former, false, now, 0.5);
     assert_eq!(registry.next_due(), None, "the dial of B is under way");
 }
+
+#[test]
+fn other_keys_of_a_router_are_tried_at_once_and_no_controller_without_keys_takes_them_away() {
+    let now = Instant::now();
+    let mut registry = registry();
+    let peer = |keys: &[&str]| {
+        let keys = keys.iter().map(|key| (*key).to_owned()).collect();
+        Peer { keys, ..peer("r2", PeerState::Healthy) }
+    };
+    let other: ControllerId = "b".into();
+    registry.peer(&ctrl(), &peer(&["old"]), now, ids());
+    let dial = registry.begin_dial(now).unwrap();
+    assert_eq!(dial.keys, ["old"]);
+    registry.failed(&dial, false, now, 0.5);
+    assert!(registry.begin_dial(now).is_none(), "it waits");
+    registry.peer(&ctrl(), &peer(&["new"]), now, ids());
+    let dial = registry.begin_dial(now).unwrap();
+    assert_eq!(dial.keys, ["new"]);
+    registry.failed(&dial, false, now, 0.5);
+    registry.peer(&other, &peer(&[]), now, ids());
+    assert!(registry.begin_dial(now).is_none(), "nothing is new");
+    // The controller that named them is not heard of the router any more.
+    registry.peer(&ctrl(), &Peer { state: PeerState::Unhealthy, ..peer(&[]) }, now, ids());
+    registry.peer(&other, &peer(&[]), now, ids());
+    assert_eq!(registry.begin_dial(now).unwrap().keys, Vec::<String>::new());
+}
