@@ -23,6 +23,8 @@ mod dialed;
 #[cfg(test)]
 mod edges;
 #[cfg(test)]
+mod ends;
+#[cfg(test)]
 mod floors;
 #[cfg(test)]
 mod gone;

@@ -55,6 +55,7 @@ pub mod admission;
 pub mod attempts;
 pub mod credentials;
 pub mod current;
+mod end_statement;
 pub mod ending;
 pub mod enroll;
 pub mod external_id;

@@ -4,6 +4,8 @@
 use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use bytes::Bytes;
 use futures::FutureExt as _;
 use rustls_pki_types::CertificateDer;
 use tokio::time::Instant;
@@ -22,7 +24,7 @@ use weft_model::{Base, Id, Snapshot, Timestamp};
 use super::guesses::Turn;
 use super::password::{self, Hashed};
 use super::sessions::{ClientDescription, stands};
-use super::{external_id, lockout, third_party_ca};
+use super::{end_statement, external_id, lockout, third_party_ca};
 use crate::admission::{Place, Sender};
 use crate::external_token::challenge;
 use crate::handle::Auth;
@@ -408,11 +410,19 @@ fn open(
         ca_id: shown.ca.clone(),
         is_of_client: api == Api::Client,
         credential: shown.print.clone(),
+        end_key: body.end_key.as_deref().map(end_key).transpose()?.unwrap_or_default(),
         ..ApiSession::default()
     };
     caller.begin()?;
     auth.sessions().put_told(&shown.identity.base.id, told);
     auth.sessions().open(session, token, |it| super::resolve::is_complete(&snapshot, it))
+}
+
+/// The key that proves a client to the ends of its connections.
+fn end_key(text: &str) -> Result<Bytes, Failure> {
+    let key = STANDARD.decode(text).ok().filter(|key| end_statement::is_key(key));
+    let reason = "must be an uncompressed point of P-256 (65 bytes) in base64";
+    key.map(Bytes::from).ok_or_else(|| Failure::field("endKey", reason, text))
 }
 
 /// A certificate as a session keeps it.

@@ -12,7 +12,7 @@ use weft_contract::resource::identity::IdentityDetail;
 use weft_contract::resource::posture_check::{PostureResponseBody, PostureResponseDetail};
 use weft_contract::resource::server::Version;
 use weft_contract::resource::service::{ALL_CONFIG_TYPES, ServiceDetail};
-use weft_contract::resource::service_session::{SessionBody, SessionDetail};
+use weft_contract::resource::service_session::{EndStatement, SessionBody, SessionDetail};
 use weft_contract::resource::session::{
     ApiSessionDetail, AuthenticateBody, ServiceUpdates, method,
 };
@@ -72,6 +72,8 @@ pub struct About {
     pub env: EnvInfo,
     /// Config types whose configs are listed with services by default.
     pub config_types: Vec<String>,
+    /// The public key that proves the client to the ends of its connections, in base64.
+    pub end_key: Option<String>,
 }
 
 /// A client of the client API.
@@ -298,6 +300,15 @@ impl ClientApi {
         self.call("detailSession", &[id], &[], None).await
     }
 
+    /// The controller's statement about this client as the end of a service session, for the other end. Only weft's
+    /// controllers give one, if the login named a key ([`About::end_key`]).
+    ///
+    /// # Errors
+    /// As [`ClientApi::call`].
+    pub async fn end_statement(&self, session: &str) -> Result<EndStatement> {
+        self.call("stateSessionEnd", &[session], &[], None).await
+    }
+
     /// Tells the controller about this device, as answers to posture checks. A controller takes 1,000
     /// answers at once. Returns the services that need a new code of the second factor.
     ///
@@ -399,6 +410,7 @@ pub(crate) async fn authenticate(
 ) -> Result<ApiSessionDetail> {
     let mut body = AuthenticateBody {
         config_types: Some(about.config_types.clone()),
+        end_key: about.end_key.clone(),
         env_info: Some(about.env.clone()),
         sdk_info: Some(about.sdk.clone()),
         ..AuthenticateBody::default()

@@ -5,14 +5,15 @@
 //! direction. Each announces this together with its public key:
 //!
 //! - the dialer ends the marker of its dial with [`ENDING`];
-//! - the host answers with a public key of 33 bytes, the last of which is [`FLAG`].
+//! - the host answers with a public key of 33 bytes, the last of which is [`FLAG`]; a host that also proves itself
+//!   ([`proof`]) to a dialer that does so sets [`proof::FLAG`] in it, too, and appends its [`Hint`].
 //!
 //! An end whose peer has announced this tags its messages with [`Tag::Push`] and its last message, which is
 //! empty, with [`Tag::Final`]. All other peers are sent [`Tag::Message`] alone.
 
 use bytes::Bytes;
 
-use crate::{Error, Opened, PublicKey, Sealer, Tag};
+use crate::{Error, Opened, PublicKey, Sealer, Tag, proof};
 
 /// End of the marker of a dialer that seals its end.
 pub const ENDING: &str = "+end";
@@ -26,23 +27,67 @@ pub fn dialer_seals(marker: &[u8]) -> bool {
     marker.ends_with(ENDING.as_bytes())
 }
 
-/// The public key of a host for a dialer that seals its end.
+/// The marker of a dialer that seals its end, behind a name for logs; `proves` is true if it also proves itself.
 #[must_use]
-pub fn host_key(key: &PublicKey) -> Bytes {
-    let mut bytes = key.as_bytes().to_vec();
-    bytes.push(FLAG);
-    bytes.into()
+pub fn marker(name: &str, proves: bool) -> String {
+    let ability = if proves { proof::ABILITY } else { "" };
+    format!("{name}{ability}{ENDING}")
 }
 
-/// Reads the public key that a host answered with. The second value is true if the host seals its
-/// end.
-///
-/// # Errors
-/// When the key has another length than 32 bytes, or 33 with [`FLAG`].
-pub fn read_host_key(bytes: &[u8]) -> Result<(PublicKey, bool), Error> {
-    match bytes.split_last() {
-        Some((&FLAG, key)) if bytes.len() == 33 => Ok((PublicKey::try_from(key)?, true)),
-        _ => Ok((PublicKey::try_from(bytes)?, false)),
+/// True if the dialer with this marker proves itself.
+#[must_use]
+pub fn dialer_proves(marker: &[u8]) -> bool {
+    marker
+        .strip_suffix(ENDING.as_bytes())
+        .is_some_and(|rest| rest.ends_with(proof::ABILITY.as_bytes()))
+}
+
+/// Random bytes by which a dialer recognizes a host that it has met. They prove nothing.
+pub type Hint = [u8; 16];
+
+/// The public key of a host, with what the host does besides.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HostKey {
+    /// The key.
+    pub key: PublicKey,
+    /// True if the host seals its end.
+    pub seals_end: bool,
+    /// The hint of a host that proves itself.
+    pub proves: Option<Hint>,
+}
+
+impl HostKey {
+    /// The bytes for a dialer that seals its end, and proves itself if this host does.
+    #[must_use]
+    pub fn to_bytes(&self) -> Bytes {
+        let flags = if self.seals_end { FLAG } else { 0 };
+        let mut bytes = self.key.as_bytes().to_vec();
+        match &self.proves {
+            None => bytes.push(flags),
+            Some(hint) => {
+                bytes.push(flags | proof::FLAG);
+                bytes.extend_from_slice(hint);
+            }
+        }
+        bytes.into()
+    }
+
+    /// Reads the public key that a host answered with.
+    ///
+    /// # Errors
+    /// When the key has another form.
+    pub fn read(bytes: &[u8]) -> Result<Self, Error> {
+        const BOTH: u8 = FLAG | proof::FLAG;
+        let wrong = Error::KeyLength(bytes.len());
+        let (key, rest) = bytes.split_first_chunk::<32>().ok_or(wrong)?;
+        let key = PublicKey::from(*key);
+        let (seals_end, proves) = match rest {
+            [] => (false, None),
+            [FLAG] => (true, None),
+            [BOTH, hint @ ..] => (true, Some(hint.try_into().map_err(|_| wrong)?)),
+            _ => return Err(wrong),
+        };
+        Ok(Self { key, seals_end, proves })
     }
 }
 
@@ -123,14 +168,21 @@ mod tests {
     #[test]
     fn ends_tell_each_other_and_others_see_nothing_new() {
         assert!(dialer_seals(b"1a2b3c4d+end") && !dialer_seals(b"1a2b3c4d"));
+        assert!(dialer_seals(marker("1a2b3c4d", true).as_bytes()));
+        assert!(dialer_proves(marker("1a2b3c4d", true).as_bytes()));
+        assert!(!dialer_proves(marker("1a2b3c4d", false).as_bytes()) && !dialer_proves(b"1+auth"));
         let key = KeyPair::generate(&mut rand::rng()).unwrap().public_key();
-        let (read, seals_end) = read_host_key(&host_key(&key)).unwrap();
-        assert!(seals_end && read.as_bytes() == key.as_bytes());
-        assert!(!read_host_key(key.as_bytes()).unwrap().1);
-        let mut other = host_key(&key).to_vec();
-        other[32] = 2;
-        assert_eq!(read_host_key(&other).unwrap_err(), Error::KeyLength(33));
-        assert_eq!(read_host_key(&[]).unwrap_err(), Error::KeyLength(0));
+        for (seals_end, proves, length) in [(true, None, 33), (true, Some([7; 16]), 49)] {
+            let own = HostKey { key, seals_end, proves };
+            assert_eq!((own.to_bytes().len(), HostKey::read(&own.to_bytes())), (length, Ok(own)));
+        }
+        let plain = HostKey { key, seals_end: false, proves: None };
+        assert_eq!(HostKey::read(key.as_bytes()), Ok(plain));
+        for (flags, more) in [(0, 0), (2, 16), (3, 15), (1, 1), (4, 0)] {
+            let odd = [&key.as_bytes()[..], &[flags], &vec![0; more]].concat();
+            assert_eq!(HostKey::read(&odd), Err(Error::KeyLength(33 + more)), "{flags}");
+        }
+        assert_eq!(HostKey::read(&[]), Err(Error::KeyLength(0)));
     }
 
     #[test]

@@ -38,6 +38,7 @@
 mod cipher;
 pub mod ending;
 mod kx;
+pub mod proof;
 mod stream;
 
 pub use kx::{ConnectionKeys, KeyPair, PublicKey, SessionKey};

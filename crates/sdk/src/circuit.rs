@@ -117,7 +117,28 @@ impl Circuit {
     pub(crate) fn seal(&self, outward: Outward, preface: Bytes) {
         self.change(|inner, _| {
             inner.writing = Writing::new(outward);
-            inner.preface = Some(preface);
+            inner.preface.push_back(preface);
+        });
+    }
+
+    /// Takes no data of the application until [`Circuit::proved`].
+    pub(crate) fn prove(&self) {
+        self.change(|inner, _| inner.proving = true);
+    }
+
+    /// Sends a payload before all data of the application.
+    pub(crate) fn say(&self, payload: Bytes) {
+        self.change(|inner, _| inner.preface.push_back(payload));
+    }
+
+    /// Both ends have proved themselves: seals the application's data from now on, and takes it.
+    pub(crate) fn proved(&self, outward: Outward) {
+        self.change(|inner, now| {
+            inner.writing = Writing::new(outward);
+            inner.proving = false;
+            if inner.owes_end {
+                inner.finish(now);
+            }
         });
     }
 
@@ -197,18 +218,7 @@ impl Circuit {
 
     /// Ends the application's direction, behind all that was written, however full the window is.
     pub(crate) fn finish(&self) {
-        self.change(|inner, now| {
-            inner.flush();
-            let (preface, last) = (inner.preface.take(), inner.writing.last());
-            for payload in preface.into_iter().chain(last) {
-                // Refused once the direction is over, when it is not needed.
-                let _ = inner.transport.write(payload);
-            }
-            match &mut inner.transport {
-                Transport::Own(end) => end.finish(now),
-                Transport::Routed(routed) => routed.finish(),
-            }
-        });
+        self.change(State::finish);
     }
 
     /// The next delivery for the application.

@@ -1,8 +1,10 @@
 //! A connection for the application: a stream of bytes in both directions.
 
 use crate::circuit::{Circuit, Unwritten};
+use crate::exchange::Outcome;
 use crate::hop::Hop;
 use crate::inner::Guard;
+use crate::peer::Peer;
 use crate::sealing::{Inward, Keys};
 use bytes::{Buf as _, Bytes};
 use std::future::poll_fn;
@@ -12,6 +14,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::sync::oneshot;
 use weft_xgress::{CloseReason, Delivery};
 
 /// The description of a connection.
@@ -31,6 +34,9 @@ pub struct Info {
     pub dialer_name: Option<String>,
     /// Data that the dialer's application sent with the dial.
     pub app_data: Option<Bytes>,
+    /// At the dialer: who is at the other end, if that end has proved itself. At a host see
+    /// [`Connection::peer`].
+    pub peer: Option<Peer>,
 }
 
 /// A connection to the other application, over the overlay.
@@ -69,6 +75,10 @@ impl Drop for Shared {
 pub struct ReadHalf {
     shared: Arc<Shared>,
     inward: Inward,
+    /// What a proof of both ends leaves, until it is there.
+    proof: Option<oneshot::Receiver<Outcome>>,
+    /// The other end, once it has proved itself.
+    peer: Option<Peer>,
     /// Decrypted bytes that were not read yet.
     rest: Bytes,
     state: Reading,
@@ -103,14 +113,64 @@ impl Connection {
                 inward
             }
         };
+        Self::of(circuit, encrypted, inward, info, guard)
+    }
+
+    /// A connection whose ends have proved themselves.
+    pub(crate) fn opened(
+        circuit: Arc<Circuit>,
+        inward: Inward,
+        info: Info,
+        guard: Arc<Guard>,
+    ) -> Self {
+        let peer = info.peer.clone();
+        let mut connection = Self::of(circuit, true, inward, info, guard);
+        connection.reader.peer = peer;
+        connection
+    }
+
+    /// A connection whose ends are proving themselves.
+    pub(crate) fn proving(
+        circuit: Arc<Circuit>,
+        proof: oneshot::Receiver<Outcome>,
+        info: Info,
+        guard: Arc<Guard>,
+    ) -> Self {
+        let mut connection = Self::of(circuit, true, Inward::Plain, info, guard);
+        connection.reader.proof = Some(proof);
+        connection
+    }
+
+    fn of(
+        circuit: Arc<Circuit>,
+        encrypted: bool,
+        inward: Inward,
+        info: Info,
+        guard: Arc<Guard>,
+    ) -> Self {
         let shared = Arc::new(Shared { circuit, info, encrypted, _guard: guard });
         let reader = ReadHalf {
             shared: Arc::clone(&shared),
             inward,
+            proof: None,
+            peer: None,
             rest: Bytes::new(),
             state: Reading::Open,
         };
         Self { reader, writer: WriteHalf { shared } }
+    }
+
+    /// Who is at the other end, if both ends prove themselves, which may take until data comes. `None` if they do not:
+    /// one of them is not weft's, the service requires no encryption, or a router on the path has prevented it.
+    ///
+    /// # Errors
+    /// When the other end has not proved itself: the connection is over.
+    pub async fn peer(&mut self) -> io::Result<Option<&Peer>> {
+        poll_fn(|cx| self.reader.poll_proof(cx)).await;
+        match self.reader.state {
+            Reading::Failed(why) => Err(io::Error::new(io::ErrorKind::ConnectionReset, why)),
+            _ => Ok(self.reader.peer.as_ref()),
+        }
     }
 
     /// The description of the connection.
@@ -198,8 +258,24 @@ impl ReadHalf {
         }
     }
 
+    /// Takes what a proof of both ends leaves.
+    fn poll_proof(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if let Some(proof) = &mut self.proof {
+            match ready!(Pin::new(proof).poll(cx)) {
+                Ok(Outcome { peer, inward }) => {
+                    self.inward = inward;
+                    self.peer = Some(peer);
+                }
+                Err(_) => self.state = Reading::Failed("the dialer has not proved who it is"),
+            }
+            self.proof = None;
+        }
+        Poll::Ready(())
+    }
+
     /// Takes deliveries of the circuit until there is data to read or the direction is over.
     fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        ready!(self.poll_proof(cx));
         while self.rest.is_empty() && self.state == Reading::Open {
             match ready!(self.shared.circuit.poll_read(cx)) {
                 Delivery::Data { headers, data } => match self.inward.open(&headers, data) {

@@ -5,6 +5,7 @@ use crate::bind_options::BindOptions;
 use crate::builder::ContextBuilder;
 use crate::connection::Connection;
 use crate::dial::{self, DialOptions};
+use crate::ends::Ends;
 use crate::error::{Error, Result};
 use crate::identity::Identity;
 use crate::inner::{Guard, Inner};
@@ -62,10 +63,11 @@ impl Context {
     ) -> Result<Self> {
         let identity = LiveIdentity::load(file.section())?;
         let renewal = Renewal::new(Arc::clone(&identity), renewable, settings.renews_certificate);
-        let (about, codes) = (settings.about(&file), settings.codes.as_ref());
+        let (ends, codes) = (Ends::new()?, settings.codes.as_ref());
+        let about = settings.about(&file, ends.key());
         let account = Account::new(&file, &identity, about, codes, renewal)?;
         Box::pin(account.ensure_login()).await?;
-        let inner = Inner::start(settings, account, identity);
+        let inner = Inner::start(settings, account, ends, identity);
         Ok(Self { guard: Arc::new(Guard { inner }) })
     }
 

@@ -2,7 +2,9 @@
 
 use crate::channel::{Dialed, RouterChannel};
 use crate::connection::{Connection, Info};
+use crate::ends::Own;
 use crate::error::{Error, Failure, Result};
+use crate::exchange::Exchange;
 use crate::inner::{Guard, Inner};
 use crate::sealing::Keys;
 use bytes::Bytes;
@@ -12,7 +14,8 @@ use tokio::time::Instant;
 use weft_contract::entity::DialBind;
 use weft_contract::resource::service::ServiceDetail;
 use weft_contract::resource::service_session::SessionDetail;
-use weft_e2e::{KeyPair, ending};
+use weft_e2e::ending::{self, Hint, HostKey};
+use weft_e2e::{KeyPair, PublicKey};
 use weft_spans::{Kind, Span, attribute};
 use weft_wire::TraceContext;
 use weft_wire::edge::Connect;
@@ -83,11 +86,15 @@ async fn dial_by(
         let session = inner.account.session(&service, DialBind::Dial).await?;
         span.set(attribute::SERVICE_ID, &service.base.id);
         span.event("session known");
-        let (session, channel) =
-            route(inner, &service, session, begun, refused.as_ref(), deadline).await?;
+        let statement = statement(inner, &service, &session);
+        let routed =
+            route(inner, &service, Arc::clone(&session), begun, refused.as_ref(), deadline);
+        let (own, routed) = tokio::join!(statement, routed);
+        let (session, channel) = routed?;
         span.event("router connected");
         let trace = span.context();
-        let failure = match connect(guard, &service, &session, &channel, options, trace).await? {
+        let way = Way { session: &session, channel: &channel, own };
+        let failure = match connect(guard, &service, way, options, trace).await? {
             Ok(connection) => return Ok(connection),
             Err(failure) => failure,
         };
@@ -106,6 +113,26 @@ async fn dial_by(
             refused = Some(channel);
         }
     }
+}
+
+/// The controller's statement about this end, if the data of the service is sealed.
+async fn statement(
+    inner: &Inner,
+    service: &ServiceDetail,
+    session: &SessionDetail,
+) -> Option<Arc<Own>> {
+    match service.encryption_required {
+        true => inner.ends.statement(&inner.account, &session.base.id).await,
+        false => None,
+    }
+}
+
+/// What a dial goes by.
+struct Way<'a> {
+    session: &'a SessionDetail,
+    channel: &'a RouterChannel,
+    /// The controller's statement about this end.
+    own: Option<Arc<Own>>,
 }
 
 /// A router for the session; newer ones are asked for if the known ones cannot be reached, and were known when the
@@ -132,8 +159,7 @@ async fn route(
 async fn connect(
     guard: &Arc<Guard>,
     service: &ServiceDetail,
-    session: &SessionDetail,
-    channel: &RouterChannel,
+    Way { session, channel, own: statement }: Way<'_>,
     options: &DialOptions,
     trace: Option<TraceContext>,
 ) -> Result<Result<Connection, Failure>> {
@@ -148,7 +174,7 @@ async fn connect(
         instance: options.instance.clone(),
         caller_id: Some(Bytes::from(caller_id.clone())),
         app_data: options.app_data.clone(),
-        marker: Some(Bytes::from(marker(own.is_some()))),
+        marker: Some(Bytes::from(marker(own.is_some(), statement.is_some()))),
         stickiness: inner.stickiness(&service.base.id, &options.instance),
         use_xgress: inner.settings.own_flow_control,
         router_conn_ids: false,
@@ -158,27 +184,70 @@ async fn connect(
         Err(failure) => return Ok(Err(failure)),
     };
     inner.set_stickiness(&service.base.id, &options.instance, connected.stickiness);
-    let keys = own.map(|own| keys(&own, connected.public_key.as_ref())).transpose();
-    let keys = keys.map_err(|problem| {
+    let refused = |problem| {
         circuit.abort();
         Error::Encryption { service: service.name.clone(), problem }
-    })?;
-    let info = Info {
+    };
+    let sealed = match own {
+        None => None,
+        Some(own) => {
+            let keys = keys(&own, connected.public_key.as_ref(), statement);
+            Some(keys.map_err(refused)?)
+        }
+    };
+    let mut info = Info {
         service: service.name.clone(),
         circuit_id: Arc::clone(circuit.id()),
         caller_id,
         dialer_identity: None,
         dialer_name: None,
         app_data: options.app_data.clone(),
+        peer: None,
     };
-    Ok(Ok(Connection::new(circuit, keys, info, Arc::clone(guard))))
+    let Some((keys, proof)) = sealed else {
+        return Ok(Ok(Connection::new(circuit, None, info, Arc::clone(guard))));
+    };
+    let Some(Proving { own, public, hint }) = proof else {
+        return Ok(Ok(Connection::new(circuit, Some(keys), info, Arc::clone(guard))));
+    };
+    circuit.prove();
+    let exchange = Exchange {
+        circuit: &circuit,
+        ends: &inner.ends,
+        own: &own,
+        service: &service.base.id,
+        public,
+        keys: &keys.session,
+    };
+    let outcome = exchange.dial(hint).await.map_err(refused)?;
+    info.peer = Some(outcome.peer);
+    Ok(Ok(Connection::opened(circuit, outcome.inward, info, Arc::clone(guard))))
 }
 
-fn keys(own: &KeyPair, host: Option<&Bytes>) -> Result<Keys, String> {
+/// What a proof of both ends needs beside the keys.
+struct Proving {
+    own: Arc<Own>,
+    public: (PublicKey, PublicKey),
+    /// The bytes by which the host is recognized.
+    hint: Hint,
+}
+
+/// The keys of the connection, and what a proof of both ends needs, if the host gives one.
+fn keys(
+    own: &KeyPair,
+    host: Option<&Bytes>,
+    statement: Option<Arc<Own>>,
+) -> Result<(Keys, Option<Proving>), String> {
     let key = host.ok_or("the host sent no key")?;
-    let (peer, seals_end) = ending::read_host_key(key).map_err(|error| error.to_string())?;
-    let session = own.client_session(&peer).map_err(|error| error.to_string())?;
-    Ok(Keys::new(session, seals_end, seals_end))
+    let host = HostKey::read(key).map_err(|error| error.to_string())?;
+    let session = own.client_session(&host.key).map_err(|error| error.to_string())?;
+    let public = (own.public_key(), host.key);
+    let proving = match (host.proves, statement) {
+        (Some(hint), Some(own)) => Some(Proving { own, public, hint }),
+        (Some(_), None) => return Err("the host answers with a proof that was not offered".into()),
+        (None, _) => None,
+    };
+    Ok((Keys::new(session, host.seals_end, host.seals_end), proving))
 }
 
 /// The key pair of this side, if the service demands encryption.
@@ -191,8 +260,8 @@ pub(crate) fn own_keys(service: &ServiceDetail) -> Result<Option<KeyPair>> {
 }
 
 /// A short random name for logs (docs/protocol/sdk.md 5, header 1025). For a connection that is
-/// sealed, it also says that its end is sealed.
-fn marker(is_sealed: bool) -> String {
-    let ending = if is_sealed { ending::ENDING } else { "" };
-    format!("{:08x}{ending}", rand::random::<u32>())
+/// sealed, it also says that its end is sealed, and whether this end proves itself.
+fn marker(is_sealed: bool, proves: bool) -> String {
+    let name = format!("{:08x}", rand::random::<u32>());
+    if is_sealed { ending::marker(&name, proves) } else { name }
 }

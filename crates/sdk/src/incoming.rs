@@ -1,14 +1,20 @@
 //! A dial that reached this host and waits to be accepted.
 
 use crate::channel::Arrival;
+use crate::circuit::Circuit;
 use crate::connection::{Connection, Info};
+use crate::ends::Own;
 use crate::error::{Error, Result};
+use crate::exchange::{Exchange, Outcome};
 use crate::hosting::Host;
 use crate::inner::Guard;
 use crate::sealing::Keys;
 use bytes::Bytes;
 use std::sync::Arc;
-use weft_e2e::{KeyPair, PublicKey, ending};
+use tokio::sync::oneshot;
+use weft_contract::entity::DialBind;
+use weft_e2e::PublicKey;
+use weft_e2e::ending::{self, HostKey};
 use weft_spans::attribute;
 
 /// A connection that waits to be accepted. Dropped without an answer, it is refused.
@@ -60,25 +66,23 @@ impl Incoming {
         &self.arrival.dial.circuit_id
     }
 
-    /// Accepts the connection.
+    /// Accepts the connection. It does not wait for the dialer: if both ends prove themselves, data passes once that is
+    /// done.
     ///
     /// # Errors
     /// When the router is gone, or the service requires encryption and the dialer sent no key.
     pub async fn accept(mut self) -> Result<Connection> {
         let service = &self.host.service.name;
-        let keys = match self.keys() {
-            Ok(keys) => keys,
+        let sealed = match self.keys().await {
+            Ok(sealed) => sealed,
             Err(problem) => {
                 self.arrival.answer(&problem);
                 return Err(Error::Encryption { service: service.clone(), problem });
             }
         };
         let Arrival { dial, request, channel, .. } = &self.arrival;
-        // The key of the bind, sent once more, tells the dialer that the end is sealed here.
-        let seals_end = keys.as_ref().is_some_and(|keys| keys.seals_end);
-        let own = self.host.keys.as_ref().filter(|_| seals_end).map(KeyPair::public_key);
-        let own = own.as_ref().map(ending::host_key);
-        let accepted = channel.accept(dial, request, own).await;
+        let told = sealed.as_ref().and_then(|sealed| sealed.told.clone());
+        let accepted = channel.accept(dial, request, told).await;
         self.arrival.answered = accepted.is_ok();
         let circuit = accepted.map_err(|failure| Error::of_failure(service, failure))?;
         let info = Info {
@@ -88,8 +92,19 @@ impl Incoming {
             dialer_identity: self.dialer_identity().map(str::to_owned),
             dialer_name: self.dialer_name().map(str::to_owned),
             app_data: self.arrival.dial.app_data.clone(),
+            peer: None,
         };
-        Ok(Connection::new(circuit, keys, info, Arc::clone(&self.guard)))
+        let guard = Arc::clone(&self.guard);
+        match sealed {
+            Some(Sealed { keys, proof: Some(proof), .. }) => {
+                let outcome = prove(Arc::clone(&guard), Arc::clone(&circuit), keys, proof);
+                Ok(Connection::proving(circuit, outcome, info, guard))
+            }
+            sealed => {
+                let keys = sealed.map(|sealed| sealed.keys);
+                Ok(Connection::new(circuit, keys, info, guard))
+            }
+        }
     }
 
     /// Refuses the connection; the dialer is sent the reason.
@@ -97,15 +112,86 @@ impl Incoming {
         self.arrival.refuse(reason);
     }
 
-    fn keys(&self) -> Result<Option<Keys>, String> {
+    async fn keys(&self) -> Result<Option<Sealed>, String> {
         let Some(own) = &self.host.keys else { return Ok(None) };
         let key = self.arrival.dial.public_key.as_ref();
         let key = key.ok_or("the service demands encryption and the dialer sent no key")?;
         let peer = PublicKey::try_from(&key[..]).map_err(|error| error.to_string())?;
         let session = own.server_session(&peer).map_err(|error| error.to_string())?;
-        let marker = self.arrival.dial.marker.as_ref();
-        let seals_end = marker.is_some_and(|marker| ending::dialer_seals(marker));
+        let marker = self.arrival.dial.marker.as_deref().unwrap_or_default();
+        let seals_end = ending::dialer_seals(marker);
+        let statement = match ending::dialer_proves(marker) {
+            true => self.statement().await,
+            false => None,
+        };
+        let key = own.public_key();
+        let hint = statement.as_ref().map(|_| self.guard.inner.ends.hint());
+        // The key of the bind, sent once more, tells the dialer what is done here beside.
+        let told = seals_end.then(|| HostKey { key, seals_end, proves: hint }.to_bytes());
+        let service = self.host.service.base.id.clone();
+        let claimed = self.dialer_identity().map(str::to_owned);
+        let proof = statement.map(|own| Proof { own, service, public: (peer, key), claimed });
         // The dialer's first data shows whether it understood the host's answer.
-        Ok(Some(Keys::new(session, seals_end, false)))
+        Ok(Some(Sealed { keys: Keys::new(session, seals_end, false), told, proof }))
     }
+
+    /// The controller's statement about this host.
+    async fn statement(&self) -> Option<Arc<Own>> {
+        let inner = &self.guard.inner;
+        let session = inner.account.session(&self.host.service, DialBind::Bind).await.ok()?;
+        inner.ends.statement(&inner.account, &session.base.id).await
+    }
+}
+
+/// The keys of a connection that is to be sealed.
+struct Sealed {
+    keys: Keys,
+    /// This end's key with what it does besides, if the dialer reads that.
+    told: Option<Bytes>,
+    proof: Option<Proof>,
+}
+
+/// What a proof of both ends needs beside the keys.
+struct Proof {
+    own: Arc<Own>,
+    /// The id of the service.
+    service: String,
+    /// The public keys of the agreement: the dialer's, and the host's.
+    public: (PublicKey, PublicKey),
+    /// The dialer, as the router says: the application may have decided by it.
+    claimed: Option<String>,
+}
+
+/// Lets both ends prove themselves, on a task of its own: the application may accept other connections meanwhile.
+fn prove(
+    guard: Arc<Guard>,
+    circuit: Arc<Circuit>,
+    keys: Keys,
+    proof: Proof,
+) -> oneshot::Receiver<Outcome> {
+    let (sender, receiver) = oneshot::channel();
+    circuit.prove();
+    tokio::spawn(async move {
+        let exchange = Exchange {
+            circuit: &circuit,
+            ends: &guard.inner.ends,
+            own: &proof.own,
+            service: &proof.service,
+            public: proof.public,
+            keys: &keys.session,
+        };
+        match exchange.host(proof.claimed.as_deref()).await {
+            // The application may have dropped the connection meanwhile.
+            Ok(outcome) => drop(sender.send(outcome)),
+            Err(problem) => {
+                tracing::warn!(
+                    circuit = %circuit.id(),
+                    problem,
+                    "a connection is closed, because its dialer has not proved who it is"
+                );
+                circuit.abort();
+            }
+        }
+    });
+    receiver
 }

@@ -3,6 +3,7 @@
 use crate::account::Account;
 use crate::channel::Figures;
 use crate::circuit::Timers;
+use crate::ends::Ends;
 use crate::jitter::jittered;
 use crate::posture;
 use crate::relisting::Relisting;
@@ -38,6 +39,7 @@ impl Drop for Guard {
 pub(crate) struct Inner {
     pub(crate) settings: Settings,
     pub(crate) account: Account,
+    pub(crate) ends: Ends,
     pub(crate) identity: Arc<LiveIdentity>,
     pub(crate) routers: Routers,
     pub(crate) figures: Figures,
@@ -50,11 +52,12 @@ pub(crate) struct Inner {
 }
 
 impl Inner {
-    /// Makes the state of a context whose account is logged in, and starts to keep its services and
+    /// Makes the state of a context whose account is logged in with the key of `ends`, and starts to keep its services and
     /// routers up to date.
     pub(crate) fn start(
         settings: Settings,
         account: Account,
+        ends: Ends,
         identity: Arc<LiveIdentity>,
     ) -> Arc<Self> {
         let figures = Figures {
@@ -66,6 +69,7 @@ impl Inner {
         let inner = Arc::new(Self {
             settings,
             account,
+            ends,
             identity,
             routers: Routers::default(),
             figures,

@@ -12,7 +12,7 @@ use weft_wire::payload::{PayloadHeaders, edge_flags};
 /// The keys of a connection.
 #[derive(Debug)]
 pub(crate) struct Keys {
-    session: ConnectionKeys,
+    pub(crate) session: ConnectionKeys,
     /// Whether the end of this side's data is sealed, because the peer supports it.
     pub(crate) seals_end: bool,
     /// True if the peer is known to seal the end of its direction.

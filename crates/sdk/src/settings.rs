@@ -46,13 +46,15 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// The description of this program and of the machine, which the login sends to the controller.
-    pub(crate) fn about(&self, file: &IdentityFile) -> About {
+    /// The description of this program and of the machine, which the login sends to the controller, with the
+    /// public key that proves this program to other ends.
+    pub(crate) fn about(&self, file: &IdentityFile, end_key: String) -> About {
         let config_types = match self.config_types.is_empty() {
             true => file.config_types.clone(),
             false => self.config_types.clone(),
         };
         About {
+            end_key: Some(end_key),
             sdk: SdkInfo {
                 app_id: self.app_id.clone(),
                 app_version: self.app_version.clone(),

@@ -37,6 +37,7 @@ pub const ANSWERS: &[(&str, Schema)] = &[
     of::<mfa::RecoveryCodes>("detailMfaRecoveryCodes"),
     of::<edge_router::EdgeRouterDetail>("edgeRouterDetail"),
     of::<edge_router_policy::EdgeRouterPolicyDetail>("edgeRouterPolicyDetail"),
+    of::<service_session::EndStatement>("endStatement"),
     of::<enrollment::EnrollmentCerts>("enrollmentCerts"),
     of::<enrollment::EnrollmentDetail>("enrollmentDetail"),
     of::<external_jwt_signer::SignerDetail>("externalJwtSignerDetail"),

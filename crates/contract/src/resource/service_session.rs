@@ -2,12 +2,14 @@
 
 use std::collections::BTreeMap;
 
+use serde_json::Value;
+
 use crate::body::body;
 use crate::entity::{DialBind, EntityRef, detail};
 use crate::json::Tags;
 use crate::kind::{Column, Kind};
 use crate::operation::{
-    Access, DELETE_STATUSES, Operation, Response, create, delete, detail as get, list,
+    Access, DELETE_STATUSES, Operation, Response, action, create, delete, detail as get, list,
 };
 use crate::paths::Api;
 use crate::permission::{Action, Subject};
@@ -59,6 +61,9 @@ pub const CLIENT: &[Operation] = &[
         .statuses(&[201, 400, 401, 404, 429, 503]),
     get("detailSession", "/sessions/{id}", AUTH, "sessionDetail").statuses(&[200, 401, 404]),
     delete("deleteSession", "/sessions/{id}", AUTH).statuses(&[200, 400, 401, 409, 429, 503]),
+    action("stateSessionEnd", "/sessions/{id}/end-statement", AUTH)
+        .answers(Response::Detail("endStatement"))
+        .statuses(&[200, 400, 401, 404, 429, 503]),
 ];
 
 body! {
@@ -94,6 +99,44 @@ detail! {
         pub r#type: DialBind,
     }
 }
+
+detail! {
+    /// The controller's word about one end of connections of a service, for the other end (docs/protocol/sdk.md 14.6).
+    pub struct EndStatement {
+        /// The statement: a signed token with [`EndClaims`], good for ten minutes.
+        pub statement: String,
+        /// The keys that sign the statements about other ends, as a key set (JWKS).
+        pub keys: Value,
+    }
+}
+
+/// The claims of a statement about an end.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct EndClaims {
+    /// The controller.
+    pub iss: String,
+    /// [`END_AUDIENCE`], so that a statement opens nothing.
+    pub aud: String,
+    /// The time of issue, in seconds since 1970.
+    pub iat: i64,
+    /// The time of its end, in seconds since 1970.
+    pub exp: i64,
+    /// The id of the identity.
+    pub sub: String,
+    /// The name of the identity.
+    pub name: String,
+    /// The id of the service session.
+    pub session: String,
+    /// The id of the service.
+    pub service: String,
+    /// `Dial` or `Bind`.
+    pub role: DialBind,
+    /// SHA-256 of the end's key, in hex.
+    pub key: String,
+}
+
+/// The audience of statements about ends.
+pub const END_AUDIENCE: &str = "weft-end";
 
 detail! {
     /// A service session, as administrators see it.

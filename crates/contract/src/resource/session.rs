@@ -132,6 +132,9 @@ body! {
         /// The config types, by id or name, whose configs the client wants with its services; `all`
         /// for every type.
         Optional config_types: Vec<String>,
+        /// The public key that proves this client to the ends of its connections, for the life of the session: the
+        /// uncompressed point of P-256 (65 bytes) in base64. Of weft.
+        Optional end_key: String,
         /// The machine of the client.
         Optional env_info: EnvInfo,
         /// The password, for the method `password`.

@@ -75,6 +75,8 @@ row! {
         20 => pub token_hash: Arc<str>,
         /// The token, sealed, for telling routers; empty for sessions of which routers are not told.
         21 => pub sealed_token: Bytes,
+        /// The key that proves the client to the ends of its connections; empty if the login named none.
+        22 => pub end_key: Bytes,
     }
 }
 

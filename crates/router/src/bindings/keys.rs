@@ -2,7 +2,8 @@
 //! that encrypts answers with its own (docs/protocol/data-plane.md 11).
 
 use bytes::Bytes;
-use weft_e2e::{ConnectionKeys, KeyPair, PublicKey, ending};
+use weft_e2e::ending::{self, HostKey};
+use weft_e2e::{ConnectionKeys, KeyPair, PublicKey};
 use weft_wire::edge::header;
 
 use super::socket::{Crypto, Seals};
@@ -39,7 +40,7 @@ impl Answer {
     pub(crate) fn ready(self, is_stream: bool) -> (Crypto, PeerData) {
         let seals_end = self.seals_end && is_stream;
         let told = match seals_end {
-            true => ending::host_key(&self.own),
+            true => HostKey { key: self.own, seals_end, proves: None }.to_bytes(),
             false => Bytes::copy_from_slice(self.own.as_bytes()),
         };
         // The dialer's first data shows whether it understood the host's answer.
@@ -65,7 +66,7 @@ impl Offer {
         let key = Bytes::copy_from_slice(self.pair.public_key().as_bytes());
         let mut data = PeerData::from([(PUBLIC_KEY, key)]);
         if self.is_stream {
-            let marker = format!("{:08x}{}", rand::random::<u32>(), ending::ENDING);
+            let marker = ending::marker(&format!("{:08x}", rand::random::<u32>()), false);
             data.insert(MARKER, marker.into());
         }
         data
@@ -74,10 +75,10 @@ impl Offer {
     /// The encryption of the connection, if the host answered with a key of its own.
     pub(crate) fn accepted(&self, host: &PeerData) -> Result<Option<Crypto>, weft_e2e::Error> {
         let Some(key) = host.get(&PUBLIC_KEY) else { return Ok(None) };
-        let (key, seals_end) = ending::read_host_key(key)?;
-        let seals_end = seals_end && self.is_stream;
+        let host = HostKey::read(key)?;
+        let seals_end = host.seals_end && self.is_stream;
         let seals = Seals { own_end: seals_end, peers_end: seals_end };
-        Ok(Some(Crypto::new(self.pair.client_session(&key)?, seals)))
+        Ok(Some(Crypto::new(self.pair.client_session(&host.key)?, seals)))
     }
 }
 

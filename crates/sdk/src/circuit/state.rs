@@ -1,5 +1,6 @@
 //! The state of a circuit, under its lock.
 
+use std::collections::VecDeque;
 use std::task::Poll;
 use std::time::Instant;
 
@@ -21,8 +22,12 @@ pub(super) struct State {
     /// True once the application was told of room, until it has written: it may have taken data from elsewhere
     /// meanwhile.
     pub(super) promised: bool,
-    /// The payload to be sent before all others: the header of the encrypted stream.
-    pub(super) preface: Option<Bytes>,
+    /// Payloads to be sent before all others: the header of the encrypted stream, and proofs of this end.
+    pub(super) preface: VecDeque<Bytes>,
+    /// True until the other end has proved itself; nothing of the application is taken before.
+    pub(super) proving: bool,
+    /// True if the application has ended its direction meanwhile.
+    pub(super) owes_end: bool,
     /// Requests for hops of the route, and answers to those of the other end.
     pub(super) traces: Traces,
     /// True once the router has been told that the circuit is over, or need not be.
@@ -46,7 +51,9 @@ impl State {
             transport,
             writing: Writing::new(Outward::Plain),
             promised: false,
-            preface: None,
+            preface: VecDeque::new(),
+            proving: false,
+            owes_end: false,
             traces: Traces::default(),
             told: false,
             released: false,
@@ -56,7 +63,7 @@ impl State {
 
     /// True if the application can write.
     pub(super) fn can_write(&self) -> bool {
-        self.transport.can_write() && self.preface.is_none()
+        self.transport.can_write() && self.preface.is_empty() && !self.proving
     }
 
     /// Ready once the application can write, or never can again.
@@ -79,6 +86,25 @@ impl State {
                 let _ = self.transport.write(payload);
             }
             Some(Err(_)) => self.abort(),
+        }
+    }
+
+    /// Ends the application's direction, behind all that was written, however full the window is. While the other
+    /// end has not proved itself, that waits.
+    pub(super) fn finish(&mut self, now: Instant) {
+        if self.proving {
+            self.owes_end = true;
+            return;
+        }
+        self.flush();
+        let last = self.writing.last();
+        for payload in std::mem::take(&mut self.preface).into_iter().chain(last) {
+            // Refused once the direction is over, when it is not needed.
+            let _ = self.transport.write(payload);
+        }
+        match &mut self.transport {
+            Transport::Own(end) => end.finish(now),
+            Transport::Routed(routed) => routed.finish(),
         }
     }
 
@@ -139,8 +165,8 @@ impl State {
     /// Determines the steps from the state, and notes them as done.
     pub(super) fn follows(driver: &mut Driver<Self>) -> Follows {
         let state = &mut driver.machine;
-        if state.transport.can_write()
-            && let Some(preface) = state.preface.take()
+        while state.transport.can_write()
+            && let Some(preface) = state.preface.pop_front()
         {
             // There is room, so that the write succeeds.
             let _ = state.transport.write(preface);

@@ -1,5 +1,6 @@
 //! A small HTTPS server in place of a controller.
 
+use base64::{Engine as _, engine::general_purpose::STANDARD};
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::{Bytes, Incoming};
 use hyper::{Request, Response};
@@ -7,16 +8,20 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto::Builder;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
+use std::collections::HashMap;
 use std::convert::Infallible;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
+use weft_contract::resource::service_session::END_AUDIENCE;
 use weft_identity::tls::{ALPN_H2, ALPN_HTTP1, ClientAuth, ServerTls, server_config_for};
+use weft_identity::token::TokenSigner;
 use weft_identity::{
     Authority, AuthoritySpec, Certificate, CertificateRequest, IdentityFile, IdentityMaterial,
-    KeyAlgorithm, KeyedChain, Leaf, PrivateKey, Purpose, San, Subject, TrustBundle,
+    KeyAlgorithm, KeySet, KeyedChain, Leaf, PrivateKey, Purpose, San, Subject, TrustBundle,
 };
 
 /// The keys of a network.
@@ -124,6 +129,10 @@ pub(crate) struct State {
     partial: Vec<String>,
     /// Renewal of the certificate of the identity.
     pub(crate) renewal: Renewal,
+    /// True if the controller states who the ends of connections are.
+    pub(crate) states: bool,
+    /// The keys that logins named, by token.
+    keys: HashMap<String, String>,
 }
 
 /// Renewal of the certificate of the identity.
@@ -234,6 +243,9 @@ impl Controller {
             state.config_types = login["configTypes"].to_string();
             state.logins += 1;
             let token = format!("token-{}", state.logins);
+            if let Some(key) = login["endKey"].as_str() {
+                state.keys.insert(token.clone(), key.to_owned());
+            }
             if state.codes.is_some() {
                 state.partial.push(token.clone());
             } else {
@@ -315,6 +327,10 @@ impl Controller {
                 let id = format!("{kind}.{service}.{token}.{}", state.made);
                 (201, state.service_session(&id))
             }
+            ("POST", path) if state.states && path.ends_with("/end-statement") => {
+                let id = path.trim_start_matches("/sessions/").trim_end_matches("/end-statement");
+                (200, state.statement(id, &self.pki))
+            }
             ("GET", path) if path.starts_with("/sessions/") => {
                 state.session_reads += 1;
                 let id = path.trim_start_matches("/sessions/");
@@ -386,6 +402,21 @@ impl State {
             session[*request] = json!(true);
         }
         session
+    }
+
+    /// The statement about the end of a service session, whose id says what it is for.
+    fn statement(&self, id: &str, pki: &Pki) -> Value {
+        let parts: Vec<&str> = id.split('.').collect();
+        let key = STANDARD.decode(&self.keys[parts[2]]).unwrap();
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs();
+        let now = i64::try_from(now).unwrap();
+        let claims = json!({"iss": "c", "aud": END_AUDIENCE, "iat": now, "exp": now + 600,
+            "sub": "i1", "name": "tester", "session": id, "service": parts[1], "role": parts[0],
+            "key": hex::encode(Sha256::digest(&key))});
+        let signer = TokenSigner::with_kid(pki.authority.key().clone(), "k1").unwrap();
+        let mut keys = KeySet::new();
+        keys.insert("k1", signer.public().clone());
+        json!({"statement": signer.sign(&claims).unwrap(), "keys": keys.to_json().unwrap()})
     }
 
     fn id_of(&self, service: &str) -> String {

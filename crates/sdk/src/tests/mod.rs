@@ -4,12 +4,14 @@ mod away;
 pub(crate) mod controller;
 mod cut;
 mod data;
+mod ends;
 mod faults;
 mod posture;
 mod renewal;
 mod router;
 mod second_factor;
 mod spans;
+mod spy;
 
 use crate::{BindOptions, Connection, Context, ContextBuilder, DialOptions, Error, Listener};
 use bytes::Bytes;

@@ -1,9 +1,10 @@
 //! A hand-made edge router: takes binds, connects dialers with hosts, and forwards.
 
 use super::controller::{Controller, Pki};
+use super::spy::Spy;
 use bytes::Bytes;
 use parking_lot::Mutex;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -44,6 +45,14 @@ pub(crate) struct Core {
     pub(crate) cut: AtomicBool,
     /// True if the next data of a circuit is sent without its connection id.
     pub(crate) malform: AtomicBool,
+    /// True if the router takes itself between the ends of new circuits.
+    pub(crate) spies: AtomicBool,
+    /// True if the router leaves out of markers that a dialer proves itself.
+    pub(crate) strips: AtomicBool,
+    /// True if payloads of dialers of new circuits are dropped.
+    pub(crate) mute: AtomicBool,
+    /// The longest of the first payloads of circuits.
+    pub(crate) longest_proof: AtomicU32,
     forwarded: AtomicU32,
     next: AtomicU32,
     state: Mutex<State>,
@@ -54,6 +63,9 @@ struct State {
     channels: Vec<Port>,
     hosts: HashMap<String, (Port, Bind)>,
     circuits: HashMap<String, [Side; 2]>,
+    spies: HashMap<String, Spy>,
+    /// Circuits whose dialers are not heard.
+    muted: HashSet<String>,
     log: Vec<String>,
 }
 
@@ -82,6 +94,10 @@ impl Router {
             drop_one_in: AtomicU32::new(0),
             cut: AtomicBool::new(false),
             malform: AtomicBool::new(false),
+            spies: AtomicBool::new(false),
+            strips: AtomicBool::new(false),
+            mute: AtomicBool::new(false),
+            longest_proof: AtomicU32::new(0),
             forwarded: AtomicU32::new(0),
             next: AtomicU32::new(0),
             state: Mutex::default(),
@@ -136,6 +152,11 @@ impl Router {
 
     pub(crate) fn circuits(&self) -> usize {
         self.core.state.lock().circuits.len()
+    }
+
+    /// All that was read between the ends of circuits.
+    pub(crate) fn read(&self) -> Vec<u8> {
+        self.core.state.lock().spies.values().flat_map(|spy| spy.read.clone()).collect()
     }
 
     /// Ends all binds with this error.
@@ -319,7 +340,23 @@ impl Core {
             Side { port: dialer.clone(), conn_id, held: Some(Vec::new()) },
             Side { port: port.clone(), conn_id: new_conn_id, held: None },
         ];
-        self.state.lock().circuits.insert(circuit.clone(), sides);
+        let (mut key, mut marker) = (connect.public_key.clone(), connect.marker.clone());
+        {
+            let mut state = self.state.lock();
+            state.circuits.insert(circuit.clone(), sides);
+            if let Some(dialer) = key.as_ref().filter(|_| self.spies.load(Ordering::Relaxed)) {
+                let spy = Spy::new(dialer);
+                key = Some(spy.dialers_key());
+                state.spies.insert(circuit.clone(), spy);
+            }
+            if self.mute.load(Ordering::Relaxed) {
+                state.muted.insert(circuit.clone());
+            }
+        }
+        if self.strips.load(Ordering::Relaxed) {
+            let text = String::from_utf8(marker.unwrap_or_default().to_vec()).unwrap();
+            marker = Some(text.replace(weft_e2e::proof::ABILITY, "").into());
+        }
         let own = self.grants.load(Ordering::Relaxed) && connect.use_xgress && bind.use_xgress;
         let grant = |address: &str| {
             own.then(|| XgressGrant { controller: "ctrl".into(), address: address.into() })
@@ -328,9 +365,9 @@ impl Core {
             conn_id: bind.conn_id,
             token: bind.token.clone(),
             caller_id: connect.caller_id.clone().unwrap_or_default(),
-            public_key: connect.public_key.clone(),
+            public_key: key,
             app_data: connect.app_data.clone(),
-            marker: connect.marker.clone(),
+            marker,
             circuit_id: circuit.clone(),
             dialer_id: Some(Bytes::from_static(b"i1")),
             new_conn_id: Some(new_conn_id),
@@ -354,10 +391,14 @@ impl Core {
             let reason = DialFailed::from_message(&answer).unwrap().reason;
             return refuse(StateClosed::new(conn_id, reason).to_message());
         };
+        let mut key = success.public_key.or_else(|| bind.public_key.clone());
+        if let Some(spy) = self.state.lock().spies.get_mut(&circuit) {
+            key = key.map(|key| spy.hosts_key(&key));
+        }
         let connected = StateConnected {
             conn_id,
             circuit_id: Some(circuit.clone()),
-            public_key: success.public_key.or_else(|| bind.public_key.clone()),
+            public_key: key,
             xgress: grant("dialer"),
             ..StateConnected::default()
         };
@@ -382,10 +423,21 @@ impl Core {
     /// Passes a message on to the other side of its circuit. Dialers have the low ids.
     fn forward(&self, _: &Port, circuit: &str, mut message: Message) {
         let mut state = self.state.lock();
+        let state = &mut *state;
         let Some([dialer, host]) = state.circuits.get_mut(circuit) else { return };
         let from = message.headers.get_u32(header::CONN_ID);
         let from_dialer = from.expect("this SDK always says") == dialer.conn_id;
         let to = if from_dialer { host } else { dialer };
+        let length = u32::try_from(message.body.len()).unwrap();
+        self.longest_proof.fetch_max(length, Ordering::Relaxed);
+        if message.content_type == payload::content_type::PAYLOAD {
+            if from_dialer && state.muted.contains(circuit) {
+                return;
+            }
+            if let Some(spy) = state.spies.get_mut(circuit) {
+                message = spy.pass(from_dialer, message);
+            }
+        }
         message.headers.set_u32(header::CONN_ID, to.conn_id);
         if message.content_type == content_type::DATA && self.cut.swap(false, Ordering::Relaxed) {
             let flags = data_flags::FIN;

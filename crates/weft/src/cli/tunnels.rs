@@ -307,6 +307,9 @@ pub(crate) struct DialArgs {
         value_parser = clap::value_parser!(u32).range(1..=3600)
     )]
     pub(crate) timeout: u32,
+    /// Say on standard error who is at the other end, and whether that was proved
+    #[arg(long, short = 'v')]
+    pub(crate) verbose: bool,
 }
 
 /// Arguments of `weft host`.

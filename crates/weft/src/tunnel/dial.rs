@@ -9,7 +9,7 @@ use std::{
 
 use bytes::Bytes;
 use tokio::io::AsyncWrite;
-use weft_sdk::DialOptions;
+use weft_sdk::{Connection, DialOptions};
 
 use super::{
     explain::{self, Use},
@@ -48,6 +48,9 @@ async fn connect(args: DialArgs) -> Result<(), Failure> {
         }
     };
     codes.ask_no_more().await;
+    if args.verbose {
+        eprintln!("{}", described(&connection));
+    }
     let (input, output) = (tokio::io::stdin(), StandardOutput(tokio::io::stdout()));
     let carried = weft_tunneler::carry::pipe(connection, input, output).await;
     // Waits until everything written has been sent.
@@ -60,6 +63,23 @@ async fn connect(args: DialArgs) -> Result<(), Failure> {
         }
         Ok(()) => Ok(()),
     }
+}
+
+/// The connection, and who is at its other end.
+fn described(connection: &Connection) -> String {
+    let info = connection.info();
+    let end = match &info.peer {
+        Some(peer) => {
+            format!("encrypted; the other end has proved that it is {} ({})", peer.name, peer.identity)
+        }
+        None if connection.is_encrypted() => {
+            "encrypted; the other end has not proved who it is: it is not weft's, or a router on the path has prevented \
+             the proof"
+                .to_owned()
+        }
+        None => "not encrypted: routers on the path can read and change the data".to_owned(),
+    };
+    format!("connected to {} over circuit {}: {end}", info.service, info.circuit_id)
 }
 
 /// Standard output, which is closed at the end of what the service says, so that its reader sees the end

@@ -39,6 +39,7 @@ pub(crate) const HANDLERS: &[(Api, &str, Handler<Controller>)] = &[
     (Api::Client, "listSessions", list_own),
     (Api::Client, "detailSession", detail),
     (Api::Client, "deleteSession", delete),
+    (Api::Client, "stateSessionEnd", state_end),
 ];
 
 type SessionColumn = Column<Context, ServiceSession>;
@@ -232,6 +233,21 @@ fn detail(controller: Controller, caller: Caller, call: Call) -> Answer {
         let routers = snapshot.routers_between(&session.identity_id, &session.service_id);
         let text = controller.router_texts().of(snapshot, context.online(), routers)?;
         Ok(Reply::detail_as(with_routers(&shown_with(&context, &session, token), &text)?))
+    }
+    .boxed()
+}
+
+/// The controller's statement about the caller as an end of connections.
+fn state_end(controller: Controller, caller: Caller, call: Call) -> Answer {
+    async move {
+        let login = session_of(&controller, &caller)?;
+        let session = own(&controller, &caller, call.id(0))?;
+        if session.api_session_id != login.base.id {
+            return Err(Failure::not_found("session", call.id(0)));
+        }
+        let key = controller.keys().of_tokens().key().algorithm();
+        let state = move |auth: &Auth| auth.end_statement(&login, &session);
+        Reply::detail(&controller.sign_in_turn(&caller, key, state).await?)
     }
     .boxed()
 }

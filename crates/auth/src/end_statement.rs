@@ -1,0 +1,63 @@
+//! Statements about the ends of connections (docs/protocol/sdk.md 14.6).
+//!
+//! The key is the one that the login named, over the client's own TLS connection and before any router knew of the
+//! session: a router that a session is shown to can ask for the statement, but not for one about another key.
+
+use std::time::Duration;
+
+use sha2::{Digest as _, Sha256};
+use weft_contract::resource::service_session::{END_AUDIENCE, EndClaims, EndStatement};
+use weft_identity::KeySet;
+use weft_kernel::{Failure, convert};
+use weft_model::entity::{ApiSession, Identity, ServiceSession};
+
+use crate::handle::Auth;
+
+/// How long a statement is good.
+const LIFE: Duration = Duration::from_secs(600);
+
+/// Whether this is the form of an end's key: an uncompressed point of P-256.
+pub(crate) fn is_key(key: &[u8]) -> bool {
+    key.len() == 65 && key.first() == Some(&4)
+}
+
+impl Auth {
+    /// The statement about the end of a login for a service session of it.
+    pub fn end_statement(
+        &self,
+        login: &ApiSession,
+        session: &ServiceSession,
+    ) -> Result<EndStatement, Failure> {
+        if login.end_key.is_empty() {
+            return Err(Failure::field("endKey", "the login of this session named none", ""));
+        }
+        let (now, snapshot) = (self.now(), self.snapshot());
+        let identity = snapshot.get::<Identity>(&login.identity_id);
+        let identity =
+            identity.ok_or_else(|| Failure::not_found("identity", login.identity_id.as_str()))?;
+        let statement = self.sign(&EndClaims {
+            iss: self.issuer(),
+            aud: END_AUDIENCE.to_owned(),
+            iat: now.secs(),
+            exp: now.plus(LIFE).secs(),
+            sub: identity.base.id.to_string(),
+            name: identity.name.to_string(),
+            session: session.base.id.to_string(),
+            service: session.service_id.to_string(),
+            role: convert::word(session.session_type),
+            key: hex::encode(Sha256::digest(&login.end_key)),
+        })?;
+        Ok(EndStatement { statement, keys: self.keys_of_statements()? })
+    }
+
+    /// The keys that sign statements, as a published set.
+    fn keys_of_statements(&self) -> Result<serde_json::Value, Failure> {
+        let failed = |error: weft_identity::Error| Failure::unhandled(error.to_string());
+        let mut keys = KeySet::new();
+        let certificates = [self.token_certificates(), self.session_certificates()].concat();
+        for certificate in &certificates {
+            keys.insert_certificate(certificate).map_err(failed)?;
+        }
+        keys.to_json().map_err(failed)
+    }
+}

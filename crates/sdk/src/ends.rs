@@ -1,0 +1,238 @@
+//! This program as an end of connections that prove themselves: its key, the controller's statements about it, and what
+//! it remembers of other ends (docs/protocol/sdk.md 14.6).
+
+mod meetings;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use futures::FutureExt as _;
+use parking_lot::Mutex;
+use tokio::time::Instant;
+use weft_contract::entity::DialBind;
+use weft_contract::resource::service_session::{END_AUDIENCE, EndClaims, EndStatement};
+use weft_e2e::ending::Hint;
+use weft_e2e::proof::{End, EndKey, Memory, Stated};
+use weft_identity::KeySet;
+use weft_identity::token::{Expect, peek};
+
+use self::meetings::Meetings;
+use crate::account::Account;
+use crate::error::{Error, Result};
+use crate::peer::Peer;
+
+/// Most statements that are kept, one for each service session.
+const MAX_STATEMENTS: usize = 65_536;
+/// The longest life of a statement that is believed.
+const LONGEST: Duration = Duration::from_secs(15 * 60);
+/// The time for the first statement of a session, and for a later one while the former is still good.
+const FIRST: Duration = Duration::from_secs(3);
+const LATER: Duration = Duration::from_secs(1);
+/// The time until a controller is asked again that gave no statement.
+const UNSUPPORTED: Duration = Duration::from_secs(600);
+const UNREACHED: Duration = Duration::from_secs(30);
+
+/// This program as an end.
+#[derive(Debug)]
+pub(crate) struct Ends {
+    key: EndKey,
+    hint: Hint,
+    statements: Mutex<HashMap<String, Known>>,
+    meetings: Mutex<Meetings>,
+}
+
+#[derive(Debug, Clone)]
+struct Known {
+    /// `None` if the controller gives none.
+    own: Option<Arc<Own>>,
+    /// The time from which the controller is asked again.
+    ask: Instant,
+}
+
+/// The controller's statement about this program as the end of a service session.
+#[derive(Debug)]
+pub(crate) struct Own {
+    session: String,
+    text: String,
+    /// The keys that sign statements.
+    keys: KeySet,
+    /// The end of the statement, here.
+    good_until: Instant,
+    /// The time of the controller at `read`.
+    told_at: SystemTime,
+    read: Instant,
+}
+
+impl Own {
+    fn of(session: &str, told: EndStatement) -> Option<Self> {
+        let (_, claims) = peek::<EndClaims>(&told.statement).ok()?;
+        let life = u64::try_from(claims.exp.checked_sub(claims.iat)?).ok()?;
+        let told_at = SystemTime::UNIX_EPOCH + Duration::from_secs(u64::try_from(claims.iat).ok()?);
+        let read = Instant::now();
+        Some(Self {
+            session: session.to_owned(),
+            text: told.statement,
+            keys: KeySet::from_json(told.keys.to_string().as_bytes()).ok()?,
+            good_until: read + Duration::from_secs(life).min(LONGEST),
+            told_at,
+            read,
+        })
+    }
+
+    /// The time now by the controller's clock: that of this machine may be wrong.
+    fn now(&self) -> SystemTime {
+        self.told_at + self.read.elapsed()
+    }
+
+    /// What a statement of a peer says, if it is one about an end of this service in this role.
+    fn accept(&self, text: &str, service: &str, role: DialBind) -> Result<Stated<Peer>, String> {
+        let expect = Expect {
+            now: self.now(),
+            issuer: None,
+            audience: &[END_AUDIENCE],
+            require_expiry: true,
+            longest: Some(LONGEST),
+        };
+        let claims: EndClaims =
+            self.keys.verify(text, &expect).map_err(|error| error.to_string())?;
+        if claims.role != role || claims.service != service {
+            return Err(format!("it is for {} of service {}", claims.role, claims.service));
+        }
+        let print = hex::decode(&claims.key).ok().and_then(|bytes| bytes.try_into().ok());
+        let print = print.ok_or("it names no key")?;
+        let left = u64::try_from(claims.exp).ok().map(Duration::from_secs);
+        let end = SystemTime::UNIX_EPOCH + left.ok_or("it has no end")?;
+        let left = end.duration_since(self.now()).unwrap_or_default();
+        let EndClaims { sub, name, session, .. } = claims;
+        let good_until = Instant::now() + left;
+        Ok(Stated { print, peer: Peer { identity: sub, name, session, good_until } })
+    }
+}
+
+impl Ends {
+    pub(crate) fn new() -> Result<Self> {
+        let key = EndKey::generate().map_err(|error| Error::Encryption {
+            service: "any".to_owned(),
+            problem: error.to_string(),
+        })?;
+        let (statements, meetings) = (Mutex::default(), Mutex::default());
+        Ok(Self { key, hint: rand::random(), statements, meetings })
+    }
+
+    /// The public key, as logins name it.
+    pub(crate) fn key(&self) -> String {
+        STANDARD.encode(self.key.public())
+    }
+
+    /// The bytes by which dialers recognize this program.
+    pub(crate) fn hint(&self) -> Hint {
+        self.hint
+    }
+
+    /// The controller's statement for a service session; `None` if the controller gives none, or was not reached.
+    pub(crate) async fn statement(&self, account: &Account, session: &str) -> Option<Arc<Own>> {
+        let now = Instant::now();
+        let known = self.statements.lock().get(session).cloned();
+        let own = known.as_ref().and_then(|known| known.own.clone());
+        let own = own.filter(|own| own.good_until > now + LATER);
+        if known.is_some_and(|known| now < known.ask) {
+            return own;
+        }
+        let asked = account.ask(|api| api.end_statement(session).boxed());
+        let patience = if own.is_some() { LATER } else { FIRST };
+        let told = match tokio::time::timeout(patience, asked).await {
+            Ok(Ok(told)) => Own::of(session, told).map(Arc::new),
+            Ok(Err(Error::Controller(problem))) if !problem.is_temporary() => None,
+            Ok(Err(_)) | Err(_) => {
+                self.keep(session, own.clone(), now + UNREACHED);
+                return own;
+            }
+        };
+        let ask = match &told {
+            Some(told) => now + told.good_until.saturating_duration_since(now) / 2,
+            None => now + UNSUPPORTED,
+        };
+        self.keep(session, told.clone(), ask);
+        told
+    }
+
+    fn keep(&self, session: &str, own: Option<Arc<Own>>, ask: Instant) {
+        let mut statements = self.statements.lock();
+        if statements.len() >= MAX_STATEMENTS {
+            let now = Instant::now();
+            statements.retain(|_, known| known.ask > now);
+        }
+        if statements.len() < MAX_STATEMENTS {
+            statements.insert(session.to_owned(), Known { own, ask });
+        }
+    }
+
+    /// This end, as proofs need it.
+    pub(crate) fn end<'a>(&'a self, own: &'a Own) -> End<'a> {
+        End { key: &self.key, statement: &own.text }
+    }
+
+    /// What a host's statement says.
+    pub(crate) fn host(
+        &self,
+        own: &Own,
+        service: &str,
+        text: &str,
+    ) -> Result<Stated<Peer>, String> {
+        self.accept(own, service, text, DialBind::Bind)
+    }
+
+    /// What a dialer's statement says.
+    pub(crate) fn dialer(
+        &self,
+        own: &Own,
+        service: &str,
+        text: &str,
+    ) -> Result<Stated<Peer>, String> {
+        self.accept(own, service, text, DialBind::Dial)
+    }
+
+    fn accept(
+        &self,
+        own: &Own,
+        service: &str,
+        text: &str,
+        role: DialBind,
+    ) -> Result<Stated<Peer>, String> {
+        own.accept(text, service, role).inspect_err(|_| {
+            // The controller may have new keys: it is asked before the next connection.
+            if let Some(known) = self.statements.lock().get_mut(&own.session) {
+                known.ask = known.ask.min(Instant::now() + LATER);
+            }
+        })
+    }
+
+    /// What this dialer remembers of a host.
+    pub(crate) fn met(&self, own: &Own, hint: Hint) -> Option<Memory<Peer>> {
+        self.meetings.lock().host(&own.session, hint, Instant::now())
+    }
+
+    /// Remembers a host.
+    pub(crate) fn meet(&self, own: &Own, hint: Hint, memory: &Memory<Peer>) {
+        let until = own.good_until.min(memory.peer.good_until);
+        self.meetings.lock().meet(&own.session, hint, memory.clone(), until);
+    }
+
+    /// Forgets a host that has forgotten this dialer.
+    pub(crate) fn forget(&self, own: &Own, hint: Hint) {
+        self.meetings.lock().forget(&own.session, hint);
+    }
+
+    /// What this host remembers of a dialer.
+    pub(crate) fn recall(&self, name: &[u8; 16]) -> Option<Memory<Peer>> {
+        self.meetings.lock().dialer(name, Instant::now())
+    }
+
+    /// Remembers a dialer.
+    pub(crate) fn remember(&self, own: &Own, memory: &Memory<Peer>) {
+        let until = own.good_until.min(memory.peer.good_until);
+        self.meetings.lock().remember(memory.clone(), until);
+    }
+}

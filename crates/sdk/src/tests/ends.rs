@@ -1,0 +1,141 @@
+//! Ends that prove themselves to each other, and routers in between that do not like it.
+
+use super::{Network, pair_of, soon, until};
+use crate::{Connection, Context, ContextBuilder, Listener};
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+/// A network whose controller states who its ends are.
+async fn network() -> Network {
+    let network = Network::new().await;
+    network.change(|state| state.states = true);
+    network
+}
+
+async fn ends(network: &Network) -> (Context, Listener, Context) {
+    let (dialer, host) = (network.context().await, network.context().await);
+    let listener = soon(host.bind("secret")).await.unwrap();
+    (dialer, listener, host)
+}
+
+/// The dialer sends an order, and the host repeats it.
+async fn order(mut dialed: Connection, mut accepted: Connection) -> std::io::Result<String> {
+    let hosting = tokio::spawn(async move {
+        let mut read = [0; 11];
+        accepted.read_exact(&mut read).await?;
+        accepted.write_all(&read).await?;
+        accepted.shutdown().await?;
+        Ok::<_, std::io::Error>(String::from_utf8_lossy(&read).into_owned())
+    });
+    dialed.write_all(b"pay 100 EUR").await?;
+    let mut said = String::new();
+    soon(dialed.read_to_string(&mut said)).await?;
+    assert_eq!(soon(hosting).await.unwrap()?, said);
+    Ok(said)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn both_ends_know_who_the_other_is() {
+    for own in [true, false] {
+        let network = network().await;
+        let builder = || match own {
+            true => ContextBuilder::new(),
+            false => ContextBuilder::new().router_flow_control(),
+        };
+        let (dialer, host) =
+            (network.context_of(builder()).await, network.context_of(builder()).await);
+        let mut listener = soon(host.bind("secret")).await.unwrap();
+        // The second time they remember each other.
+        for met in [false, true] {
+            let (dialed, mut accepted) = pair_of(&dialer, &mut listener).await;
+            let peer = dialed.info().peer.clone().unwrap();
+            assert_eq!((&*peer.identity, &*peer.name), ("i1", "tester"));
+            let peer = soon(accepted.peer()).await.unwrap().unwrap();
+            assert_eq!((&*peer.identity, &*peer.name), ("i1", "tester"));
+            assert_eq!(order(dialed, accepted).await.unwrap(), "pay 100 EUR");
+            assert_eq!(network.router.core.longest_proof.load(Ordering::Relaxed) > 1000, !met);
+            network.router.core.longest_proof.store(0, Ordering::Relaxed);
+        }
+        // A host that starts anew has forgotten the dialer.
+        drop(listener);
+        let host = network.context_of(builder()).await;
+        until(|| network.router.hosts() == 0).await;
+        let mut listener = soon(host.bind("secret")).await.unwrap();
+        let (dialed, accepted) = pair_of(&dialer, &mut listener).await;
+        assert_eq!(order(dialed, accepted).await.unwrap(), "pay 100 EUR");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_router_between_two_ends_changes_nothing_that_they_say() {
+    // Ends without the controller's word do not see the router.
+    let blind = Network::new().await;
+    blind.router.core.spies.store(true, Ordering::Relaxed);
+    let (dialer, mut listener, _host) = ends(&blind).await;
+    let (dialed, accepted) = pair_of(&dialer, &mut listener).await;
+    assert_eq!(dialed.info().peer, None);
+    assert_eq!(order(dialed, accepted).await.unwrap(), "pay 999 EUR");
+    assert!(blind.router.read().windows(7).any(|part| part == b"pay 100"));
+
+    let network = network().await;
+    network.router.core.spies.store(true, Ordering::Relaxed);
+    let (dialer, mut listener, _host) = ends(&network).await;
+    let hosting = tokio::spawn(async move {
+        let mut accepted = listener.accept().await.unwrap().accept().await.unwrap();
+        let peer = accepted.peer().await.map(Option::<&crate::Peer>::cloned);
+        let read = accepted.read_u8().await;
+        (peer, read, listener)
+    });
+    let refused = soon(dialer.dial("secret")).await.unwrap_err().to_string();
+    assert!(refused.contains("proved"), "{refused}");
+    let (peer, read, mut listener) = soon(hosting).await.unwrap();
+    assert!(peer.unwrap_err().to_string().contains("has not proved who it is"));
+    assert!(read.is_err());
+    assert!(!network.router.read().windows(3).any(|part| part == b"pay"));
+
+    // An honest router, and the router again, which now has ends that have met.
+    network.router.core.spies.store(false, Ordering::Relaxed);
+    let (dialed, accepted) = pair_of(&dialer, &mut listener).await;
+    assert_eq!(order(dialed, accepted).await.unwrap(), "pay 100 EUR");
+    network.router.core.spies.store(true, Ordering::Relaxed);
+    let hosting = tokio::spawn(async move {
+        let mut accepted = listener.accept().await.unwrap().accept().await.unwrap();
+        accepted.read_u8().await
+    });
+    let refused = soon(dialer.dial("secret")).await.unwrap_err().to_string();
+    assert!(refused.contains("proved"), "{refused}");
+    assert!(soon(hosting).await.unwrap().is_err());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_router_that_strips_the_announcement_gets_a_connection_that_says_so() {
+    let network = network().await;
+    network.router.core.strips.store(true, Ordering::Relaxed);
+    let (dialer, mut listener, _host) = ends(&network).await;
+    let (dialed, mut accepted) = pair_of(&dialer, &mut listener).await;
+    assert_eq!(dialed.info().peer, None);
+    assert_eq!(soon(accepted.peer()).await.unwrap(), None);
+    assert_eq!(order(dialed, accepted).await.unwrap(), "pay 100 EUR");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_dialer_that_never_proves_itself_stops_no_other() {
+    let network = network().await;
+    let (dialer, mut listener, _host) = ends(&network).await;
+    // The router holds back what the dialer says.
+    network.router.core.mute.store(true, Ordering::Relaxed);
+    let silent = {
+        let dialer = dialer.clone();
+        tokio::spawn(async move { dialer.dial("secret").await.map(drop) })
+    };
+    let mut waiting = soon(listener.accept()).await.unwrap().accept().await.unwrap();
+    network.router.core.mute.store(false, Ordering::Relaxed);
+    let (dialed, accepted) = pair_of(&dialer, &mut listener).await;
+    assert_eq!(order(dialed, accepted).await.unwrap(), "pay 100 EUR");
+    // The application may end its direction, or leave, before the proof is there.
+    assert!(tokio::time::timeout(Duration::from_millis(50), waiting.peer()).await.is_err());
+    waiting.shutdown().await.unwrap();
+    drop(waiting);
+    assert!(soon(silent).await.unwrap().is_err());
+}

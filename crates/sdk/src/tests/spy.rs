@@ -1,0 +1,79 @@
+//! A router that agrees on keys with both ends of a connection itself, so that it reads and changes what they say.
+
+use bytes::Bytes;
+use weft_e2e::ending::HostKey;
+use weft_e2e::{ConnectionKeys, Header, KeyPair, Opener, PublicKey, Sealer};
+use weft_wire::Message;
+use weft_wire::payload::Payload;
+
+/// The spy on one circuit.
+pub(crate) struct Spy {
+    own: KeyPair,
+    /// The keys towards the dialer, and those towards the host once its key is known.
+    keys: [Option<ConnectionKeys>; 2],
+    /// What opens the data of a side, and seals it for the other.
+    streams: [Option<(Opener, Sealer)>; 2],
+    /// What was read.
+    pub(crate) read: Vec<u8>,
+}
+
+impl Spy {
+    pub(crate) fn new(dialer: &[u8]) -> Self {
+        let own = KeyPair::generate(&mut rand::rng()).unwrap();
+        let keys = own.server_session(&PublicKey::try_from(dialer).unwrap()).unwrap();
+        Self { own, keys: [Some(keys), None], streams: [None, None], read: Vec::new() }
+    }
+
+    /// The key that the host is told.
+    pub(crate) fn dialers_key(&self) -> Bytes {
+        Bytes::copy_from_slice(self.own.public_key().as_bytes())
+    }
+
+    /// Takes the host's key; returns the one that the dialer is told.
+    pub(crate) fn hosts_key(&mut self, host: &[u8]) -> Bytes {
+        let host = HostKey::read(host).unwrap();
+        self.keys[1] = Some(self.own.client_session(&host.key).unwrap());
+        match host.seals_end {
+            true => HostKey { key: self.own.public_key(), ..host }.to_bytes(),
+            false => self.dialers_key(),
+        }
+    }
+
+    /// Opens a payload of a side, and seals it for the other with `say` in place of what is written.
+    pub(crate) fn pass(&mut self, from_dialer: bool, message: Message) -> Message {
+        let circuit = weft_wire::payload::View::of(&message).unwrap().circuit_id.to_owned();
+        let mut payload = Payload::from_message(&message).unwrap();
+        if payload.data.is_empty() {
+            return message;
+        }
+        let side = usize::from(!from_dialer);
+        payload.data = match &mut self.streams[side] {
+            None => {
+                let header = Header::try_from(&payload.data[..]).unwrap();
+                let (rx, tx) = (self.keys[side].as_ref(), self.keys[1 - side].as_ref());
+                let opener = Opener::new(&rx.unwrap().rx, &header);
+                let (sealer, header) = Sealer::new(&tx.unwrap().tx, &mut rand::rng());
+                self.streams[side] = Some((opener, sealer));
+                Bytes::copy_from_slice(header.as_bytes())
+            }
+            Some((opener, sealer)) => match opener.open(&payload.data) {
+                Ok(opened) => {
+                    self.read.extend_from_slice(&opened.plaintext);
+                    let said = String::from_utf8_lossy(&opened.plaintext).replace("100", "999");
+                    let changed = if opened.plaintext.len() < 100 {
+                        said.into_bytes()
+                    } else {
+                        opened.plaintext.to_vec()
+                    };
+                    sealer.seal(&changed, opened.tag).unwrap()
+                }
+                // New keys, which the ends have agreed on.
+                Err(_) => return message,
+            },
+        };
+        let conn_id = message.headers.get_u32(weft_wire::edge::header::CONN_ID).unwrap();
+        let mut passed = payload.into_message(&circuit);
+        passed.headers.set_u32(weft_wire::edge::header::CONN_ID, conn_id);
+        passed
+    }
+}

@@ -1,0 +1,42 @@
+//! Ends that prove themselves to each other, over a whole network.
+
+use weft_sdk::{Connection, Context};
+
+use crate::{
+    mesh::{at, links, network},
+    network::{soon, until_some},
+    sdk::{dial, round_trip},
+};
+
+/// A connection of a service, as both ends have it.
+async fn both(dialer: &Context, host: &Context, service: &str) -> (Connection, Connection) {
+    let mut listener = soon(host.bind(service)).await.unwrap();
+    let accepting =
+        tokio::spawn(async move { listener.accept().await.unwrap().accept().await.unwrap() });
+    let dialed = dial(dialer, service).await;
+    (dialed, soon(accepting).await.unwrap())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_controller_says_who_is_at_the_other_end() {
+    let network = network().await;
+    let (one, two) = (network.another_router("r1").await, network.another_router("r2").await);
+    links(&one, 1).await;
+    network.service("secret", true).await;
+    network.service("plain", false).await;
+    let (host, dialer) = (at(&network, &two, "host").await, at(&network, &one, "dialer").await);
+    let (dialed, mut accepted) = both(&dialer, &host, "secret").await;
+    assert_eq!(dialed.info().peer.as_ref().unwrap().name, "host");
+    assert_eq!(soon(accepted.peer()).await.unwrap().unwrap().name, "dialer");
+    let echo = tokio::spawn(async move {
+        let (mut reader, mut writer) = accepted.into_split();
+        tokio::io::copy(&mut reader, &mut writer).await
+    });
+    round_trip(dialed, 3_000_000).await;
+    soon(echo).await.unwrap().unwrap();
+    // Without encryption nothing is proved.
+    let (dialed, mut accepted) = both(&dialer, &host, "plain").await;
+    assert!(dialed.info().peer.is_none() && soon(accepted.peer()).await.unwrap().is_none());
+    drop((dialed, accepted));
+    until_some(async || network.circuits().circuits().all().is_empty().then_some(())).await;
+}
