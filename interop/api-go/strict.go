@@ -82,6 +82,7 @@ var nullable = map[string]any{
 	"postureCheckRoles": []any{},
 	"roleAttributes":    []any{},
 	"scopes":            []any{},
+	"schema":            map[string]any{}, // of a config type without one
 	"versions":          []any{},
 }
 

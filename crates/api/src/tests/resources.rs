@@ -116,6 +116,18 @@ async fn every_resource_is_made_listed_changed_and_removed() {
         live(&admin, life).await;
     }
 
+    for (name, none) in
+        [("n1", json!({})), ("n2", json!({"schema": {}})), ("n3", json!({"schema": null}))]
+    {
+        let mut body = none;
+        body["name"] = name.into();
+        let free = admin.create("config-types", body).await;
+        let shown = admin.get(&format!("/config-types/{free}")).await;
+        assert_eq!(shown.data()["schema"], Value::Null, "{name}");
+        let config = json!({"name": name, "configTypeId": free, "data": {"any": 1}});
+        admin.create("configs", config).await;
+    }
+
     let kind = admin.create("config-types", json!({"name": "t", "schema": {"type": "object"}}));
     let kind = kind.await;
     let config = json!({"name": "c", "configTypeId": kind, "data": {"port": 80}});

@@ -149,7 +149,8 @@ members! {
     /// names.
     Both name: String, shown "The name of the config type.";
     /// The JSON schema that the settings of configs must fit; its type is `object`.
-    Optional schema: JsonMap, shown "The JSON schema that the settings of configs must fit.";
+    Optional schema: JsonMap,
+        shown "The JSON schema that the settings of configs must fit; null if there is none." as Option<JsonMap>;
     /// Labels of the config type.
     Optional tags: Tags;
     /// The kind of entities that configs of this type are for. Set when the config type is created.

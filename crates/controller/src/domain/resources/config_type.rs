@@ -5,12 +5,13 @@ use std::sync::Arc;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use serde_json::Value as Json;
+use weft_contract::json::JsonMap as ContractMap;
 use weft_contract::resource::config::{CONFIG_TYPE_KIND, ConfigTypeBody, ConfigTypeDetail};
 use weft_contract::{Kind as ContractKind, Verb, Word as _};
 use weft_kernel::decision::Decision;
 use weft_kernel::{Caller, Failure, convert};
-use weft_model::Id;
 use weft_model::entity::{Config, ConfigTarget, ConfigType};
+use weft_model::{Id, JsonMap};
 use weft_schema::Schema;
 
 use crate::Controller;
@@ -30,7 +31,7 @@ fields! {
 
     tags;
     name { set by free_name, shown, searched }
-    schema { set, shown, searched }
+    schema { set, shown by present, searched }
     target { kept, merged, shown by word, searched }
     read target;
 }
@@ -77,6 +78,11 @@ impl Resource for ConfigTypes {
         }
         Ok(())
     }
+}
+
+/// The schema that answers show.
+fn present(schema: &JsonMap) -> Option<ContractMap> {
+    Some(convert::json(schema)).filter(|schema| !schema.is_empty())
 }
 
 /// Checks that a name is not the reserved word.
