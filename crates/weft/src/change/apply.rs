@@ -7,7 +7,7 @@ use weft_contract::{
     resource::change::{ChangePlan, MAX_PROBLEMS, Problem},
 };
 
-use super::{file::Files, operation::row, show, tokens};
+use super::{file::Files, operation::row, remarks, show, tokens};
 use crate::{
     ask,
     cli::{ApplyArgs, DiffArgs},
@@ -21,6 +21,7 @@ pub(crate) async fn diff(args: DiffArgs) -> Result<(), Failure> {
     let client = args.session.client().await?;
     let plan = send(&client, "planChange", &files, body(&files, args.prune, None)).await?;
     print(&plan, args.output.format());
+    remarks::tell(&plan, &files);
     if args.exit_code && !is_empty(&plan) {
         return Err(Failure::different("the network is not as the files say"));
     }
@@ -45,6 +46,7 @@ pub(crate) async fn apply(args: ApplyArgs) -> Result<(), Failure> {
         if is_empty(&plan) {
             return Ok(());
         }
+        remarks::tell(&plan, &files);
         confirm(&plan).await?;
         // Exactly the shown plan is applied, or nothing.
         expect = Some(plan.plan);
@@ -57,6 +59,9 @@ pub(crate) async fn apply(args: ApplyArgs) -> Result<(), Failure> {
     let applied = send(&client, "applyChange", &files, wanted).await;
     unknown.settled();
     let applied = applied?;
+    if args.yes {
+        remarks::tell(&applied, &files);
+    }
     if args.yes || args.output.format() != Format::Table {
         print(&applied, args.output.format());
     } else {

@@ -5,12 +5,13 @@
 //!
 //! - `file`: files as one document, and the line of each of its members;
 //! - `export`: the network as a file; `apply`: the changes that a file makes;
-//! - `show`: a plan as text.
+//! - `show`: a plan as text; `remarks`: what hosts and tunnelers do not do as its configs say it.
 
 mod apply;
 mod export;
 mod file;
 mod operation;
+mod remarks;
 mod show;
 mod tokens;
 

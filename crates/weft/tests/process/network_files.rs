@@ -112,6 +112,38 @@ async fn a_network_lives_in_a_file() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn what_hosts_do_otherwise_is_remarked_as_by_create() {
+    let (place, network) = network().await;
+    let data =
+        r#"{"protocol":"tcp","address":"a","port":1,"listenOptions":{"connectTimeoutSeconds":60}}"#;
+    let create = ["create", "config", "c", "--config-type", "host.v1", "--data", data];
+    let created = run(&place, 0, &create).await;
+    let remark = created.lines().find_map(|line| line.strip_prefix("weft: host.v1: ")).unwrap();
+
+    let kinds = run(&place, 0, &["list", "config-types", "--output", "json"]).await;
+    let kinds: Value = serde_json::from_str(&kinds).unwrap();
+    let host = kinds.as_array().unwrap().iter().find(|it| it["name"] == "host.v1").unwrap();
+    let id = host["id"].as_str().unwrap();
+    let config = |name: &str, kind: &str, data: &str| {
+        format!("  - name: {name}\n    configType: {kind}\n    data: {data}\n")
+    };
+    let good = r#"{"protocol":"tcp","address":"a","port":1}"#;
+    let text = ["configs:\n", &config("c", "host.v1", data), &config("good", "host.v1", good)];
+    let text = text.concat() + &config("d", "host.v1", data) + &config("e", id, data);
+    fs::write(place.folder().join("configs.yaml"), text).unwrap();
+    for args in [&["diff", "configs.yaml"][..], &["apply", "configs.yaml", "--yes"]] {
+        let told = run(&place, 0, args).await;
+        let remarks = told.lines().filter(|line| line.starts_with("weft: ")).collect::<Vec<_>>();
+        // The config that `create` made is as the file says; no remark is repeated.
+        let place = |line, name| {
+            format!("weft: configs.yaml:{line}: configs `{name}`, data: host.v1: {remark}")
+        };
+        assert_eq!(remarks, [place(10, "d"), place(13, "e")], "{told}");
+    }
+    assert!(network.stop().await.success());
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn mistakes_are_told_with_their_line_and_change_nothing() {
     let (place, network) = network().await;
     let text = "services:\n  - name: good\n  - name: web\n    configs:\n      - web-hots\n\
