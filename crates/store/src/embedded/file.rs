@@ -34,6 +34,8 @@ pub(crate) enum Opening {
     First,
     /// Opening after an error; this process has checked the file and held it since.
     Again,
+    /// Opening for reads alone, while the file cannot be opened again: nothing is written to it.
+    ToRead,
 }
 
 /// A function that opens the file.
@@ -43,16 +45,20 @@ pub(crate) type Opener = Box<dyn Fn(Opening) -> Result<Database, Failure> + Send
 pub(crate) struct Shared {
     path: PathBuf,
     pub(super) options: Options,
-    open: Opener,
-    database: RwLock<Option<Database>>,
+    pub(super) open: Opener,
+    pub(super) database: RwLock<Option<Database>>,
+    /// The file opened for reads alone, while it cannot be opened again. Locked after `database`.
+    pub(super) view: RwLock<Option<Database>>,
     /// True if an error requires that the file is opened again.
-    broken: AtomicBool,
+    pub(super) broken: AtomicBool,
     /// Pause between tries to open the file again.
     opening: Backoff,
+    /// Pause between tries to open the file for reads alone.
+    pub(super) viewing: Backoff,
     /// Pause between tries to write.
     writing: Backoff,
     /// True if the store was closed.
-    closed: AtomicBool,
+    pub(super) closed: AtomicBool,
     /// Batches that must not happen any more; locked during every commit.
     pub(super) barred: Mutex<Barred>,
     pub(super) heads: watch::Sender<Revision>,
@@ -81,8 +87,10 @@ impl Shared {
             options,
             open,
             database: RwLock::new(Some(database)),
+            view: RwLock::default(),
             broken: AtomicBool::new(false),
             opening: Backoff::default(),
+            viewing: Backoff::default(),
             writing: Backoff::default(),
             closed: AtomicBool::new(false),
             barred: Mutex::default(),
@@ -166,7 +174,9 @@ impl Shared {
     /// Closes the file once operations in progress have ended.
     pub(super) fn close(&self) {
         self.closed.store(true, Ordering::Release);
-        drop(self.database.write().take());
+        let mut database = self.database.write();
+        drop(self.view.write().take());
+        drop(database.take());
     }
 
     pub(super) fn mark_broken(&self) {
@@ -186,6 +196,7 @@ impl Shared {
         }
         self.opening.check(Instant::now())?;
         tracing::warn!(file = %self.path.display(), "opening the store again after an error");
+        drop(self.view.write().take());
         drop(database.take());
         match guarded(|| (self.open)(Opening::Again)) {
             Ok(opened) => *database = Some(opened),
@@ -242,6 +253,13 @@ pub(super) fn open_again(path: &Path, cache_bytes: usize) -> Result<Database, Fa
         begin(&database)?.commit()?;
     }
     Ok(database)
+}
+
+/// Opens a file that this process has held for reads alone, without writing to it.
+pub(super) fn open_to_read(path: &Path, cache_bytes: usize) -> Result<Database, Failure> {
+    let file = OpenOptions::new().read(true).write(true).open(path);
+    let file = file.map_err(|error| Failure::io(&error))?;
+    slots::open_to_read(redb::backends::FileBackend::new(file)?, cache_bytes)
 }
 
 pub(super) fn read_head(transaction: &ReadTransaction) -> Result<Option<Head>, Failure> {

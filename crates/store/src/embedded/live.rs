@@ -90,7 +90,7 @@ impl LiveWriter {
         let newer = [within(&taken.journaled), within(&taken.writing), within(&pending.values)];
         drop((pending, taken));
         let mut all = Values::new();
-        self.shared.read(|database| {
+        self.shared.look(|database| {
             let transaction = database.begin_read()?;
             for entry in transaction.open_table(table)?.range(range.clone())? {
                 let (key, value) = entry?;
@@ -112,7 +112,7 @@ impl LiveWriter {
             return Ok(newer.clone());
         }
         drop((pending, taken));
-        self.shared.read(|database| {
+        self.shared.look(|database| {
             let transaction = database.begin_read()?;
             let found = transaction.open_table(NOTES)?.get(key)?;
             Ok(found.map(|sealed| sealed.value().to_vec()))

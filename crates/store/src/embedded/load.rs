@@ -87,7 +87,7 @@ impl Shared {
         field: ColdField,
     ) -> Result<Option<Bytes>, Failure> {
         let key = codec::cold_key(kind, id, field.code());
-        self.read(|database| {
+        self.look(|database| {
             let transaction = database.begin_read()?;
             let Some(sealed) = transaction.open_table(COLD)?.get(key.as_slice())? else {
                 return Ok(None);

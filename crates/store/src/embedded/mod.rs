@@ -10,7 +10,9 @@
 //! After an I/O error redb refuses everything until the file is opened again. The engine does so on
 //! the next use, so that a full disk heals by itself. This process has held the file since it
 //! checked it, so it is opened without another check and no slower if it is large. A failed
-//! operation is tried again after a growing pause, however many callers ask meanwhile.
+//! operation is tried again after a growing pause, however many callers ask meanwhile. If the file
+//! cannot even be opened again, because that writes to it, cold fields, live state and notes are read
+//! from a view: the file, opened without a write to the disk.
 
 mod backoff;
 mod commit;
@@ -25,6 +27,7 @@ mod log;
 mod slots;
 mod tables;
 mod thread;
+mod view;
 
 use std::{
     path::{Path, PathBuf},
@@ -71,6 +74,7 @@ impl Embedded {
         let open = move |opening| match opening {
             Opening::First => file::open_checked(&opened, cache),
             Opening::Again => file::open_again(&opened, cache),
+            Opening::ToRead => file::open_to_read(&opened, cache),
         };
         Self::open_with(path, options, Box::new(open), true)
     }
@@ -145,6 +149,9 @@ fn over<B: redb::StorageBackend>(
     backend: impl Fn(Opening) -> B + Send + Sync + 'static,
 ) -> file::Opener {
     Box::new(move |opening| {
+        if opening == Opening::ToRead {
+            return slots::open_to_read(backend(opening), tables::CHECKING);
+        }
         let mut builder = redb::Database::builder();
         builder.set_cache_size(tables::CHECKING);
         builder.set_check_integrity_on_open(opening == Opening::First);

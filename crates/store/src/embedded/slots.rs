@@ -85,13 +85,24 @@ fn open_as(path: &Path, flags: u8) -> Result<(Database, Arc<FileBackend>), Failu
     let io = |error: io::Error| Failure::io(&error);
     let file = OpenOptions::new().read(true).write(true).open(path).map_err(io)?;
     let file = Arc::new(FileBackend::new(file)?);
-    let trial = Trial::new(file.clone(), flags).map_err(io)?;
+    let trial = Trial::new(file.clone(), Some(flags)).map_err(io)?;
     let tried = guarded(|| {
         let mut builder = Database::builder();
         builder.set_cache_size(CHECKING).set_check_integrity_on_open(true);
         Ok(builder.create_with_backend(trial)?)
     });
     Ok((tried?, file))
+}
+
+/// Opens the file of a backend without writing to it: what redb writes when it opens a file stays in memory.
+pub(super) fn open_to_read(
+    backend: impl StorageBackend,
+    cache_bytes: usize,
+) -> Result<Database, Failure> {
+    let trial = Trial::new(Arc::new(backend), None).map_err(|error| Failure::io(&error))?;
+    let mut builder = Database::builder();
+    builder.set_cache_size(cache_bytes).set_check_integrity_on_open(false);
+    Ok(builder.create_with_backend(trial)?)
 }
 
 /// The flags of the file, if it holds a newer commit than the selected one.
@@ -115,9 +126,9 @@ fn flags_of(header: &[u8]) -> Option<u8> {
     (flags & TWO_PHASE != 0 && other > counts).then_some(flags)
 }
 
-/// A file with other flags, whose writes stay in memory.
-struct Trial {
-    file: Arc<FileBackend>,
+/// A file, perhaps with other flags, whose writes stay in memory.
+struct Trial<B> {
+    file: Arc<B>,
     state: Mutex<State>,
 }
 
@@ -129,15 +140,16 @@ struct State {
     written: Vec<(u64, Vec<u8>)>,
 }
 
-impl Trial {
-    fn new(file: Arc<FileBackend>, flags: u8) -> io::Result<Self> {
+impl<B: StorageBackend> Trial<B> {
+    fn new(file: Arc<B>, flags: Option<u8>) -> io::Result<Self> {
         let len = file.len()?;
-        let state = State { len, kept: len, written: vec![(FLAGS as u64, vec![flags])] };
+        let written = flags.map(|flags| (FLAGS as u64, vec![flags])).into_iter().collect();
+        let state = State { len, kept: len, written };
         Ok(Self { file, state: Mutex::new(state) })
     }
 }
 
-impl fmt::Debug for Trial {
+impl<B> fmt::Debug for Trial<B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Trial")
     }
@@ -152,7 +164,7 @@ fn lay(from: &[u8], at: u64, onto: &mut [u8], offset: u64) {
     onto.iter_mut().skip(behind).zip(from).for_each(|(to, from)| *to = *from);
 }
 
-impl StorageBackend for Trial {
+impl<B: StorageBackend> StorageBackend for Trial<B> {
     fn len(&self) -> io::Result<u64> {
         Ok(self.state.lock().len)
     }

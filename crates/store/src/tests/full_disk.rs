@@ -13,11 +13,11 @@ use std::{
 
 use bytes::Bytes;
 use parking_lot::Mutex;
-use weft_model::{ColdField, Id, Kind, Revision};
+use weft_model::{Change, ChangeSet, ColdField, Id, Kind, Revision};
 
 use super::{commit, put, rows, service};
 use crate::{
-    CommitError, Embedded, Space, Store,
+    BatchId, CommitError, Embedded, Space, Store,
     embedded::{FailureForTests as Failure, OpeningForTests as Opening},
 };
 
@@ -46,6 +46,7 @@ struct State {
     fails: AtomicBool,
     opened_first: AtomicU32,
     opened_again: AtomicU32,
+    opened_to_read: AtomicU32,
 }
 
 impl Default for State {
@@ -59,6 +60,7 @@ impl Default for State {
             fails: AtomicBool::new(false),
             opened_first: AtomicU32::new(0),
             opened_again: AtomicU32::new(0),
+            opened_to_read: AtomicU32::new(0),
         }
     }
 }
@@ -70,6 +72,7 @@ impl Disk {
             let count = match opening {
                 Opening::First => &disk.0.opened_first,
                 Opening::Again => &disk.0.opened_again,
+                Opening::ToRead => &disk.0.opened_to_read,
             };
             count.fetch_add(1, Ordering::AcqRel);
             disk.clone()
@@ -292,25 +295,41 @@ async fn who_comes_while_a_full_disk_is_left_alone_is_refused_without_a_try() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_disk_that_takes_nothing_is_not_asked_by_everybody() {
+async fn a_disk_that_takes_nothing_is_read_and_not_asked_by_everybody() {
     let disk = Disk::default();
     let store = disk.open();
-    commit(&store, vec![put(service("a", "a"))]).await;
+    let owner = Id::new("a");
+    let tags = Change::Cold {
+        kind: Kind::Service,
+        id: owner.clone(),
+        field: ColdField::Tags,
+        value: Some(Bytes::from_static(b"{}")),
+    };
+    commit(&store, vec![put(service("a", "a")), ChangeSet::of([tags]).into()]).await;
+    store.live().put_note(Space(1), "kept", Some(Bytes::from_static(b"yes")));
+    store.fold().await.unwrap();
     disk.0.fails.store(true, Ordering::Release);
-    let failed = store.commit(Revision(1), vec![put(service("b", "b"))]).await.unwrap_err();
+    let failed = store.commit(Revision(2), vec![put(service("b", "b"))]).await.unwrap_err();
     assert!(
         matches!(failed, CommitError::Unknown { .. } | CommitError::Unavailable(_)),
         "{failed}"
     );
+    store.live().put_note(Space(1), "late", Some(Bytes::from_static(b"waits")));
     let begun = Instant::now();
     let mut asked = 0;
     while begun.elapsed() < Duration::from_secs(1) {
-        // The file cannot even be opened again, which is reported at once.
-        assert!(store.cold(Kind::Service, &Id::new("a"), ColdField::Tags).is_err());
+        // The file cannot even be opened again; it is read all the same.
+        let read = store.cold(Kind::Service, &owner, ColdField::Tags).unwrap();
+        assert_eq!(read.as_deref(), Some(&b"{}"[..]));
+        assert_eq!(store.live().notes(Space(1)).unwrap().len(), 2);
+        assert!(store.live().note(Space(1), "kept").unwrap().is_some());
+        // Which commits there are is not known before the file is opened again.
+        assert!(store.settle(BatchId::random()).await.is_err());
         asked += 1;
     }
-    let again = disk.opened_again();
+    let (again, views) = (disk.opened_again(), disk.0.opened_to_read.load(Ordering::Acquire));
     assert!((1..=5).contains(&again) && asked > 100, "opened again {again} times for {asked}");
+    assert!((1..=again).contains(&views), "{views} views for {again} tries");
     disk.0.fails.store(false, Ordering::Release);
     let deadline = Instant::now() + SOON;
     while store.head().is_err() {
