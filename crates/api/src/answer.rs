@@ -47,14 +47,14 @@ impl From<ErrorCode> for Refused {
     }
 }
 
-/// A reply with its envelope.
+/// A reply with its envelope, and a line break behind it, so that a shell goes on in a new line.
 pub(crate) fn done(reply: Reply) -> Result<Answer, Failure> {
     let (media, body) = match reply.content {
         Content::Raw { media, body } => (media, body),
         Content::Data { data, meta } => {
             let meta = serde_json::to_string(&meta)
                 .map_err(|error| Failure::unhandled(error.to_string()))?;
-            let text = [r#"{"data":"#, &data, r#","meta":"#, &meta, "}"].concat();
+            let text = [r#"{"data":"#, &data, r#","meta":"#, &meta, "}\n"].concat();
             (headers::JSON, text.into())
         }
     };
@@ -69,7 +69,8 @@ pub(crate) fn done(reply: Reply) -> Result<Answer, Failure> {
 pub(crate) fn refused(refused: Refused, request_id: &str) -> Answer {
     let Refused { failure, header } = refused;
     let envelope = ErrorEnvelope::new(failure.body(request_id));
-    let body = serde_json::to_vec(&envelope).unwrap_or_default();
+    let mut body = serde_json::to_vec(&envelope).unwrap_or_default();
+    body.push(b'\n');
     let mut answer = with_body(failure.status(), headers::JSON, body.into());
     let own = answer.headers_mut();
     if let Some(challenge) = failure.challenge() {

@@ -30,6 +30,7 @@ async fn the_version_is_found_under_every_spelling() {
         assert_eq!(seen.header("content-type"), Some("application/json"));
         assert_eq!(seen.header("server"), Some("ziti-controller/v2.0.0"));
         assert!(seen.header("content-length").is_some());
+        assert!(seen.text.ends_with("}\n"), "{}", seen.text);
         instances.push(seen.header("ziti-instance-id").unwrap().to_owned());
         let data = seen.data();
         assert_eq!(data["capabilities"], json!([]));

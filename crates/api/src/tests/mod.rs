@@ -83,6 +83,7 @@ impl Seen {
     #[track_caller]
     pub(crate) fn is_error(&self, status: u16, code: &str) -> Value {
         let body = self.json();
+        assert!(self.text.ends_with("}\n"), "{}", self.text);
         assert_eq!((self.status, &body["error"]["code"]), (status, &json!(code)), "{body}");
         assert_eq!(self.header("content-type"), Some("application/json"));
         assert_eq!(body["data"], json!({}));
