@@ -54,7 +54,7 @@ pub const MANAGEMENT: &[Operation] =
 pub const CLIENT: &[Operation] =
     &[get("listProtocols", "/protocols", Access::Public, "protocols").statuses(&[200, 429, 503])];
 
-/// Numbers of entities by kind; the key of edge routers is `routers.edge`
+/// Numbers of entities by kind; of edge routers and of services that are not of the fabric only with `.edge`
 /// (docs/protocol/management-api.md 7.10).
 pub type Summary = BTreeMap<String, u64>;
 

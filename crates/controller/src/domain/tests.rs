@@ -570,7 +570,12 @@ async fn what_the_server_says_of_itself() {
     let version = bed.manage(&admin, "listVersion", &[], NONE).await.unwrap();
     assert_eq!(version["capabilities"], json!([]));
     assert_eq!(version["apiVersions"]["edge"], version["apiVersions"]["edge-client"]);
+    let service = json!({"name": "web", "encryptionRequired": true});
+    bed.create(&admin, "createService", service).await;
+    let call = to(Api::Fabric, "createService", &[]).with_json(&json!({"name": "fabric"}));
+    bed.controller.call(admin.clone(), call).await.unwrap();
     let summary = bed.manage(&admin, "listSummary", &[], NONE).await.unwrap();
+    assert_eq!((&summary["services"], &summary["services.edge"]), (&json!(2), &json!(1)));
     assert_eq!((&summary["configTypes"], &summary["apiSessions"]), (&json!(10), &json!(1)));
     let call = to(Api::Client, "listWellKnownCas", &[]);
     let reply = bed.controller.call(admin, call).await.unwrap();

@@ -16,7 +16,7 @@ use weft_identity::write_ca_store;
 use weft_kernel::call::{Answer, Handler};
 use weft_kernel::{Call, Caller, Failure, Reply, list};
 use weft_model::Kind;
-use weft_model::entity::Router;
+use weft_model::entity::{Router, Service};
 use weft_model::filter::{Column, PageRules, Symbols, Type, Value};
 
 use crate::Controller;
@@ -163,6 +163,7 @@ fn summary(controller: Controller, _caller: Caller, _call: Call) -> Answer {
     let count = |kind: Kind| snapshot.table(kind).len() as u64;
     let sessions = controller.sessions().counts();
     let edge = snapshot.list::<Router>().filter(|router| router.is_edge).count() as u64;
+    let edge_services = snapshot.list::<Service>().filter(|service| !service.is_fabric_only);
     let types = crate::domain::seeds::IDENTITY_TYPES.len() as u64;
     let checks = crate::domain::seeds::POSTURE_CHECK_TYPES.len() as u64;
     let counts = [
@@ -189,6 +190,7 @@ fn summary(controller: Controller, _caller: Caller, _call: Call) -> Answer {
         ("serviceEdgeRouterPolicies", count(Kind::ServiceEdgeRouterPolicy)),
         ("servicePolicies", count(Kind::ServicePolicy)),
         ("services", count(Kind::Service)),
+        ("services.edge", edge_services.count() as u64),
         ("sessions", sessions.service_sessions),
         ("terminators", count(Kind::Terminator)),
     ];
