@@ -19,7 +19,7 @@ use weft_kernel::view::View;
 use weft_kernel::{Call, Caller, Failure, Login, Reply, convert, list};
 use weft_model::entity::{ApiSession, Authenticator, ExtJwtSigner, Identity, SessionCertificate};
 use weft_model::filter::{Column, PageRules, Symbols, Type, Value};
-use weft_model::{Id, Snapshot};
+use weft_model::{Id, Meter, Snapshot};
 
 use super::{login, resolve};
 use crate::handle::Auth;
@@ -194,11 +194,17 @@ type CertificateColumn = Column<(), SessionCertificate>;
 fn list_certificates(auth: Auth, caller: Caller, call: Call) -> Answer {
     async move {
         let session = session_of(&auth, &caller)?;
-        let mut found: Vec<_> = session.certificates.iter().collect();
-        found.sort_unstable_by(|one, other| one.id.cmp(&other.id));
-        let rows = found.into_iter().map(|it| CERTIFICATE_SYMBOLS.row(&(), it));
-        let rules = &PageRules::LIST;
-        list::answer(&caller, &call.query, &CERTIFICATE_SYMBOLS, rules, rows, shown_certificate)
+        let (symbols, rules) = (&CERTIFICATE_SYMBOLS, &PageRules::LIST);
+        let selection = list::selection(&caller, &call.query, symbols, rules)?;
+        let turns = auth.scans().asked_by(&caller);
+        let effort = selection.effort_of(session.certificates.len());
+        let page = move |meter: &Meter| {
+            let mut found: Vec<_> = session.certificates.iter().collect();
+            found.sort_unstable_by(|one, other| one.id.cmp(&other.id));
+            let rows = found.into_iter().map(|it| symbols.row(&(), it));
+            list::answer(&selection, symbols, rows, meter, |it| Ok(shown_certificate(it)))
+        };
+        turns.counted(effort, page).await
     }
     .boxed()
 }

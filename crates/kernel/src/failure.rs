@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use weft_contract::{Cause, ErrorBody, ErrorCode, Word as _};
+use weft_model::{Ended, Part};
 
 /// The refusal of an operation.
 #[derive(Debug, Clone, PartialEq)]
@@ -58,9 +59,30 @@ impl Challenge {
     }
 }
 
-impl From<weft_model::filter::GivenUp> for Failure {
-    fn from(_: weft_model::filter::GivenUp) -> Self {
-        Self::timed_out()
+/// Why an operation ended before it was done, and what its caller can do.
+impl From<Ended> for Failure {
+    fn from(ended: Ended) -> Self {
+        let Ended::TooMuch(_, part) = ended else {
+            return if ended == Ended::Stopping { Self::stopping() } else { Self::timed_out() };
+        };
+        let (code, field, remedy) = match part {
+            Part::Tests | Part::Index => (
+                ErrorCode::InvalidFilter,
+                "filter",
+                "use fewer conditions, or =, in and anyOf(...) =, which indexes answer",
+            ),
+            Part::Order => (
+                ErrorCode::InvalidSortIdentifier,
+                "sort",
+                "sort by id, name or createdAt, or use a filter that fewer entities match",
+            ),
+            Part::Rows => (ErrorCode::InvalidPagination, "limit", "ask for smaller pages"),
+            Part::Steps => {
+                let text = format!("{ended}: ask for less at a time; nothing was changed");
+                return Self::because(ErrorCode::CouldNotValidate, text);
+            }
+        };
+        Self::coded_field(code, field, format!("{ended}: {remedy}"), "")
     }
 }
 
@@ -86,6 +108,13 @@ impl Failure {
     pub fn timed_out() -> Self {
         let text = "the time of the request was over before anything was changed: try again, or ask for less";
         Self::because(ErrorCode::Timeout, text)
+    }
+
+    /// 503: the controller stops, and nothing was changed.
+    pub fn stopping() -> Self {
+        Self::unwritable(
+            "the controller stops, and nothing was changed: ask another one, or try again later",
+        )
     }
 
     /// A field with an invalid value: 400 `COULD_NOT_VALIDATE`.

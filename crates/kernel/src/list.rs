@@ -4,30 +4,40 @@ use serde::Serialize;
 use weft_contract::envelope::Pagination;
 use weft_model::Choice as _;
 use weft_model::filter::{
-    Audience, ListQuery, PageRules, Patience, Row, Selection, Symbols, parse_param,
+    Audience, ListQuery, Listed, PageRules, ROW, Row, Selection, Symbols, parse_param,
 };
 use weft_model::role::{Roles, Semantic};
+use weft_model::{Meter, Part};
 
 use super::call::{Query, Reply};
 use crate::caller::Caller;
 use crate::failure::Failure;
 use crate::gate;
-use crate::turns::Asking;
 
-/// A list with more effort than this many rows waits for its caller's turn, and is made on a thread for
-/// blocking work.
-const INLINE: usize = 4096;
-/// The reply with a list of entities with these symbols. The rows have to be in the order of their ids.
+/// The reply with a list of records with these symbols. The rows have to be in the order of their ids.
 pub fn answer<'c, C: 'static, R: 'static, D: Serialize>(
-    caller: &Caller,
-    query: &Query,
+    selection: &Selection,
     symbols: &'static Symbols<C, R>,
-    rules: &PageRules,
     rows: impl Iterator<Item = Row<'c, C, R>>,
-    shown: impl Fn(&'c R) -> D,
+    meter: &Meter,
+    shown: impl Fn(&'c R) -> Result<D, Failure>,
 ) -> Result<Reply, Failure> {
-    let listed = selection(caller, query, symbols, rules)?.run_by_id(rows)?;
-    let details: Vec<_> = listed.rows.iter().map(|row| shown(row.record())).collect();
+    let listed = selection.run_by_id(rows, meter)?;
+    reply(&listed, symbols, meter, shown)
+}
+
+/// The reply with the details of a page.
+pub fn reply<'c, C: 'static, R: 'static, D: Serialize>(
+    listed: &Listed<Row<'c, C, R>>,
+    symbols: &'static Symbols<C, R>,
+    meter: &Meter,
+    shown: impl Fn(&'c R) -> Result<D, Failure>,
+) -> Result<Reply, Failure> {
+    let detail = |row: &Row<'c, C, R>| {
+        meter.take(Part::Rows, ROW)?;
+        shown(row.record())
+    };
+    let details = listed.rows.iter().map(detail).collect::<Result<Vec<_>, Failure>>()?;
     let pagination = Pagination {
         limit: listed.page.stated_limit(),
         offset: i64::try_from(listed.page.offset).unwrap_or(i64::MAX),
@@ -36,8 +46,7 @@ pub fn answer<'c, C: 'static, R: 'static, D: Serialize>(
     Reply::list(&details, pagination, symbols.public_names().map(str::to_owned).collect())
 }
 
-/// Filter, sort and page of a request. A filter may follow links to kinds that the caller may read. The search
-/// ends when the caller does not wait any more.
+/// Filter, sort and page of a request. A filter may follow links to kinds that the caller may read.
 pub fn selection(
     caller: &Caller,
     query: &Query,
@@ -56,14 +65,7 @@ pub fn selection(
         offset,
     };
     let reads = |kind: &str| gate::reads(caller, kind);
-    let selection = Selection::new(&request, schema, Audience::Caller(&reads), rules)?;
-    let wait = caller.origin.wait.clone();
-    Ok(selection.with_patience(Patience::until(move || wait.is_over())))
-}
-
-/// The effort of a list that looks at this many rows: a row that takes long to test counts for several.
-pub fn effort(selection: &Selection, rows: usize) -> usize {
-    rows.saturating_mul(usize::try_from(selection.plan().weight()).unwrap_or(usize::MAX))
+    Ok(Selection::new(&request, schema, Audience::Caller(&reads), rules)?)
 }
 
 /// Reads `roleFilter` and `roleSemantic` (docs/protocol/management-api.md 2.6); none if they are
@@ -92,17 +94,4 @@ pub fn role_filter(query: &Query) -> Result<Option<(Roles, Semantic)>, Failure> 
             .ok_or_else(|| Failure::field("semantic", "must be AllOf or AnyOf", text))?,
     };
     Ok(asked.then_some((roles, semantic)))
-}
-
-/// Runs work on this task if its effort is at most that of 4096 rows. Larger work waits for its caller's
-/// turn and runs on a thread for blocking work.
-pub async fn run<T: Send + 'static>(
-    turns: Asking,
-    effort: usize,
-    work: impl FnOnce() -> Result<T, Failure> + Send + 'static,
-) -> Result<T, Failure> {
-    if effort <= INLINE {
-        return work();
-    }
-    turns.work(work).await
 }

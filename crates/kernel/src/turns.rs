@@ -7,6 +7,7 @@ mod line;
 use std::collections::HashMap;
 use std::num::NonZero;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::available_parallelism;
 use std::time::Duration;
 
@@ -14,9 +15,11 @@ use parking_lot::Mutex;
 use tokio::sync::oneshot;
 use weft_contract::ErrorCode;
 use weft_limits::source_of;
+use weft_model::{Ended, Meter};
 
 use crate::caller::{Caller, Via};
 use crate::failure::Failure;
+use crate::wait::Wait;
 
 pub use line::Line;
 
@@ -25,10 +28,18 @@ const WAITING: usize = 256;
 /// Longest wait for a turn per processor; after it the request is refused with 429.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// Units of work ([`Meter`]) of one request: some 5 s of one processor, in which a list looks at more entities than
+/// there are, in any order, with a filter of some tests.
+pub const BUDGET: u64 = 1 << 28;
+/// Units of work that a request does on a task that serves others, too: some 0.3 ms.
+const INLINE: u64 = 1 << 14;
+
 /// The turns. Clones share them.
 #[derive(Debug, Clone)]
 pub struct Turns {
     state: Arc<Mutex<State>>,
+    /// Whether the controller stops.
+    is_closed: Arc<AtomicBool>,
     /// Longest wait for a turn; after it the request is refused with 429.
     patience: Duration,
 }
@@ -45,11 +56,12 @@ struct State {
     line: Line<String, Turn>,
 }
 
-/// The turns for one caller.
-#[derive(Debug)]
+/// The turns for one caller, in one request.
+#[derive(Debug, Clone)]
 pub struct Asking {
     turns: Turns,
     whose: String,
+    wait: Wait,
 }
 
 /// A turn; dropping it passes it to the next caller.
@@ -76,12 +88,23 @@ impl Turns {
             held: HashMap::new(),
             line: Line::default(),
         };
-        Self { state: Arc::new(Mutex::new(state)), patience }
+        Self { state: Arc::new(Mutex::new(state)), is_closed: Arc::default(), patience }
     }
 
     /// The turns for this caller.
     pub fn asked_by(&self, caller: &Caller) -> Asking {
-        Asking { turns: self.clone(), whose: whose(caller) }
+        Asking { turns: self.clone(), whose: whose(caller), wait: caller.origin.wait.clone() }
+    }
+
+    /// Ends the work that is being done, as far as it is counted, and refuses what waits for a turn: the controller
+    /// stops.
+    pub fn close(&self) {
+        self.is_closed.store(true, Ordering::Release);
+        self.state.lock().line = Line::default();
+    }
+
+    fn is_closed(&self) -> bool {
+        self.is_closed.load(Ordering::Acquire)
     }
 
     /// Runs work on a thread for blocking work when it is the caller's turn.
@@ -97,6 +120,9 @@ impl Turns {
         let busy = || Failure::new(ErrorCode::ServerTooManyRequests);
         let mut turn = {
             let mut state = self.state.lock();
+            if self.is_closed() {
+                return Err(Failure::stopping());
+            }
             if state.free > 0 && state.may_have_another(whose) {
                 return Ok(state.give(&self.state, whose));
             }
@@ -104,6 +130,7 @@ impl Turns {
         };
         match tokio::time::timeout(self.patience, &mut turn).await {
             Ok(Ok(turn)) => Ok(turn),
+            Ok(Err(_)) if self.is_closed() => Err(Failure::stopping()),
             _ => Err(busy()),
         }
     }
@@ -113,6 +140,36 @@ impl Asking {
     /// Waits for the caller's turn.
     pub async fn turn(&self) -> Result<Turn, Failure> {
         self.turns.take(&self.whose).await
+    }
+
+    /// A meter for work of this request. The work ends when its client does not wait any more, or when the
+    /// controller stops.
+    pub fn meter(&self, most: u64) -> Meter {
+        let (turns, wait) = (self.turns.clone(), self.wait.clone());
+        Meter::asking(most, move || match (turns.is_closed(), wait.is_over()) {
+            (true, _) => Some(Ended::Stopping),
+            (false, true) => Some(Ended::GivenUp),
+            (false, false) => None,
+        })
+    }
+
+    /// Runs work that counts its units. Work with an effort of at most 16,384 units begins on this task. Other work,
+    /// and what takes more than its effort said, waits for the caller's turn and runs on a thread for blocking
+    /// work, with the whole [`BUDGET`].
+    pub async fn counted<T: Send + 'static>(
+        self,
+        effort: u64,
+        work: impl Fn(&Meter) -> Result<T, Failure> + Send + 'static,
+    ) -> Result<T, Failure> {
+        if effort <= INLINE {
+            let meter = self.meter(INLINE);
+            let done = work(&meter);
+            if !meter.is_exceeded() {
+                return done;
+            }
+        }
+        let meter = self.meter(BUDGET);
+        self.work(move || work(&meter)).await
     }
 
     /// Runs work on a thread for blocking work when it is the caller's turn.
@@ -191,6 +248,8 @@ fn whose(caller: &Caller) -> String {
 
 #[cfg(test)]
 mod tests {
+    use weft_model::Part;
+
     use super::*;
 
     #[tokio::test]
@@ -237,6 +296,63 @@ mod tests {
         drop(second);
         let state = turns.state.lock();
         assert!(state.free == 3 && state.held.is_empty() && state.line.is_empty());
+    }
+
+    /// Work that spends so many units, on the thread that is told.
+    fn spends(units: u64) -> impl Fn(&Meter) -> Result<std::thread::ThreadId, Failure> {
+        move |meter| {
+            meter.take(Part::Tests, units)?;
+            Ok(std::thread::current().id())
+        }
+    }
+
+    #[tokio::test]
+    async fn work_beyond_a_small_part_leaves_the_task_and_has_a_budget() {
+        let turns = Turns::new(1, PATIENCE);
+        let asking = || turns.asked_by(&Caller::system());
+        let own = std::thread::current().id();
+        let held = asking().turn().await.unwrap();
+        // Short work needs no turn.
+        assert_eq!(asking().counted(INLINE, spends(INLINE)).await.unwrap(), own);
+        // What takes more than was estimated moves to another thread, and waits for a turn.
+        let mut longer = Box::pin(asking().counted(1, spends(INLINE + 1)));
+        let mut long = Box::pin(asking().counted(INLINE + 1, spends(1)));
+        assert!(futures::poll!(&mut longer).is_pending() && futures::poll!(&mut long).is_pending());
+        drop(held);
+        let (longer, long) = futures::join!(longer, long);
+        assert!(longer.unwrap() != own && long.unwrap() != own);
+        let refused = asking().counted(1, spends(BUDGET + 1)).await.unwrap_err();
+        assert_eq!((refused.status(), refused.field_name()), (400, Some("filter")));
+        let text = refused.to_string();
+        let most =
+            format!("more than {BUDGET} units of work, most of them for tests of the filter");
+        assert!(text.contains(&most) && text.contains("use fewer conditions"), "{text}");
+    }
+
+    #[tokio::test]
+    async fn work_ends_when_the_controller_stops() {
+        let turns = Turns::new(1, PATIENCE);
+        let asking = turns.asked_by(&Caller::system());
+        let (told, begun) = std::sync::mpsc::channel();
+        let endless = asking.clone().counted(u64::MAX, move |meter| {
+            let _ = told.send(());
+            while meter.spend(Part::Steps, 0) {
+                // A step without units is no work, and this one ends, too.
+                meter.spend(Part::Steps, 1);
+            }
+            meter.check().map_err(Failure::from)
+        });
+        let endless = tokio::spawn(endless);
+        tokio::task::spawn_blocking(move || begun.recv()).await.unwrap().unwrap();
+        let waiting = tokio::spawn(asking.clone().work(|| Ok(())));
+        tokio::task::yield_now().await;
+        turns.close();
+        for refused in
+            [endless.await.unwrap(), waiting.await.unwrap(), asking.work(|| Ok(())).await]
+        {
+            let refused = refused.unwrap_err();
+            assert_eq!((refused.status(), refused), (503, Failure::stopping()));
+        }
     }
 
     #[test]

@@ -14,7 +14,7 @@
 //! - [`access`] and [`posture`]: may an identity use a service, and why or why not;
 //! - [`rdm`]: the router data model;
 //! - [`token`]: the claims of tokens and their rules;
-//! - [`filter`]: the language of list queries;
+//! - [`filter`]: the language of list queries; [`Meter`]: the work that they take;
 //! - [`deletion`]: what is deleted along with an entity;
 //! - [`integrity`]: faults of a snapshot, and their repair.
 //!
@@ -44,6 +44,7 @@ pub mod filter;
 mod id;
 pub mod integrity;
 pub mod kind;
+mod meter;
 pub mod policy;
 pub mod posture;
 mod rare;
@@ -65,6 +66,7 @@ pub use cold::ColdField;
 pub use entity::{Base, Link, OfKind, OnDelete, Record};
 pub use id::{Id, IdError};
 pub use kind::{Class, Entity, Kind};
+pub use meter::{Ended, Meter, Part};
 pub use rare::{Empty, Rare};
 pub use role::{Roles, Semantic};
 pub use row::RowError;

@@ -7,13 +7,12 @@ use std::sync::Arc;
 
 use roaring::RoaringBitmap;
 use serde::Serialize;
-use weft_contract::envelope::Pagination;
 use weft_contract::headers;
-use weft_kernel::list::{effort, role_filter, run, selection};
+use weft_kernel::list::{self, role_filter, selection};
 use weft_kernel::{Call, Caller, Failure, Query, Reply};
-use weft_model::Entity;
 use weft_model::entity::OfKind as _;
-use weft_model::filter::{Listed, PageRules, Row, Source};
+use weft_model::filter::{Listed, PageRules, Row, Selection, Source};
+use weft_model::{Entity, Meter};
 
 use super::context::Context;
 use super::resource::{self, Readable, Shown};
@@ -49,7 +48,7 @@ pub(crate) async fn nested<P: Readable, C: Readable>(
         if call.row.statuses.contains(&404) {
             return Err(Failure::not_found(P::KIND.name, call.id(0)));
         }
-        return page::<C>(&context, &caller, &call.query, [].into_iter());
+        return search::<C, _>(context, caller, call, Some(RoaringBitmap::new()), C::detail).await;
     };
     let found = members(&context, &parent, &call.query)?;
     search::<C, _>(context, caller, call, Some(found), C::detail).await
@@ -67,20 +66,19 @@ pub(crate) async fn search<R: Readable, D: Serialize>(
     let selection = selection(&caller, &call.query, R::SYMBOLS, &PageRules::LIST)?;
     let effort = selection.effort(&source::<R>(&context, &caller, within.clone()));
     let turns = context.controller().scans().asked_by(&caller);
-    run(turns, usize::try_from(effort).unwrap_or(usize::MAX), move || {
-        let (listed, trace) = selection.search(source::<R>(&context, &caller, within))?;
+    let page = move |meter: &Meter| {
+        let source = source::<R>(&context, &caller, within.clone());
+        let (listed, trace) = selection.search(source, meter)?;
         tracing::debug!(list = R::KIND.plural, %trace, "listed");
-        let details: Vec<_> =
-            listed.rows.iter().map(|row| detail(&context, row.record())).collect();
-        let reply = reply::<R>(&listed, &details)?;
+        let reply = list::reply(&listed, R::SYMBOLS, meter, |it| Ok(detail(&context, it)))?;
         if call.query.get(headers::EXPLAIN) != Some("true") {
             return Ok(reply);
         }
         let trace = trace.to_string();
         let shown: String = trace.escape_default().take(MAX_EXPLAINED).collect();
         Ok(reply.with_header(headers::EXPLAINED, shown))
-    })
-    .await
+    };
+    turns.counted(effort, page).await
 }
 
 /// The records that the list of a resource selects from.
@@ -108,30 +106,18 @@ fn source<'c, R: Readable>(
     Source { table, within, all_have_rows: shown != Shown::Some, row }
 }
 
-/// A page of these candidates, which have to be sorted by id.
-pub(crate) fn page<'c, R: Readable>(
-    context: &'c Context,
-    caller: &Caller,
-    query: &Query,
-    candidates: impl Iterator<Item = &'c Arc<R::Record>>,
-) -> Result<Reply, Failure> {
-    let listed = select::<R>(context, caller, query, candidates)?;
-    let details: Vec<_> = listed.rows.iter().map(|row| R::detail(context, row.record())).collect();
-    reply::<R>(&listed, &details)
-}
-
-/// The records of a page.
+/// The records of a page, out of these candidates, which have to be sorted by id.
 pub(crate) fn select<'c, R: Readable>(
     context: &'c Context,
     caller: &Caller,
-    query: &Query,
+    selection: &Selection,
     candidates: impl Iterator<Item = &'c Arc<R::Record>>,
+    meter: &Meter,
 ) -> Result<Listed<Row<'c, Context, R::Record>>, Failure> {
-    let selection = selection(caller, query, R::SYMBOLS, &PageRules::LIST)?;
     let rows = candidates
         .filter(|record| R::belongs(record) && R::is_visible(caller, context.view(), record))
         .map(|record| R::SYMBOLS.row(context, record));
-    Ok(selection.run_by_id(rows)?)
+    Ok(selection.run_by_id(rows, meter)?)
 }
 
 /// A list that looks at so many candidates, in the caller's turn if that takes long.
@@ -140,25 +126,12 @@ pub(crate) async fn in_turn<R: Readable>(
     caller: Caller,
     call: Call,
     candidates: usize,
-    list: impl FnOnce(&Context, &Caller, &Call) -> Result<Reply, Failure> + Send + 'static,
+    list: impl Fn(&Context, &Caller, &Selection, &Meter) -> Result<Reply, Failure> + Send + 'static,
 ) -> Result<Reply, Failure> {
     let selection = selection(&caller, &call.query, R::SYMBOLS, &PageRules::LIST)?;
     let turns = context.controller().scans().asked_by(&caller);
-    run(turns, effort(&selection, candidates), move || list(&context, &caller, &call)).await
-}
-
-/// The answer made of a page and its details.
-pub(crate) fn reply<R: Readable>(
-    listed: &Listed<Row<'_, Context, R::Record>>,
-    details: &[impl Serialize],
-) -> Result<Reply, Failure> {
-    let pagination = Pagination {
-        limit: listed.page.stated_limit(),
-        offset: i64::try_from(listed.page.offset).unwrap_or(i64::MAX),
-        total_count: i64::try_from(listed.total).unwrap_or(i64::MAX),
-    };
-    let names = R::SYMBOLS.public_names().map(str::to_owned).collect();
-    Reply::list(details, pagination, names)
+    let effort = selection.effort_of(candidates);
+    turns.counted(effort, move |meter| list(&context, &caller, &selection, meter)).await
 }
 
 #[cfg(test)]

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use futures::FutureExt as _;
 use serde::Serialize;
-use weft_contract::envelope::Pagination;
 use weft_kernel::call::Answer;
 use weft_kernel::{Call, Caller, Failure, Reply, list};
+use weft_model::Meter;
 use weft_model::filter::{PageRules, Selection, Symbols};
 
 use super::context::Context;
@@ -50,8 +50,8 @@ pub(crate) fn list<L: InMemoryKind>(controller: Controller, caller: Caller, call
         let selection = list::selection(&caller, &call.query, L::SYMBOLS, &PageRules::LIST)?;
         let found = L::all(&context);
         let turns = controller.scans().asked_by(&caller);
-        let effort = list::effort(&selection, found.len());
-        list::run(turns, effort, move || page::<L>(&context, &selection, found)).await
+        let effort = selection.effort_of(found.len());
+        turns.counted(effort, move |meter| page::<L>(&context, &selection, &found, meter)).await
     }
     .boxed()
 }
@@ -60,20 +60,14 @@ pub(crate) fn list<L: InMemoryKind>(controller: Controller, caller: Caller, call
 fn page<L: InMemoryKind>(
     context: &Context,
     selection: &Selection,
-    mut found: Vec<Arc<L::Record>>,
+    found: &[Arc<L::Record>],
+    meter: &Meter,
 ) -> Result<Reply, Failure> {
     let id = L::SYMBOLS.id;
+    let mut found: Vec<_> = found.iter().collect();
     found.sort_unstable_by(|one, other| id(one).cmp(id(other)));
-    let listed = selection.run_by_id(found.iter().map(|it| L::SYMBOLS.row(context, &**it)))?;
-    let details = listed.rows.iter().map(|row| L::detail(context, row.record()));
-    let details = details.collect::<Result<Vec<_>, _>>()?;
-    let pagination = Pagination {
-        limit: listed.page.stated_limit(),
-        offset: i64::try_from(listed.page.offset).unwrap_or(i64::MAX),
-        total_count: i64::try_from(listed.total).unwrap_or(i64::MAX),
-    };
-    let names = L::SYMBOLS.public_names().map(str::to_owned).collect();
-    Reply::list(&details, pagination, names)
+    let rows = found.into_iter().map(|it| L::SYMBOLS.row(context, &**it));
+    list::answer(selection, L::SYMBOLS, rows, meter, |record| L::detail(context, record))
 }
 
 /// Handles the GET of one record.

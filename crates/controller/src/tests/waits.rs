@@ -1,7 +1,13 @@
 //! Requests whose time is over: before or while their change is made, or while they search.
 
+use std::task::Poll;
+
+use futures::FutureExt as _;
 use serde_json::json;
 use weft_contract::{Api, ErrorCode};
+use weft_model::entity::Service;
+use weft_model::role::attributes;
+use weft_model::{Base, Change, ChangeSet, Entity, Id, Timestamp};
 use weft_store::Fault;
 
 use crate::testing::{Bed, to, until};
@@ -110,5 +116,60 @@ async fn lists_of_attributes_that_take_long_wait_for_their_turn() {
         assert_eq!(late.await.unwrap().status, 200);
         let short = to(Api::Management, operation, &[]);
         assert_eq!(bed.controller.call(admin.clone(), short).await.unwrap().status, 200);
+    }
+}
+
+/// A filter that many services are tested by many conditions of, and that names attributes that it excepts.
+fn heavy() -> String {
+    let one = "(name contains \"z1\" and not (anyOf(roleAttributes) contains \"q1\"))";
+    vec![one; 500].join(" or ")
+}
+
+/// Puts services into the network, each with an attribute of its own.
+async fn put_services(bed: &Bed, count: u32) {
+    let services = (0..count).map(|at| {
+        Change::Put(Entity::from(Service {
+            base: Base::new(Id::new(&format!("many-{at}")), Timestamp(1)),
+            name: format!("many-{at}").as_str().into(),
+            role_attributes: attributes(&[format!("own-{at}")]).unwrap(),
+            ..Service::default()
+        }))
+    });
+    let changes = ChangeSet::of(services.collect::<Vec<_>>());
+    bed.controller.submit(move |_| Ok(changes.clone())).await.unwrap();
+}
+
+#[tokio::test]
+async fn long_lists_leave_the_tasks_of_others_however_their_filters_and_orders_are_written() {
+    let bed = Bed::new().await;
+    let admin = bed.admin().await;
+    put_services(&bed, 1000).await;
+    let turns = bed.all_scans();
+    let list = |filter: &str, sort: &str| {
+        let call = to(Api::Management, "listServices", &[]);
+        let call = call.with_query("filter", filter).with_query("sort", sort);
+        Box::pin(bed.controller.call(admin.clone(), call))
+    };
+    let excepting = vec!["(not (anyOf(roleAttributes) contains \"q1\"))"; 500].join(" and ");
+    let mut long = [
+        list(&heavy(), ""),
+        // Indexes answer all of it.
+        list(&excepting, ""),
+        list("anyOf(roleAttributes) != \"q1\" or createdAt = null", ""),
+        list("limit none", "updatedAt"),
+        list("limit none", "name"),
+    ];
+    for (at, list) in long.iter_mut().enumerate() {
+        if let Poll::Ready(done) = futures::poll!(list) {
+            panic!("list {at} did not wait for its turn: {done:?}");
+        }
+    }
+    for short in ["", "name = \"many-7\"", "anyOf(roleAttributes) = \"own-7\""] {
+        let done = list(short, "").now_or_never();
+        assert_eq!(done.expect(short).unwrap().status, 200);
+    }
+    drop(turns);
+    for list in long {
+        assert_eq!(list.await.unwrap().status, 200);
     }
 }

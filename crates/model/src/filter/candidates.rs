@@ -9,7 +9,9 @@ use super::access::{Access, Ask, Lookup};
 use super::ast::{Literal, Op};
 use super::plan::{Check, Quantifier};
 use super::schema::Index;
+use super::units::{FIND, units_of_rank, units_of_ranks};
 use super::value::Value;
+use crate::meter::{Meter, Part, of_set};
 use crate::table::Ranking;
 use crate::{Id, Table, Timestamp};
 
@@ -44,35 +46,23 @@ impl Candidates {
 }
 
 impl Access<'_> {
-    /// The candidates that the indexes give.
-    pub(super) fn candidates(&self, table: &Table) -> Candidates {
+    /// The candidates that the indexes give; any once the search has to end.
+    pub(super) fn candidates(&self, table: &Table, meter: &Meter) -> Candidates {
         match self {
             Self::Scan => Candidates::SCAN,
             Self::Always => Candidates { set: None, exact: true },
             Self::Never => Candidates::exactly(RoaringBitmap::new()),
-            Self::Lookup(lookup) => lookup.candidates(table),
-            Self::All { parts, whole } => in_all(parts, *whole, table),
-            Self::Any(parts) => in_any(parts, table),
-            Self::Except(part) => match part.candidates(table) {
+            Self::Lookup(lookup) => lookup.candidates(table, meter),
+            Self::All { parts, whole } => in_all(parts, *whole, table, meter),
+            Self::Any(parts) => in_any(parts, table, meter),
+            Self::Except(part) => match part.candidates(table, meter) {
                 Candidates { exact: false, .. } => Candidates::SCAN,
                 Candidates { set: None, .. } => Candidates::exactly(RoaringBitmap::new()),
-                Candidates { set: Some(set), .. } => Candidates::exactly(&**table.live() - set),
+                Candidates { set: Some(set), .. } => {
+                    combine(table, meter, [&**table.live(), &set]);
+                    Candidates::exactly(&**table.live() - set)
+                }
             },
-        }
-    }
-
-    /// Approximate number of candidates.
-    pub(super) fn estimate(&self, table: &Table) -> u64 {
-        let all = table.len() as u64;
-        match self {
-            Self::Scan | Self::Always => all,
-            Self::Never => 0,
-            Self::Lookup(lookup) => lookup.estimate(table),
-            Self::All { parts, .. } => {
-                parts.iter().map(|part| part.estimate(table)).min().unwrap_or(all)
-            }
-            Self::Any(parts) => parts.iter().map(|part| part.estimate(table)).sum::<u64>().min(all),
-            Self::Except(part) => all.saturating_sub(part.estimate(table)),
         }
     }
 
@@ -81,58 +71,96 @@ impl Access<'_> {
     }
 }
 
-fn in_all(parts: &[Access<'_>], whole: bool, table: &Table) -> Candidates {
-    let mut parts: Vec<_> = parts.iter().map(|part| (part.estimate(table), part)).collect();
-    parts.sort_by_key(|(estimate, _)| *estimate);
+/// Counts an operation on sets. False if the search has to end.
+fn combine<const N: usize>(table: &Table, meter: &Meter, sets: [&RoaringBitmap; N]) -> bool {
+    let units = sets.iter().map(|set| of_set(set.len(), table.highest()));
+    meter.spend(Part::Index, units.sum())
+}
+
+fn in_all(parts: &[Access<'_>], whole: bool, table: &Table, meter: &Meter) -> Candidates {
+    let mut asked = Vec::with_capacity(parts.len());
+    for part in parts {
+        if !meter.spend(Part::Index, part.units_of_asking(table)) {
+            return Candidates::SCAN;
+        }
+        asked.push((part.at_most(table), part));
+    }
+    asked.sort_by_key(|(most, _)| *most);
     let mut result = Candidates { set: None, exact: whole };
-    for (estimate, part) in parts {
+    for (most, part) in asked {
         let left = result.set.as_ref().map_or(u64::MAX, RoaringBitmap::len);
         if left == 0 {
             return Candidates::exactly(RoaringBitmap::new());
         }
-        if left <= FEW || (part.is_range() && estimate / LONGER > left) {
+        if left <= FEW || (part.is_range() && most / LONGER > left) {
             result.exact = false;
             continue;
         }
-        let found = part.candidates(table);
+        let found = part.candidates(table, meter);
         result.exact &= found.exact;
         result.set = match (result.set, found.set) {
-            (Some(before), Some(found)) => Some(before & found),
+            (Some(before), Some(found)) => {
+                if !combine(table, meter, [&before, &found]) {
+                    return Candidates::SCAN;
+                }
+                Some(before & found)
+            }
             (before, found) => before.or(found),
         };
     }
     result
 }
 
-fn in_any(parts: &[Access<'_>], table: &Table) -> Candidates {
+fn in_any(parts: &[Access<'_>], table: &Table, meter: &Meter) -> Candidates {
     let mut result = Candidates::exactly(RoaringBitmap::new());
     for part in parts {
-        let found = part.candidates(table);
+        let found = part.candidates(table, meter);
         result.exact &= found.exact;
-        result.set = result.set.zip(found.set).map(|(before, found)| before | found);
-        if result.set.is_none() {
-            return Candidates { set: None, exact: false };
-        }
+        result.set = match (result.set, found.set) {
+            (Some(before), Some(found)) if combine(table, meter, [&before, &found]) => {
+                Some(before | found)
+            }
+            _ => return Candidates { set: None, exact: false },
+        };
     }
     result
 }
 
 impl Lookup<'_> {
-    fn candidates(&self, table: &Table) -> Candidates {
+    fn candidates(&self, table: &Table, meter: &Meter) -> Candidates {
         let found = match &self.ask {
-            Ask::Equal(values) => self.equal(values, table),
-            Ask::Range(low, high) => self
-                .ranks(*low, *high, table)
-                .map(|(ranking, ranks)| collect(table.ranks(ranking, ranks), table)),
+            Ask::Equal(values) => self.equal(values, table, meter),
+            Ask::Range(low, high) => self.between(*low, *high, table, meter),
             Ask::Elements(quantifier, check) => {
-                return with_elements(elements(*quantifier, check, table), table);
+                return with_elements(elements(*quantifier, check, table, meter), table, meter);
             }
-            Ask::Empty => return with_elements(&**table.live() - bearers(table, |_| true), table),
+            Ask::Empty => {
+                let bearers = bearers(table, meter, |_| true, |_| 0);
+                return with_elements(&**table.live() - bearers, table, meter);
+            }
         };
         found.map_or(Candidates::SCAN, Candidates::exactly)
     }
 
-    fn equal(&self, values: &[Literal], table: &Table) -> Option<RoaringBitmap> {
+    fn between(
+        &self,
+        low: Bound<&Literal>,
+        high: Bound<&Literal>,
+        table: &Table,
+        meter: &Meter,
+    ) -> Option<RoaringBitmap> {
+        if !meter.spend(Part::Index, 2 * units_of_rank(table)) {
+            return None;
+        }
+        let (ranking, ranks) = self.ranks(low, high, table)?;
+        let units = units_of_ranks(ranks.len() as u64, table);
+        meter.spend(Part::Index, units).then(|| collect(table.ranks(ranking, ranks), table))
+    }
+
+    fn equal(&self, values: &[Literal], table: &Table, meter: &Meter) -> Option<RoaringBitmap> {
+        if !meter.spend(Part::Index, values.len() as u64 * FIND) {
+            return None;
+        }
         let each = |find: &dyn Fn(&str) -> Option<u32>| {
             values.iter().map(|value| text(value).map(find)).collect::<Option<Vec<_>>>()
         };
@@ -143,15 +171,14 @@ impl Lookup<'_> {
             Index::Link(link) => {
                 let referrers = |id: &str| table.referrers(link.into(), &Id::new(id));
                 let sets = values.iter().map(|value| text(value).map(referrers));
-                return sets.sum_sets();
+                return union(sets, table, meter);
             }
             Index::Created => {
                 let one = |value: &Literal| {
                     let value = Bound::Included(value);
-                    let (ranking, ranks) = self.ranks(value, value, table)?;
-                    Some(collect(table.ranks(ranking, ranks), table))
+                    self.between(value, value, table, meter)
                 };
-                return values.iter().map(one).sum_sets();
+                return union(values.iter().map(one), table, meter);
             }
             Index::Name | Index::None | Index::Attributes => None,
         };
@@ -159,7 +186,7 @@ impl Lookup<'_> {
     }
 
     /// The ranks between the bounds, in the order of the index.
-    fn ranks(
+    pub(super) fn ranks(
         &self,
         low: Bound<&Literal>,
         high: Bound<&Literal>,
@@ -197,26 +224,6 @@ impl Lookup<'_> {
         };
         Some((ranking, start..end.max(start)))
     }
-
-    fn estimate(&self, table: &Table) -> u64 {
-        let all = table.len() as u64;
-        match &self.ask {
-            Ask::Equal(values) => match self.index {
-                Index::Link(link) => {
-                    let texts = values.iter().filter_map(text);
-                    texts.map(|id| table.count_referrers(link.into(), &Id::new(id))).sum()
-                }
-                _ => values.len() as u64,
-            },
-            Ask::Range(low, high) => {
-                self.ranks(*low, *high, table).map_or(all, |(_, ranks)| ranks.len() as u64)
-            }
-            Ask::Elements(Quantifier::AnyOf, Check::Compare(Op::Equal, Literal::Text(value))) => {
-                table.bearers(value).map_or(0, |bearers| bearers.len())
-            }
-            Ask::Elements(..) | Ask::Empty => all,
-        }
-    }
 }
 
 /// True if an order holds every entity at the place where a scan would sort it.
@@ -233,7 +240,7 @@ pub(super) fn is_usable(table: &Table, ranking: Ranking) -> bool {
 }
 
 /// The text of a literal, if indexes hold it: they leave out empty texts.
-fn text(literal: &Literal) -> Option<&str> {
+pub(super) fn text(literal: &Literal) -> Option<&str> {
     match literal {
         Literal::Text(text) if !text.is_empty() => Some(text),
         _ => None,
@@ -261,47 +268,73 @@ fn collect(ordinals: impl Iterator<Item = (u64, u32)>, table: &Table) -> Roaring
     RoaringBitmap::from_lsb0_bytes(0, &bits)
 }
 
-/// The union of sets; `None` if a set is missing.
-trait SumSets {
-    fn sum_sets(self) -> Option<RoaringBitmap>;
+/// The union of sets; `None` if a set is missing, or if the search has to end.
+fn union(
+    mut sets: impl Iterator<Item = Option<RoaringBitmap>>,
+    table: &Table,
+    meter: &Meter,
+) -> Option<RoaringBitmap> {
+    sets.try_fold(RoaringBitmap::new(), |before, set| {
+        let set = set?;
+        combine(table, meter, [&before, &set]).then(|| before | set)
+    })
 }
 
-impl<I: Iterator<Item = Option<RoaringBitmap>>> SumSets for I {
-    fn sum_sets(mut self) -> Option<RoaringBitmap> {
-        self.try_fold(RoaringBitmap::new(), |before, set| Some(before | set?))
-    }
-}
-
-/// The entities with an attribute that passes.
-fn bearers(table: &Table, passes: impl Fn(&str) -> bool) -> RoaringBitmap {
+/// The entities with an attribute that passes; not all of them if the search has to end. A question whether an
+/// attribute passes takes `units`.
+fn bearers(
+    table: &Table,
+    meter: &Meter,
+    passes: impl Fn(&str) -> bool,
+    units: impl Fn(&str) -> u64,
+) -> RoaringBitmap {
     let mut all = RoaringBitmap::new();
-    for (_, bearers) in table.attributes().filter(|(attribute, _)| passes(attribute)) {
-        all |= &**bearers;
+    for (attribute, bearers) in table.attributes() {
+        if !meter.spend(Part::Index, 1 + units(attribute)) {
+            break;
+        }
+        if passes(attribute) {
+            combine(table, meter, [&all, bearers]);
+            all |= &**bearers;
+        }
     }
     all
 }
 
-fn elements(quantifier: Quantifier, check: &Check, table: &Table) -> RoaringBitmap {
+fn elements(quantifier: Quantifier, check: &Check, table: &Table, meter: &Meter) -> RoaringBitmap {
     let of = |value: &Literal| match value {
-        Literal::Text(value) => table.bearers(value).map(|bearers| &**bearers),
+        Literal::Text(value) => {
+            meter.spend(Part::Index, FIND);
+            table.bearers(value).map(|bearers| &**bearers)
+        }
         _ => None,
     };
+    let units = |value: &str| check.units(&Value::text(value));
     match (quantifier, check) {
         (Quantifier::AnyOf, Check::Compare(Op::Equal, value)) => {
-            of(value).cloned().unwrap_or_default()
+            let found = of(value).cloned().unwrap_or_default();
+            combine(table, meter, [&found]);
+            found
         }
         (Quantifier::AnyOf, Check::In(values)) => {
-            values.0.iter().filter_map(of).fold(RoaringBitmap::new(), |all, set| all | set)
+            let sets = values.0.iter().filter_map(of).map(|set| Some(set.clone()));
+            union(sets, table, meter).unwrap_or_default()
         }
-        (Quantifier::AnyOf, _) => bearers(table, |value| check.holds(&Value::text(value))),
+        (Quantifier::AnyOf, _) => {
+            bearers(table, meter, |value| check.holds(&Value::text(value)), units)
+        }
         (Quantifier::AllOf, _) => {
-            &**table.live() - bearers(table, |value| !check.holds(&Value::text(value)))
+            let fails = |value: &str| !check.holds(&Value::text(value));
+            &**table.live() - bearers(table, meter, fails, units)
         }
     }
 }
 
 /// Adds entities whose attributes are in no index, because policies cannot select them.
-fn with_elements(found: RoaringBitmap, table: &Table) -> Candidates {
+fn with_elements(found: RoaringBitmap, table: &Table, meter: &Meter) -> Candidates {
+    if !combine(table, meter, [&**table.live(), &**table.eligible(), &found]) {
+        return Candidates::SCAN;
+    }
     let hidden = &**table.live() - &**table.eligible();
     let exact = hidden.is_empty();
     Candidates { set: Some(found | hidden), exact }

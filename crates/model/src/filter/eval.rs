@@ -9,40 +9,43 @@ use std::cmp::Ordering;
 use std::ops::ControlFlow::{self, Break, Continue};
 
 use super::ast::{Literal, Op};
-use super::patience::Patience;
 use super::plan::{Check, Condition, Leaf, Members, Path, Plan, Quantifier, SubQuery, Values};
 use super::schema::{Record, SymbolId};
 use super::value::{Value, contains_folded};
+use crate::meter::{Meter, Part};
 
 impl Plan {
     /// True if the record matches. The record must be of the kind that the plan was bound to.
     pub fn matches(&self, record: &dyn Record) -> bool {
-        self.holds(record, &Patience::default())
+        self.holds(record, &Meter::default())
     }
 
     /// True if the record matches and the search is not given up.
-    pub(super) fn holds(&self, record: &dyn Record, patience: &Patience) -> bool {
-        self.condition.holds(record, patience) && patience.check().is_ok()
+    pub(super) fn holds(&self, record: &dyn Record, meter: &Meter) -> bool {
+        self.condition.holds(record, meter) && meter.check().is_ok()
     }
 }
 
 impl Condition {
-    /// Whether the record meets the condition; any answer once the search is given up.
-    fn holds(&self, record: &dyn Record, patience: &Patience) -> bool {
-        if !patience.lasts() {
+    /// Whether the record meets the condition; any answer once the search has to end.
+    fn holds(&self, record: &dyn Record, meter: &Meter) -> bool {
+        if !meter.spend(Part::Tests, 1) {
             return false;
         }
         match self {
             Self::Constant(value) => *value,
-            Self::All(parts) => parts.iter().all(|part| part.holds(record, patience)),
-            Self::Any(parts) => parts.iter().any(|part| part.holds(record, patience)),
-            Self::Not(inner) => !inner.holds(record, patience),
-            Self::Value(path, check) => path.value_holds(record, check, patience),
+            Self::All(parts) => parts.iter().all(|part| part.holds(record, meter)),
+            Self::Any(parts) => parts.iter().any(|part| part.holds(record, meter)),
+            Self::Not(inner) => !inner.holds(record, meter),
+            Self::Value(path, check) => path.value_holds(record, check, meter),
             Self::Elements(path, quantifier, check) => {
                 // Both quantifiers stop at the first element that decides.
                 let decisive = *quantifier == Quantifier::AnyOf;
                 let mut result = !decisive;
-                let _ = path.visit(record, patience, &mut |value| {
+                let _ = path.visit(record, meter, &mut |value| {
+                    if !meter.spend(Part::Tests, check.units(&value)) {
+                        return Break(());
+                    }
                     if check.holds(&value) == decisive {
                         result = decisive;
                         return Break(());
@@ -52,61 +55,65 @@ impl Condition {
                 result
             }
             Self::Count(members, check) => {
-                let count = members.count(record, u64::MAX, patience);
+                let count = members.count(record, u64::MAX, meter);
                 check.holds(&Value::Int(i64::try_from(count).unwrap_or(i64::MAX)))
             }
-            Self::Empty(members) => members.count(record, 1, patience) == 0,
+            Self::Empty(members) => members.count(record, 1, meter) == 0,
         }
     }
 }
 
 impl Path {
-    fn value_holds(&self, record: &dyn Record, check: &Check, patience: &Patience) -> bool {
+    fn value_holds(&self, record: &dyn Record, check: &Check, meter: &Meter) -> bool {
+        let holds =
+            |value: &Value<'_>| meter.spend(Part::Tests, check.units(value)) && check.holds(value);
         if self.hops.is_empty() {
             return match &self.leaf {
-                Leaf::One(symbol) => check.holds(&record.value(*symbol)),
-                Leaf::Key(symbol, key) => check.holds(&record.keyed(*symbol, key)),
+                Leaf::One(symbol) => holds(&record.value(*symbol)),
+                Leaf::Key(symbol, key) => holds(&record.keyed(*symbol, key)),
                 Leaf::Set(_) => false,
             };
         }
         let mut result = None;
-        let _ = self.visit(record, patience, &mut |value| {
-            result = Some(check.holds(&value));
+        let _ = self.visit(record, meter, &mut |value| {
+            result = Some(holds(&value));
             Break(())
         });
         // A link that leads nowhere is null.
         result.unwrap_or_else(|| check.holds(&Value::Null))
     }
 
-    /// Passes every value of the path to a visitor, until the search is given up.
+    /// Passes every value of the path to a visitor, until the search has to end.
     fn visit(
         &self,
         record: &dyn Record,
-        patience: &Patience,
+        meter: &Meter,
         visit: &mut dyn FnMut(Value<'_>) -> ControlFlow<()>,
     ) -> ControlFlow<()> {
-        walk(record, &self.hops, patience, &mut |end| match &self.leaf {
+        walk(record, &self.hops, meter, &mut |end| match &self.leaf {
             Leaf::One(symbol) => visit(end.value(*symbol)),
             Leaf::Key(symbol, key) => visit(end.keyed(*symbol, key)),
-            Leaf::Set(symbol) => end.each(*symbol, &mut |value| match patience.lasts() {
-                true => visit(value),
-                false => Break(()),
-            }),
+            Leaf::Set(symbol) => {
+                end.each(*symbol, &mut |value| match meter.spend(Part::Tests, 1) {
+                    true => visit(value),
+                    false => Break(()),
+                })
+            }
         })
     }
 }
 
-/// Follows the links and passes every record at their end to a visitor, until the search is given up.
+/// Follows the links and passes every record at their end to a visitor, until the search has to end.
 fn walk(
     record: &dyn Record,
     hops: &[SymbolId],
-    patience: &Patience,
+    meter: &Meter,
     visit: &mut dyn FnMut(&dyn Record) -> ControlFlow<()>,
 ) -> ControlFlow<()> {
     match hops.split_first() {
         None => visit(record),
-        Some((hop, rest)) => record.follow(*hop, &mut |linked| match patience.lasts() {
-            true => walk(linked, rest, patience, visit),
+        Some((hop, rest)) => record.follow(*hop, &mut |linked| match meter.spend(Part::Tests, 1) {
+            true => walk(linked, rest, meter, visit),
             false => Break(()),
         }),
     }
@@ -114,12 +121,12 @@ fn walk(
 
 impl Members {
     /// Number of members; counting may stop at `enough`.
-    fn count(&self, record: &dyn Record, enough: u64, patience: &Patience) -> u64 {
+    fn count(&self, record: &dyn Record, enough: u64, meter: &Meter) -> u64 {
         if let Some(sub_query) = &self.sub_query {
-            return self.count_selected(record, sub_query, enough, patience);
+            return self.count_selected(record, sub_query, enough, meter);
         }
         let mut count = 0;
-        let _ = self.path.visit(record, patience, &mut |_| {
+        let _ = self.path.visit(record, meter, &mut |_| {
             count += 1;
             if count >= enough { Break(()) } else { Continue(()) }
         });
@@ -131,7 +138,7 @@ impl Members {
         record: &dyn Record,
         sub_query: &SubQuery,
         enough: u64,
-        patience: &Patience,
+        meter: &Meter,
     ) -> u64 {
         let window = sub_query.limit.unwrap_or(u64::MAX).min(enough);
         let needed = sub_query.skip.saturating_add(window);
@@ -140,10 +147,10 @@ impl Members {
         }
         let (Leaf::One(link) | Leaf::Set(link) | Leaf::Key(link, _)) = &self.path.leaf;
         let mut matched = 0;
-        let _ = walk(record, &self.path.hops, patience, &mut |end| {
+        let _ = walk(record, &self.path.hops, meter, &mut |end| {
             end.follow(*link, &mut |linked| {
-                matched += u64::from(sub_query.condition.holds(linked, patience));
-                let is_enough = matched >= needed || patience.check().is_err();
+                matched += u64::from(sub_query.condition.holds(linked, meter));
+                let is_enough = matched >= needed || meter.check().is_err();
                 if is_enough { Break(()) } else { Continue(()) }
             })
         });

@@ -17,6 +17,9 @@
 //!   constant table of columns.
 //! - [`Selection`] is a whole list request: filter, `sort`, `limit` and `offset` together.
 //!
+//! - [`Selection::effort`] is an upper bound of the work of a list, known before it begins; a [`crate::Meter`]
+//!   counts the work while it is done.
+//!
 //! Nothing here does I/O or reads a clock. The limits below hold before work is done
 //! (docs/protocol/management-api.md 2.2, 2.5).
 
@@ -24,6 +27,7 @@ mod access;
 mod ast;
 mod bind;
 mod candidates;
+mod effort;
 mod error;
 mod eval;
 mod explain;
@@ -32,7 +36,6 @@ mod limits;
 mod order;
 mod page;
 mod parser;
-mod patience;
 mod plan;
 mod print;
 mod schema;
@@ -40,6 +43,7 @@ mod search;
 mod searched;
 mod select;
 mod symbols;
+mod units;
 mod value;
 
 #[cfg(test)]
@@ -56,11 +60,11 @@ pub use limits::{MAX_DEPTH, MAX_HOPS, MAX_SORT_FIELDS, MAX_SUB_QUERIES, MAX_TEST
 pub use order::{Order, SortKey};
 pub use page::{Page, PageError, PageRules, parse_param};
 pub use parser::{parse, parse_sort};
-pub use patience::{GivenUp, Patience};
 pub use plan::Plan;
 pub use schema::{Index, Record, Schema, Shape, Symbol, SymbolId, Visibility};
 pub use search::{Source, Trace};
 pub use searched::Searched;
 pub use select::{ListQuery, Listed, Selection};
 pub use symbols::{Column, Get, Link, RecordVisitor, Row, Symbols, ValueVisitor};
+pub use units::ROW;
 pub use value::{Type, Value};

@@ -3,11 +3,16 @@
 use std::cmp::Ordering;
 
 use super::schema::{Index, Record, SymbolId};
+use super::units::long;
 use super::value::Value;
+use crate::meter::{Meter, Part};
 
 /// Number of records that [`Order::pick`] collects at least before it drops those that are not on the
 /// page. Fewer in tests, whose lists are short.
 const SOME: usize = if cfg!(test) { 4 } else { 1024 };
+
+/// Comparisons of one record in a sort of very many.
+const LOG: u64 = 20;
 
 /// One sort key.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -58,33 +63,76 @@ impl Order {
             .unwrap_or_else(|| a.id().cmp(b.id()))
     }
 
-    /// The records at `start..end` of the sorted list, in order, out of records in any order. At most
-    /// twice `end` records, or 1024 if that is more, are held meanwhile.
+    /// The records at `start..end` of the sorted list, in order, out of records in any order; fewer if the meter
+    /// ends the work. At most twice `end` records, or 1024 if that is more, are held meanwhile.
     pub fn pick<R: Record>(
         &self,
         records: impl Iterator<Item = R>,
         start: usize,
         end: usize,
+        meter: &Meter,
     ) -> Vec<R> {
-        let most = end.saturating_mul(2).max(SOME);
+        let most = Self::most_kept(end);
         let mut kept: Vec<R> = Vec::new();
         // The largest record that can be on the page, once surplus records were dropped.
         let mut last = None;
         for record in records {
+            if !meter.spend(Part::Order, self.units_of(&record)) {
+                return Vec::new();
+            }
             let is_beyond = |last: &R| self.compare(&record, last).is_ge();
             if end == 0 || last.and_then(|at: usize| kept.get(at)).is_some_and(is_beyond) {
                 continue;
             }
             kept.push(record);
             if kept.len() >= most {
+                // A comparison or three of each record find the place of one.
+                let units = 3 * kept.len() as u64 * self.units_of_comparison();
+                if !meter.spend(Part::Order, units) {
+                    return Vec::new();
+                }
                 let places = self.first_places(&as_records(&kept), end);
                 take(&mut kept, places);
                 last = Some(end - 1);
             }
         }
+        // A sort cannot be ended: its comparisons are counted before it.
+        let count = kept.len() as u64;
+        if !meter.spend(Part::Order, count * Self::steps(count) * self.units_of_comparison()) {
+            return Vec::new();
+        }
         let places = self.places(&as_records(&kept), start, end);
         take(&mut kept, places);
         kept
+    }
+
+    /// The most records that are held while those up to `end` are picked.
+    pub(super) fn most_kept(end: usize) -> usize {
+        end.saturating_mul(2).max(SOME)
+    }
+
+    /// Most units of finding the records at `start..end` of the order, out of so many.
+    pub(super) fn most_units(&self, records: u64, end: usize) -> u64 {
+        let kept = records.min(Self::most_kept(end) as u64);
+        let passing = records.saturating_mul(7);
+        let sorted = kept.saturating_mul(Self::steps(kept));
+        self.units_of_comparison().saturating_mul(passing.saturating_add(sorted))
+    }
+
+    /// Units of the comparison of two records with short values.
+    pub(super) fn units_of_comparison(&self) -> u64 {
+        1 + self.keys().len() as u64
+    }
+
+    /// Comparisons for each of so many records that are sorted.
+    pub(super) fn steps(records: u64) -> u64 {
+        7 + u64::from(records.checked_ilog2().unwrap_or_default())
+    }
+
+    /// Units of reading the keys of a record, and of what comparisons of long texts take longer.
+    fn units_of(&self, record: &dyn Record) -> u64 {
+        let keys = self.keys.iter().map(|key| 1 + LOG * long(&record.value(key.symbol)));
+        1 + keys.sum::<u64>()
     }
 
     /// The places of the first `count` of the sorted records: that of the last of them last, the others in

@@ -3,11 +3,11 @@
 use super::ast::{LimitClause, Literal, Op};
 use super::order::Order;
 use super::schema::{Index, SymbolId};
+use super::units::long;
+use super::value::Value;
 
-/// The cost of a filter whose test takes no longer than the rest of the work on a record.
-const SIMPLE: u64 = 8;
 /// The cost of a step to all elements of a set, and of one to all entities at the other end of a link: these may
-/// be a whole table, so that a list with such a filter never counts as a short one.
+/// be a whole table.
 const SET: u32 = 10;
 const LINK: u32 = 40_000;
 
@@ -30,11 +30,6 @@ impl Plan {
     /// `skip` of the filter.
     pub fn skip(&self) -> Option<i64> {
         self.skip
-    }
-
-    /// Rough number of records without a filter that take as long as a test of one record.
-    pub fn weight(&self) -> u64 {
-        1 + u64::from(self.condition.cost()) / SIMPLE
     }
 
     /// `limit` of the filter.
@@ -165,7 +160,7 @@ impl Condition {
         }
     }
 
-    /// Rough cost per record.
+    /// Rough cost per record, by which tests are ordered.
     fn cost(&self) -> u32 {
         match self {
             Self::Constant(_) => 0,
@@ -195,6 +190,21 @@ impl Path {
 }
 
 impl Check {
+    /// Units of the check of a value.
+    pub(super) fn units(&self, value: &Value<'_>) -> u64 {
+        self.units_of_short() * (1 + long(value))
+    }
+
+    /// Units of the check of a short text, and of any other value.
+    pub(super) fn units_of_short(&self) -> u64 {
+        match self {
+            Self::Null | Self::NotNull | Self::True | Self::Compare(..) | Self::Between(..) => 1,
+            Self::In(values) => 1 + u64::from(values.0.len().checked_ilog2().unwrap_or_default()),
+            Self::Contains { .. } => 4,
+            Self::ContainsFolded { .. } => 8,
+        }
+    }
+
     fn cost(&self) -> u32 {
         match self {
             Self::Null | Self::NotNull | Self::True | Self::Compare(..) | Self::Between(..) => 1,

@@ -15,9 +15,11 @@ use roaring::RoaringBitmap;
 
 use super::access::Access;
 use super::candidates::{Candidates, is_usable};
-use super::patience::GivenUp;
+use super::effort::Bounds;
 use super::schema::{Index, Record};
 use super::select::{Listed, Selection};
+use super::units::{LOOK, VISIBLE};
+use crate::meter::{Ended, Meter, Part, of_set};
 use crate::table::Ranking;
 use crate::{Entity, Table};
 
@@ -87,32 +89,53 @@ fn noun(count: u64, one: &'static str, many: &'static str) -> &'static str {
 }
 
 impl Selection {
-    /// Approximate number of rows that a search has to read: those it tests, sorts or answers. A row that
-    /// takes long to test counts for several.
+    /// Most units of a search, and of the details on its page.
     pub fn effort<F>(&self, source: &Source<'_, F>) -> u64 {
+        let table = source.table;
         let access = self.access();
+        let Bounds { found, exact, work, .. } = access.bounds(table);
         let within = source.within.as_ref().map_or(u64::MAX, RoaringBitmap::len);
-        let candidates = access.estimate(source.table).min(within);
-        let tests = match access.is_exact() && source.all_have_rows {
-            true => 0,
-            false => candidates.saturating_mul(self.plan().weight()),
+        let found = found.min(within);
+        let look = source.units_of_look();
+        let test = match exact {
+            true => look,
+            false => look.saturating_add(self.plan().condition.most_units()),
         };
-        let sorts = if self.walk(source.table).is_some() { 0 } else { candidates };
         let (start, end) = self.page().bounds();
-        tests.saturating_add(sorts) + candidates.min(end.saturating_sub(start) as u64)
+        let on_page = found.min(end.saturating_sub(start) as u64);
+        let is_all = matches!(access, Access::Always) && source.within.is_none();
+        // The ranks of a page of all entities are known.
+        let is_ranked = is_all && source.all_have_rows;
+        let order = match self.walk(table) {
+            Some(walk) if is_ranked && !walk.regroups() => units_of_walk(on_page, table),
+            Some(walk) => {
+                let window = start..end.min(usize::try_from(found).unwrap_or(usize::MAX));
+                let steps = if walk.is_cheaper(&window, found) { table.len() as u64 } else { 0 };
+                let sort = self.order().most_units(found, end);
+                sort.saturating_add(units_of_walk(steps, table)) + found * look
+            }
+            None => self.order().most_units(found, end),
+        };
+        let tests = if is_ranked && self.walk(table).is_some() { 0 } else { found };
+        let sets = 4 * of_set(table.len() as u64, table.highest());
+        let rows = self.effort_of_page(found) + on_page * look;
+        let parts = [tests.saturating_mul(test), sets, order, rows];
+        parts.into_iter().fold(work, u64::saturating_add)
     }
 
     /// The page of the matches in a table, and how it was found.
     pub fn search<'t, R: Record, F: Fn(&'t Entity) -> Option<R>>(
         &self,
         source: Source<'t, F>,
-    ) -> Result<(Listed<R>, Trace), GivenUp> {
+        meter: &Meter,
+    ) -> Result<(Listed<R>, Trace), Ended> {
         let access = self.access();
-        let search = Search::new(self, &access, source);
-        self.unless_given_up(match self.walk(search.source.table) {
+        let search = Search::new(self, &access, source, meter)?;
+        let found = match self.walk(search.source.table) {
             Some(walk) => search.along(walk),
             None => search.sorted(),
-        })
+        };
+        meter.check().map(|()| found)
     }
 
     /// The walk along an index that has the order of the list.
@@ -132,9 +155,22 @@ impl Selection {
     }
 }
 
+impl<F> Source<'_, F> {
+    /// Units of the row of an entity.
+    fn units_of_look(&self) -> u64 {
+        if self.all_have_rows { LOOK } else { LOOK + VISIBLE }
+    }
+}
+
+/// Units of a walk of so many steps along an index.
+fn units_of_walk(steps: u64, table: &Table) -> u64 {
+    steps + table.len() as u64 / 1024
+}
+
 /// A search with its candidates.
 struct Search<'s, 't, F> {
     selection: &'s Selection,
+    meter: &'s Meter,
     source: Source<'t, F>,
     /// The questions to the indexes.
     access: String,
@@ -146,32 +182,45 @@ struct Search<'s, 't, F> {
 }
 
 impl<'s, 't, R: Record, F: Fn(&'t Entity) -> Option<R>> Search<'s, 't, F> {
-    fn new(selection: &'s Selection, access: &Access<'_>, source: Source<'t, F>) -> Self {
-        let Candidates { set, exact } = access.candidates(source.table);
+    fn new(
+        selection: &'s Selection,
+        access: &Access<'_>,
+        source: Source<'t, F>,
+        meter: &'s Meter,
+    ) -> Result<Self, Ended> {
+        let Candidates { set, exact } = access.candidates(source.table, meter);
+        let sets = 4 * of_set(source.table.len() as u64, source.table.highest());
+        meter.take(Part::Index, sets)?;
         let candidates = match (set, &source.within) {
             (Some(set), Some(within)) => Some(set & within),
             (set, within) => set.or_else(|| within.clone()),
         };
         let (pass, exact) = (exact, exact && source.all_have_rows);
-        Self { selection, access: access.to_string(), candidates, pass, exact, source }
+        Ok(Self { selection, meter, access: access.to_string(), candidates, pass, exact, source })
+    }
+
+    /// The row of an entity; none if the list must not show it, or if the search has to end.
+    fn row(&self, entity: &'t Entity) -> Option<R> {
+        let goes_on = self.meter.spend(Part::Tests, self.source.units_of_look());
+        if goes_on { (self.source.row)(entity) } else { None }
     }
 
     /// The row of an entity, if it matches.
     fn matching(&self, entity: &'t Entity) -> Option<R> {
-        (self.source.row)(entity).filter(|row| self.pass || self.selection.matches(row))
+        self.row(entity).filter(|row| self.pass || self.selection.matches(row, self.meter))
     }
 
     /// Tests the candidates and sorts all matches.
     fn sorted(self) -> (Listed<R>, Trace) {
-        let table = self.source.table;
+        let (table, meter) = (self.source.table, self.meter);
         let listed = match &self.candidates {
             Some(set) => {
                 let entities = set.iter().filter_map(|ordinal| table.at(ordinal));
-                self.selection.pick(entities.filter_map(|entity| self.matching(entity)))
+                self.selection.pick(entities.filter_map(|entity| self.matching(entity)), meter)
             }
             None => {
                 let entities = table.occupied().map(|(_, entity)| entity);
-                self.selection.pick(entities.filter_map(|entity| self.matching(entity)))
+                self.selection.pick(entities.filter_map(|entity| self.matching(entity)), meter)
             }
         };
         let order = Order::Sort(self.selection.order().to_string(), listed.total);
@@ -181,21 +230,24 @@ impl<'s, 't, R: Record, F: Fn(&'t Entity) -> Option<R>> Search<'s, 't, F> {
 
     /// Takes the page from an index that has the order, if that costs less.
     fn along(self, walk: Walk<'t>) -> (Listed<R>, Trace) {
-        let (table, selection) = (self.source.table, self.selection);
+        let (table, selection, meter) = (self.source.table, self.selection, self.meter);
         let matches = self.matches();
         let total = matches.as_ref().map_or(table.len() as u64, RoaringBitmap::len);
         let (start, end) = selection.page().bounds();
         let window = start..end.min(total as usize);
-        let row = |ordinal: u32| (self.source.row)(table.at(ordinal)?);
+        let row = |ordinal: u32| self.row(table.at(ordinal)?);
         let by = selection.order().to_string();
+        meter.spend(Part::Index, units_of_walk(0, table));
         let (rows, order) = match &matches {
             _ if window.is_empty() => (Vec::new(), Order::Ranks(by)),
             None if !walk.regroups() => {
+                meter.spend(Part::Index, window.len() as u64);
                 (walk.at_ranks(window).filter_map(row).collect(), Order::Ranks(by))
             }
             matches if walk.is_cheaper(&window, total) => {
                 let mut steps = 0;
-                let mut members = walk.ordinals().inspect(|_| steps += 1).filter(|ordinal| {
+                let walked = walk.ordinals().take_while(|_| meter.spend(Part::Index, 1));
+                let mut members = walked.inspect(|_| steps += 1).filter(|ordinal| {
                     matches.as_ref().is_none_or(|matches| matches.contains(*ordinal))
                 });
                 let page = members.by_ref().skip(window.start).take(window.len());
@@ -206,7 +258,7 @@ impl<'s, 't, R: Record, F: Fn(&'t Entity) -> Option<R>> Search<'s, 't, F> {
             matches => {
                 let ordinals = matches.as_ref().unwrap_or(table.live());
                 let rows = ordinals.iter().filter_map(row);
-                (selection.order().pick(rows, start, end), Order::Sort(by, total))
+                (selection.order().pick(rows, start, end, meter), Order::Sort(by, total))
             }
         };
         let trace = self.trace(total, order);

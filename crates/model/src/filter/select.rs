@@ -7,9 +7,10 @@ use super::error::FilterError;
 use super::order::Order;
 use super::page::{Page, PageRules};
 use super::parser::{parse, parse_sort};
-use super::patience::{GivenUp, Patience};
 use super::plan::Plan;
 use super::schema::{Record, Schema};
+use super::units::{LOOK, ROW};
+use crate::meter::{Ended, Meter, Part};
 
 /// The parameters of a list request.
 #[derive(Debug, Clone, Copy, Default)]
@@ -30,7 +31,6 @@ pub struct Selection {
     plan: Plan,
     order: Order,
     page: Page,
-    patience: Patience,
 }
 
 /// A part of a list.
@@ -65,13 +65,7 @@ impl Selection {
             limit = limit.or(request.limit.map(LimitClause::Count));
         }
         let page = rules.page(skip, limit);
-        Ok(Self { plan, order, page, patience: Patience::default() })
-    }
-
-    /// The request, given up when the patience ends.
-    #[must_use]
-    pub fn with_patience(self, patience: Patience) -> Self {
-        Self { patience, ..self }
+        Ok(Self { plan, order, page })
     }
 
     /// The bound filter.
@@ -94,30 +88,57 @@ impl Selection {
         self.plan.access()
     }
 
-    /// True if the record matches and the search is not given up.
-    pub(super) fn matches(&self, record: &dyn Record) -> bool {
-        self.plan.holds(record, &self.patience)
+    /// Most units of a list that looks at so many records, each of them once, and of the details on its page.
+    pub fn effort_of(&self, records: usize) -> u64 {
+        let (records, end) = (records as u64, self.page.bounds().1);
+        let test = LOOK.saturating_add(self.plan.condition.most_units());
+        let sort = self.order.most_units(records, end);
+        records
+            .saturating_mul(test)
+            .saturating_add(sort)
+            .saturating_add(self.effort_of_page(records))
     }
 
-    /// What was found, unless the search was given up.
-    pub(super) fn unless_given_up<T>(&self, found: T) -> Result<T, GivenUp> {
-        self.patience.check().map(|()| found)
+    /// Units of the details on a page of so many matches.
+    pub(super) fn effort_of_page(&self, matches: u64) -> u64 {
+        let (start, end) = self.page.bounds();
+        matches.min(end.saturating_sub(start) as u64).saturating_mul(ROW)
+    }
+
+    /// True if the record matches and the search goes on.
+    pub(super) fn matches(&self, record: &dyn Record, meter: &Meter) -> bool {
+        self.plan.holds(record, meter)
     }
 
     /// The page of the matches, out of candidates in any order.
     pub fn run<R: Record>(
         &self,
         candidates: impl IntoIterator<Item = R>,
-    ) -> Result<Listed<R>, GivenUp> {
-        let found = self.pick(candidates.into_iter().filter(|record| self.matches(record)));
-        self.unless_given_up(found)
+        meter: &Meter,
+    ) -> Result<Listed<R>, Ended> {
+        let found = self.pick(self.matching(candidates, meter), meter);
+        meter.check().map(|()| found)
+    }
+
+    /// The candidates that match, until the search has to end.
+    fn matching<R: Record>(
+        &self,
+        candidates: impl IntoIterator<Item = R>,
+        meter: &Meter,
+    ) -> impl Iterator<Item = R> {
+        let looks = candidates.into_iter().take_while(|_| meter.spend(Part::Tests, LOOK));
+        looks.filter(|record| self.matches(record, meter))
     }
 
     /// The page of these matches, which are in any order.
-    pub(super) fn pick<R: Record>(&self, matches: impl Iterator<Item = R>) -> Listed<R> {
+    pub(super) fn pick<R: Record>(
+        &self,
+        matches: impl Iterator<Item = R>,
+        meter: &Meter,
+    ) -> Listed<R> {
         let mut total = 0;
         let (start, end) = self.page.bounds();
-        let rows = self.order.pick(matches.inspect(|_| total += 1), start, end);
+        let rows = self.order.pick(matches.inspect(|_| total += 1), start, end, meter);
         Listed { rows, total, page: self.page }
     }
 
@@ -126,19 +147,20 @@ impl Selection {
     pub fn run_by_id<R: Record>(
         &self,
         candidates: impl IntoIterator<Item = R>,
-    ) -> Result<Listed<R>, GivenUp> {
+        meter: &Meter,
+    ) -> Result<Listed<R>, Ended> {
         if !self.order.is_by_id() {
-            return self.run(candidates);
+            return self.run(candidates, meter);
         }
         let (start, end) = self.page.bounds();
         let mut rows = Vec::new();
         let mut total = 0;
-        for record in candidates.into_iter().filter(|record| self.matches(record)) {
+        for record in self.matching(candidates, meter) {
             if (start..end).contains(&total) {
                 rows.push(record);
             }
             total += 1;
         }
-        self.unless_given_up(Listed { rows, total: total as u64, page: self.page })
+        meter.check().map(|()| Listed { rows, total: total as u64, page: self.page })
     }
 }

@@ -250,6 +250,16 @@ impl Table {
         self.by_attribute.iter()
     }
 
+    /// Number of role attributes in use.
+    pub fn count_attributes(&self) -> usize {
+        self.by_attribute.len()
+    }
+
+    /// The highest ordinal; 0 if there are no entities.
+    pub(crate) fn highest(&self) -> u32 {
+        self.live.max().unwrap_or_default()
+    }
+
     /// Replaces a role attribute's text with the one that its bearers share.
     pub(crate) fn share(&self, attribute: &mut Arc<str>) {
         if let Some((shared, _)) = self.by_attribute.get_key_value(attribute) {

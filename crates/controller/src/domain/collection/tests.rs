@@ -109,9 +109,10 @@ fn indexes_agree<R: Readable>(context: &Context, caller: &Caller) -> usize {
                 ("sort".to_owned(), sort.to_owned()),
             ]);
             let selection = selection(caller, &query, R::SYMBOLS, &PageRules::LIST).unwrap();
-            let (found, trace) = selection.search(source::<R>(context, caller, None)).unwrap();
+            let source = source::<R>(context, caller, None);
+            let (found, trace) = selection.search(source, &Meter::default()).unwrap();
             let all = context.view().all::<R::Record>();
-            let scanned = select::<R>(context, caller, &query, all).unwrap();
+            let scanned = select::<R>(context, caller, &selection, all, &Meter::default()).unwrap();
             let ids = |listed: &Listed<Row<'_, Context, R::Record>>| -> Vec<String> {
                 listed.rows.iter().map(|row| row.record().id().to_string()).collect()
             };

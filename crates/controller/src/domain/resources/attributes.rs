@@ -6,8 +6,8 @@ use futures::FutureExt as _;
 use weft_contract::Api;
 use weft_kernel::call::{Answer, Handler};
 use weft_kernel::{Call, Caller, Failure, Reply, list};
-use weft_model::filter::{Column, PageRules, Symbols, Type, Value};
-use weft_model::{Kind, Snapshot};
+use weft_model::filter::{Column, PageRules, Selection, Symbols, Type, Value};
+use weft_model::{Kind, Meter, Snapshot};
 
 use crate::Controller;
 
@@ -39,16 +39,21 @@ fn answer(controller: Controller, caller: Caller, call: Call, kind: Kind) -> Ans
     async move {
         let snapshot = controller.snapshot();
         let selection = list::selection(&caller, &call.query, &SYMBOLS, &PageRules::ATTRIBUTES)?;
-        let effort = list::effort(&selection, snapshot.table(kind).attributes().count());
+        let effort = selection.effort_of(snapshot.table(kind).count_attributes());
         let turns = controller.scans().asked_by(&caller);
-        list::run(turns, effort, move || page(&snapshot, &caller, &call, kind)).await
+        turns.counted(effort, move |meter| page(&snapshot, &selection, kind, meter)).await
     }
     .boxed()
 }
 
-fn page(snapshot: &Snapshot, caller: &Caller, call: &Call, kind: Kind) -> Result<Reply, Failure> {
+fn page(
+    snapshot: &Snapshot,
+    selection: &Selection,
+    kind: Kind,
+    meter: &Meter,
+) -> Result<Reply, Failure> {
     let attributes: Vec<String> =
         snapshot.table(kind).attributes().map(|(attribute, _)| attribute.to_string()).collect();
     let rows = attributes.iter().map(|it| SYMBOLS.row(&(), it));
-    list::answer(caller, &call.query, &SYMBOLS, &PageRules::ATTRIBUTES, rows, String::as_str)
+    list::answer(selection, &SYMBOLS, rows, meter, |it| Ok(it.as_str()))
 }

@@ -18,10 +18,12 @@ use weft_contract::resource::terminator::{COLLECTION as TERMINATORS, TerminatorC
 use weft_kernel::call::{Answer, Handler};
 use weft_kernel::{Call, Reply, convert, gate, list};
 use weft_model::entity::{Identity, PolicyType, Router, Service, Terminator};
-use weft_model::{Id, Kind};
+use weft_model::filter::Selection;
+use weft_model::{Id, Kind, Meter};
 
 use crate::domain::collection;
 use crate::domain::context::Context;
+use crate::domain::fields::Fields as _;
 use crate::domain::resources::edge_router::EdgeRouters;
 use crate::domain::resources::known_routers::{common, routers_between};
 use crate::domain::resources::service::{Services, permissions, shown, wanted_configs};
@@ -164,8 +166,8 @@ fn service_terminators(controller: Controller, caller: Caller, call: Call) -> An
         let service = permitted(&context, &caller, call.id(0))?.base.id.clone();
         let count = context.view().referring::<Terminator>(Terminator::SERVICE, service.as_str());
         let count = count.len();
-        let list = move |context: &Context, caller: &Caller, call: &Call| {
-            terminators_of(context, caller, call, &service)
+        let list = move |context: &Context, caller: &Caller, of: &Selection, meter: &Meter| {
+            terminators_of(context, caller, of, &service, meter)
         };
         collection::in_turn::<Terminators>(context, caller, call, count, list).await
     }
@@ -175,28 +177,23 @@ fn service_terminators(controller: Controller, caller: Caller, call: Call) -> An
 fn terminators_of(
     context: &Context,
     caller: &Caller,
-    call: &Call,
+    selection: &Selection,
     service: &Id,
+    meter: &Meter,
 ) -> Result<Reply, Failure> {
     let mut found = context.view().referring::<Terminator>(Terminator::SERVICE, service.as_str());
     found.sort_unstable_by(|a, b| a.base.id.cmp(&b.base.id));
     let listed =
-        collection::select::<Terminators>(context, caller, &call.query, found.into_iter())?;
-    let details: Vec<_> = listed
-        .rows
-        .iter()
-        .map(|row| {
-            let it = row.record();
-            TerminatorClientDetail {
-                base: convert::base(TERMINATORS, &it.base, &[]),
-                identity: it.instance_id.to_string(),
-                router_id: it.router_id.to_string(),
-                service: convert::mention::<Service>(context.view(), SERVICES, &it.service_id),
-                service_id: it.service_id.to_string(),
-            }
+        collection::select::<Terminators>(context, caller, selection, found.into_iter(), meter)?;
+    list::reply(&listed, Terminators::SYMBOLS, meter, |it| {
+        Ok(TerminatorClientDetail {
+            base: convert::base(TERMINATORS, &it.base, &[]),
+            identity: it.instance_id.to_string(),
+            router_id: it.router_id.to_string(),
+            service: convert::mention::<Service>(context.view(), SERVICES, &it.service_id),
+            service_id: it.service_id.to_string(),
         })
-        .collect();
-    collection::reply::<Terminators>(&listed, &details)
+    })
 }
 
 /// The routers that the caller may connect to. An administrator may connect to every verified
@@ -216,7 +213,12 @@ fn own_routers(controller: Controller, caller: Caller, call: Call) -> Answer {
     .boxed()
 }
 
-fn routers_of_caller(context: &Context, caller: &Caller, call: &Call) -> Result<Reply, Failure> {
+fn routers_of_caller(
+    context: &Context,
+    caller: &Caller,
+    selection: &Selection,
+    meter: &Meter,
+) -> Result<Reply, Failure> {
     let snapshot = context.snapshot();
     let login = login_of(caller)?;
     let mut found: Vec<&Arc<Router>> = match login.is_admin {
@@ -229,16 +231,11 @@ fn routers_of_caller(context: &Context, caller: &Caller, call: &Call) -> Result<
     };
     found.sort_unstable_by(|a, b| a.base.id.cmp(&b.base.id));
     let listed =
-        collection::select::<EdgeRouters>(context, caller, &call.query, found.into_iter())?;
-    let details: Vec<_> = listed
-        .rows
-        .iter()
-        .map(|row| {
-            let mut router = common(context.online(), row.record());
-            router.hostname.clear();
-            let base = convert::base(ROUTERS, &row.record().base, &["edge-router-policies"]);
-            OwnEdgeRouterDetail { base, router }
-        })
-        .collect();
-    collection::reply::<EdgeRouters>(&listed, &details)
+        collection::select::<EdgeRouters>(context, caller, selection, found.into_iter(), meter)?;
+    list::reply(&listed, EdgeRouters::SYMBOLS, meter, |it| {
+        let mut router = common(context.online(), it);
+        router.hostname.clear();
+        let base = convert::base(ROUTERS, &it.base, &["edge-router-policies"]);
+        Ok(OwnEdgeRouterDetail { base, router })
+    })
 }

@@ -16,7 +16,7 @@ use weft_kernel::decision::Decision;
 use weft_kernel::{Call, Caller, Failure, convert, list};
 use weft_model::entity::{AuthPolicy, ExtJwtSigner};
 use weft_model::filter::{Column, PageRules, Symbols, Type, Value};
-use weft_model::{Id, Kind, Timestamp};
+use weft_model::{Id, Kind, Meter, Timestamp};
 
 use crate::Controller;
 use crate::domain::context::Context;
@@ -274,12 +274,13 @@ fn list_for_clients(controller: Controller, caller: Caller, call: Call) -> Answe
         let selection = list::selection(&caller, &call.query, &CLIENT_SYMBOLS, &PageRules::LIST)?;
         let signers = context.snapshot().table(Kind::ExtJwtSigner).len();
         let turns = controller.scans().asked_by(&caller);
-        list::run(turns, list::effort(&selection, signers), move || {
+        let effort = selection.effort_of(signers);
+        let page = move |meter: &Meter| {
             let enabled = context.view().all::<ExtJwtSigner>().filter(|it| it.enabled);
             let rows = enabled.map(|it| CLIENT_SYMBOLS.row(&context, it));
-            list::answer(&caller, &call.query, &CLIENT_SYMBOLS, &PageRules::LIST, rows, shown)
-        })
-        .await
+            list::answer(&selection, &CLIENT_SYMBOLS, rows, meter, |it| Ok(shown(it)))
+        };
+        turns.counted(effort, page).await
     }
     .boxed()
 }

@@ -10,6 +10,7 @@ use weft_contract::resource::posture_check::{
 use weft_contract::{Api, Timestamp};
 use weft_kernel::call::{Answer, Handler};
 use weft_kernel::{Call, Caller, Failure, Reply, convert, list};
+use weft_model::Meter;
 use weft_model::filter::{Column, PageRules, Symbols, Type, Value};
 
 use crate::Controller;
@@ -110,8 +111,14 @@ pub(super) fn list_of<D: Serialize + 'static>(
     async move {
         all.sort_unstable_by_key(|it| it.id);
         let at = began(&controller);
-        let rows = all.iter().map(|it| SYMBOLS.row(&at, it));
-        list::answer(&caller, &call.query, &SYMBOLS, &PageRules::LIST, rows, |it| shown(it.id, at))
+        let selection = list::selection(&caller, &call.query, &SYMBOLS, &PageRules::LIST)?;
+        let turns = controller.scans().asked_by(&caller);
+        let effort = selection.effort_of(all.len());
+        let page = move |meter: &Meter| {
+            let rows = all.iter().map(|it| SYMBOLS.row(&at, it));
+            list::answer(&selection, &SYMBOLS, rows, meter, |it| Ok(shown(it.id, at)))
+        };
+        turns.counted(effort, page).await
     }
     .boxed()
 }

@@ -19,11 +19,15 @@ use weft_identity::{Certificate, CertificateRequest, Leaf, Usage, Verify};
 use weft_kernel::call::{Answer, Handler};
 use weft_kernel::clock::system_time;
 use weft_kernel::view::View;
-use weft_kernel::{Call, Reply, convert};
-use weft_model::Id;
+use weft_kernel::{Call, Reply, convert, list};
 use weft_model::entity::{Authenticator, CertCredential, Identity};
+use weft_model::filter::Selection;
+use weft_model::{Id, Meter};
 
 use crate::domain::collection;
+use crate::domain::context::Context;
+use crate::domain::fields::Fields as _;
+use crate::domain::resource::Readable as _;
 use crate::domain::resources::authenticator::{Authenticators, of_identity, set_password, shown};
 use crate::{Caller, Controller, Failure};
 
@@ -71,11 +75,19 @@ fn own_to_extend(
 
 fn list_own(controller: Controller, caller: Caller, call: Call) -> Answer {
     async move {
-        let login = login_of(&caller)?;
+        let identity = login_of(&caller)?.identity.clone();
         let context = controller.context(&caller);
-        let mut found = of_identity(context.view(), &login.identity);
-        found.sort_unstable_by(|a, b| a.base.id.cmp(&b.base.id));
-        collection::page::<Authenticators>(&context, &caller, &call.query, found.into_iter())
+        let count = of_identity(context.view(), &identity).len();
+        let list = move |context: &Context, caller: &Caller, of: &Selection, meter: &Meter| {
+            let mut found = of_identity(context.view(), &identity);
+            found.sort_unstable_by(|a, b| a.base.id.cmp(&b.base.id));
+            let found = found.into_iter();
+            let listed = collection::select::<Authenticators>(context, caller, of, found, meter)?;
+            list::reply(&listed, Authenticators::SYMBOLS, meter, |it| {
+                Ok(Authenticators::detail(context, it))
+            })
+        };
+        collection::in_turn::<Authenticators>(context, caller, call, count, list).await
     }
     .boxed()
 }

@@ -15,8 +15,8 @@ use weft_model::entity::{
     EdgeRouterPolicy, Identity, OfKind as _, PostureCheck, Record, Router, Service,
     ServiceEdgeRouterPolicy, ServicePolicy,
 };
-use weft_model::filter::PageRules;
-use weft_model::{Kind, Snapshot};
+use weft_model::filter::{PageRules, Selection};
+use weft_model::{Ended, Kind, Meter, Part, Snapshot};
 
 use super::attributes::SYMBOLS;
 use crate::Controller;
@@ -35,7 +35,7 @@ struct Side {
     /// The number of the side.
     side: usize,
     /// Collects the attributes that policies name on this side.
-    named: fn(&Snapshot, usize, &mut BTreeSet<String>),
+    named: fn(&Snapshot, usize, &mut BTreeSet<String>, &Meter) -> Result<(), Ended>,
     /// The policies that name an attribute on this side.
     naming: fn(&Snapshot, usize, &str) -> std::sync::Arc<RoaringBitmap>,
 }
@@ -49,15 +49,22 @@ impl Side {
     }
 }
 
-fn named<P: Record>(snapshot: &Snapshot, side: usize, found: &mut BTreeSet<String>) {
+fn named<P: Record>(
+    snapshot: &Snapshot,
+    side: usize,
+    found: &mut BTreeSet<String>,
+    meter: &Meter,
+) -> Result<(), Ended> {
     for policy in snapshot.list::<P>() {
         let Some((roles, _)) = policy.side(side) else { continue };
+        meter.take(Part::Rows, 1 + roles.attributes.len() as u64)?;
         for attribute in &roles.attributes {
             if !found.contains(&**attribute) {
                 found.insert(attribute.to_string());
             }
         }
     }
+    Ok(())
 }
 
 const EDGE_ROUTERS: Bearer = Bearer {
@@ -116,11 +123,21 @@ fn answer(controller: Controller, caller: Caller, call: Call, bearer: &'static B
     async move {
         let snapshot = controller.snapshot();
         let policies: usize = bearer.sides.iter().map(|side| snapshot.table(side.kind).len()).sum();
-        let bearers = snapshot.table(bearer.kind).attributes().count();
+        let bearers = snapshot.table(bearer.kind).count_attributes();
         let selection = list::selection(&caller, &call.query, &SYMBOLS, &PageRules::ATTRIBUTES)?;
-        let effort = list::effort(&selection, policies + bearers);
+        let with_ids = match call.query.get("withIds") {
+            None | Some("" | "false") => false,
+            Some("true") => true,
+            Some(other) => return Err(Failure::field("withIds", "must be true or false", other)),
+        };
+        let effort = match with_ids {
+            true => u64::MAX,
+            false => selection.effort_of(policies + bearers),
+        };
         let turns = controller.scans().asked_by(&caller);
-        list::run(turns, effort, move || page(&snapshot, &caller, &call, bearer)).await
+        let page =
+            move |meter: &Meter| page(&snapshot, &caller, bearer, with_ids, &selection, meter);
+        turns.counted(effort, page).await
     }
     .boxed()
 }
@@ -128,37 +145,34 @@ fn answer(controller: Controller, caller: Caller, call: Call, bearer: &'static B
 fn page(
     snapshot: &Snapshot,
     caller: &Caller,
-    call: &Call,
     bearer: &Bearer,
+    with_ids: bool,
+    selection: &Selection,
+    meter: &Meter,
 ) -> Result<Reply, Failure> {
-    let with_ids = match call.query.get("withIds") {
-        None | Some("" | "false") => false,
-        Some("true") => true,
-        Some(other) => return Err(Failure::field("withIds", "must be true or false", other)),
-    };
     let table = snapshot.table(bearer.kind);
-    let bearing: BTreeMap<String, RoaringBitmap> = table
-        .attributes()
-        .map(|(attribute, ordinals)| (attribute.to_string(), RoaringBitmap::clone(ordinals)))
-        .collect();
-    let mut names: BTreeSet<String> = bearing.keys().cloned().collect();
+    let mut names: BTreeSet<String> =
+        table.attributes().map(|(attribute, _)| attribute.to_string()).collect();
     let sides = bearer.sides.iter().filter(|it| gate::reads(caller, it.kind.collection()));
     let sides: Vec<&Side> = sides.collect();
     for side in &sides {
-        (side.named)(snapshot, side.side, &mut names);
+        (side.named)(snapshot, side.side, &mut names, meter)?;
     }
     let names: Vec<String> = names.into_iter().collect();
-    let users = |kind, ordinals: &RoaringBitmap| users(snapshot, kind, ordinals, with_ids);
+    let users = |kind, ordinals: &RoaringBitmap| -> Result<_, Failure> {
+        meter.take(Part::Rows, if with_ids { 4 * ordinals.len() } else { 1 })?;
+        Ok(users(snapshot, kind, ordinals, with_ids))
+    };
     let none = RoaringBitmap::new();
     let rows = names.iter().map(|name| SYMBOLS.row(&(), name));
-    list::answer(caller, &call.query, &SYMBOLS, &PageRules::ATTRIBUTES, rows, |name| {
-        let own = bearing.get(name).unwrap_or(&none);
-        let mut usage = BTreeMap::from([(bearer.key.to_owned(), users(bearer.kind, own))]);
+    list::answer(selection, &SYMBOLS, rows, meter, |name| {
+        let own = table.bearers(name).map_or(&none, |own| &**own);
+        let mut usage = BTreeMap::from([(bearer.key.to_owned(), users(bearer.kind, own)?)]);
         for side in &sides {
             let naming = (side.naming)(snapshot, side.side, name);
-            usage.insert(side.key.to_owned(), users(side.kind, &naming));
+            usage.insert(side.key.to_owned(), users(side.kind, &naming)?);
         }
-        RoleAttributeUsage { role_attribute: name.clone(), usage }
+        Ok(RoleAttributeUsage { role_attribute: name.clone(), usage })
     })
 }
 

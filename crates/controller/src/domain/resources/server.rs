@@ -15,9 +15,9 @@ use weft_contract::{Action, Api, Subject, TagValue, Word as _, headers};
 use weft_identity::write_ca_store;
 use weft_kernel::call::{Answer, Handler};
 use weft_kernel::{Call, Caller, Failure, Reply, list};
-use weft_model::Kind;
 use weft_model::entity::{Router, Service};
 use weft_model::filter::{Column, PageRules, Symbols, Type, Value};
+use weft_model::{Kind, Meter};
 
 use crate::Controller;
 use crate::domain::resources::known_routers;
@@ -153,9 +153,18 @@ fn controllers(controller: Controller, caller: Caller, call: Call) -> Answer {
         let reason = "the operation needs the permission controllers.read";
         return ready(Err(Failure::unauthorized(reason)));
     }
-    let own = this_controller::shown(&controller, call.api);
-    let rows = std::iter::once(CONTROLLERS.row(&(), &own));
-    ready(list::answer(&caller, &call.query, &CONTROLLERS, &PageRules::LIST, rows, Clone::clone))
+    async move {
+        let selection = list::selection(&caller, &call.query, &CONTROLLERS, &PageRules::LIST)?;
+        let own = this_controller::shown(&controller, call.api);
+        let turns = controller.scans().asked_by(&caller);
+        let effort = selection.effort_of(1);
+        let page = move |meter: &Meter| {
+            let rows = std::iter::once(CONTROLLERS.row(&(), &own));
+            list::answer(&selection, &CONTROLLERS, rows, meter, |own| Ok(own.clone()))
+        };
+        turns.counted(effort, page).await
+    }
+    .boxed()
 }
 
 fn summary(controller: Controller, _caller: Caller, _call: Call) -> Answer {

@@ -10,7 +10,6 @@ use weft_auth::current::session_of;
 use weft_auth::service_session::record;
 use weft_auth::signing::is_slow;
 use weft_contract::entity::DialBind;
-use weft_contract::envelope::Pagination;
 use weft_contract::resource::service::COLLECTION as SERVICES;
 use weft_contract::resource::service_session::{
     COLLECTION, SessionBody, SessionDetail, SessionEdgeRouter,
@@ -20,18 +19,18 @@ use weft_contract::{Api, EntityRef, ErrorCode, Verb, Word as _};
 use weft_kernel::call::{Answer, Handler};
 use weft_kernel::{Call, Reply, convert, list};
 use weft_model::Choice as _;
-use weft_model::Id;
 use weft_model::access::{AccessDecision, Denial};
 use weft_model::entity::{PolicyType, Service, ServiceSession};
 use weft_model::filter::{Column, PageRules, Selection, Symbols, Type, Value};
+use weft_model::{Id, Meter, Part};
 
 use crate::domain::context::Context;
 use crate::domain::resources::known_routers::{in_session, routers_between};
 use crate::domain::symbols::symbols;
 use crate::{Caller, Controller, Failure};
 
-/// The number of rows of a list that take as long as a signature.
-const SIGNATURE: usize = 64;
+/// Units of work of a signature.
+const SIGNATURE: u64 = 1024;
 
 /// The operations.
 pub(crate) const HANDLERS: &[(Api, &str, Handler<Controller>)] = &[
@@ -175,35 +174,31 @@ fn list_own(controller: Controller, caller: Caller, call: Call) -> Answer {
         };
         let selection = list::selection(&caller, &call.query, &SYMBOLS, &PageRules::LIST)?;
         let key = controller.keys().of_tokens().key().algorithm();
-        let effort = if is_slow(key) { usize::MAX } else { effort(&selection, found.len()) };
+        let effort = if is_slow(key) { u64::MAX } else { effort(&selection, found.len()) };
         let turns = controller.scans().asked_by(&caller);
-        list::run(turns, effort, move || page_of(&context, &selection, &found)).await
+        turns.counted(effort, move |meter| page_of(&context, &selection, &found, meter)).await
     }
     .boxed()
 }
 
 /// The effort of a page of this many sessions, whose tokens are signed.
-fn effort(selection: &Selection, sessions: usize) -> usize {
+fn effort(selection: &Selection, sessions: usize) -> u64 {
     let (start, end) = selection.page().bounds();
-    let signed = end.min(sessions).saturating_sub(start);
-    list::effort(selection, sessions).saturating_add(signed.saturating_mul(SIGNATURE))
+    let signed = end.min(sessions).saturating_sub(start) as u64;
+    selection.effort_of(sessions).saturating_add(signed.saturating_mul(SIGNATURE))
 }
 
 fn page_of(
     context: &Context,
     selection: &Selection,
     found: &[Arc<ServiceSession>],
+    meter: &Meter,
 ) -> Result<Reply, Failure> {
-    let listed = selection.run_by_id(found.iter().map(|it| SYMBOLS.row(context, it)))?;
-    let details = listed.rows.iter().map(|row| detail_of(context, row.record()));
-    let details = details.collect::<Result<Vec<_>, _>>()?;
-    let pagination = Pagination {
-        limit: listed.page.stated_limit(),
-        offset: listed.page.offset as i64,
-        total_count: listed.total as i64,
-    };
-    let names = SYMBOLS.public_names().map(str::to_owned).collect();
-    Reply::list(&details, pagination, names)
+    let rows = found.iter().map(|it| SYMBOLS.row(context, it));
+    list::answer(selection, &SYMBOLS, rows, meter, |session| {
+        meter.take(Part::Rows, SIGNATURE)?;
+        detail_of(context, session)
+    })
 }
 
 fn detail_of(context: &Context, session: &ServiceSession) -> Result<SessionDetail, Failure> {

@@ -4,9 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::net::{CALLER, PEOPLE, Person, net};
-use crate::filter::{
-    GivenUp, LimitClause, ListQuery, Page, PageRules, Patience, Selection, parse_param,
-};
+use crate::filter::{LimitClause, ListQuery, Page, PageRules, Selection, parse_param};
+use crate::{Ended, Meter};
 
 fn select(request: ListQuery<'_>, rules: &PageRules) -> Selection {
     Selection::new(&request, &PEOPLE, CALLER, rules).expect("valid")
@@ -17,8 +16,8 @@ fn listed(request: ListQuery<'_>) -> (String, u64) {
     let net = net();
     let selection = select(request, &PageRules::LIST);
     let rows = || net.people.iter().map(|person| PEOPLE.row(&net, person));
-    let page = selection.run(rows().rev()).unwrap();
-    let by_id = selection.run_by_id(rows()).unwrap();
+    let page = selection.run(rows().rev(), &Meter::default()).unwrap();
+    let by_id = selection.run_by_id(rows(), &Meter::default()).unwrap();
     let ids = |rows: &[crate::filter::Row<'_, _, super::net::Person>]| {
         rows.iter().map(|row| row.record().id).collect::<String>()
     };
@@ -138,14 +137,15 @@ fn a_search_is_given_up_when_nobody_waits() {
         let asked = Arc::new(AtomicU32::new(0));
         let asking = Arc::clone(&asked);
         // The first question comes before the first test.
-        let patience = Patience::until(move || asking.fetch_add(1, Ordering::Relaxed) > 0);
+        let meter = Meter::asking(u64::MAX, move || {
+            (asking.fetch_add(1, Ordering::Relaxed) > 0).then_some(Ended::GivenUp)
+        });
         let request = ListQuery { filter, ..ListQuery::default() };
         let selection = select(request, &PageRules::LIST);
         let rows = || [3; 1000].map(|at| PEOPLE.row(&net, &net.people[at]));
-        let impatient = selection.clone().with_patience(patience);
-        assert_eq!(impatient.run(rows()).err(), Some(GivenUp), "{filter}");
+        assert_eq!(selection.run(rows(), &meter).err(), Some(Ended::GivenUp), "{filter}");
         assert_eq!(asked.load(Ordering::Relaxed), 2, "{filter}");
-        let patient = selection.with_patience(Patience::until(|| false));
-        assert!(patient.run(rows().into_iter().take(3)).is_ok(), "{filter}");
+        let few = rows().into_iter().take(3);
+        assert!(selection.run(few, &Meter::default()).is_ok(), "{filter}");
     }
 }

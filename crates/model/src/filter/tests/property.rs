@@ -4,6 +4,7 @@ use proptest::prelude::*;
 use time::OffsetDateTime;
 
 use super::net::{CALLER, PEOPLE, ids_of, net};
+use crate::Meter;
 use crate::filter::{
     Check, Direction, Expr, LimitClause, ListQuery, Literal, Name, Op, Operand, PageRules,
     Position, Query, Selection, SetExpr, SortField, Test, bind, parse, parse_sort,
@@ -298,7 +299,7 @@ proptest! {
             let rows = net.people.iter().map(|person| PEOPLE.row(&net, person));
             let list = Selection::new(&request, &PEOPLE, CALLER, &PageRules::LIST)
                 .expect("well typed")
-                .run(rows)
+                .run(rows, &Meter::default())
                 .expect("nothing ends the search");
             (list.rows.iter().map(|row| row.record().id).collect::<String>(), list.total)
         };

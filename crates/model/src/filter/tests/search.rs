@@ -9,11 +9,11 @@ use roaring::RoaringBitmap;
 use super::net::CALLER;
 use crate::entity::{Identity, Router};
 use crate::filter::{
-    Column, Index, ListQuery, Listed, PageRules, Row, Selection, Source, Symbols, Trace, Type,
+    Column, Index, ListQuery, Listed, PageRules, ROW, Row, Selection, Source, Symbols, Trace, Type,
     Value, ValueVisitor,
 };
 use crate::role::attributes;
-use crate::{Base, Entity, Id, Kind, Timestamp};
+use crate::{Base, Ended, Entity, Id, Kind, Meter, Part, Timestamp};
 
 type IdentityColumn = Column<(), Identity>;
 type RouterColumn = Column<(), Router>;
@@ -231,11 +231,12 @@ fn both<R: crate::Record>(
         shown(entity).then(|| symbols.row(&(), record))
     };
     let source = Source { table, within: within.cloned(), all_have_rows: hidden.is_none(), row };
-    let (found, trace) = selection.search(source).unwrap();
+    let (found, trace) = selection.search(source, &Meter::default()).unwrap();
     let candidates = table
         .occupied()
         .filter(|(ordinal, _)| within.is_none_or(|within| within.contains(*ordinal)));
-    let scanned = selection.run(candidates.filter_map(|(_, entity)| row(entity))).unwrap();
+    let rows = candidates.filter_map(|(_, entity)| row(entity));
+    let scanned = selection.run(rows, &Meter::default()).unwrap();
     assert_eq!(found.page, scanned.page);
     (seen(found, symbols.id), seen(scanned, symbols.id), trace)
 }
@@ -277,6 +278,122 @@ proptest! {
         let (found, scanned, trace) = both(&table, &ROUTERS, &request, None, None);
         prop_assert_eq!(found, scanned, "{}", trace);
     }
+}
+
+/// Checks that a search, and a list of rows, take no more units than their estimates.
+fn is_estimated<R: crate::Record>(
+    table: &crate::Table,
+    symbols: &'static Symbols<(), R>,
+    request: &ListQuery<'_>,
+    within: Option<RoaringBitmap>,
+    hidden: Option<u8>,
+) {
+    let selection = Selection::new(request, symbols, CALLER, &PageRules::LIST).expect("valid");
+    let shown = |entity: &Entity| {
+        hidden.is_none_or(|digit| !entity.id().as_str().ends_with(char::from(b'0' + digit)))
+    };
+    let row = |entity| {
+        let record = Entity::get::<R>(entity)?;
+        shown(entity).then(|| symbols.row(&(), record))
+    };
+    let source = Source { table, within, all_have_rows: hidden.is_none(), row };
+    let (effort, meter) = (selection.effort(&source), Meter::new(u64::MAX));
+    let (found, trace) = selection.search(source, &meter).unwrap();
+    let spent = meter.spent() + found.rows.len() as u64 * ROW;
+    assert!(spent <= effort, "{spent} of {effort} for {request:?}: {trace}");
+
+    let records: Vec<_> = table.iter().filter_map(Entity::get::<R>).collect();
+    for by_id in [false, true] {
+        let (effort, meter) = (selection.effort_of(table.len()), Meter::new(u64::MAX));
+        let rows = records.iter().map(|record| symbols.row(&(), *record));
+        let listed = match by_id {
+            true => selection.run_by_id(rows, &meter),
+            false => selection.run(rows, &meter),
+        };
+        let spent = meter.spent() + listed.unwrap().rows.len() as u64 * ROW;
+        assert!(spent <= effort, "{spent} of {effort} for {request:?} by id: {by_id}");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(3000))]
+
+    #[test]
+    fn no_list_takes_more_work_than_was_estimated(
+        numbers in entities(),
+        filter in prop_oneof![
+            4 => filter(IDENTITY_TEXTS, &["roleAttributes"]),
+            1 => Just(String::new()),
+        ],
+        sort in sort(IDENTITY_SORTS),
+        (limit, offset) in (prop::option::of(-1_i64..8), prop::option::of(0_i64..40)),
+        within in prop::option::of(prop::collection::btree_set(0u32..40, 0..30)),
+        hidden in prop::option::weighted(0.2, 0u8..10),
+    ) {
+        let request = ListQuery { filter: &filter, sort: &sort, limit, offset };
+        let table = identities(&numbers);
+        let within: Option<RoaringBitmap> = within.map(|set| set.into_iter().collect());
+        let within = within.map(|set| set & &**table.live());
+        is_estimated(&table, &IDENTITIES, &request, within, hidden);
+    }
+
+    #[test]
+    fn no_list_with_attributes_that_policies_cannot_mean_takes_more_work_than_was_estimated(
+        numbers in entities(),
+        filter in filter(&["id", "name"], &["roleAttributes", "configs"]),
+        sort in sort(&["id", "name", "createdAt"]),
+    ) {
+        let request = ListQuery { filter: &filter, sort: &sort, ..ListQuery::default() };
+        is_estimated(&routers(&numbers), &ROUTERS, &request, None, None);
+    }
+}
+
+/// Identities of which each bears attributes of its own.
+fn bearing(identities: u32, attributes: u32) -> crate::Table {
+    let mut table = crate::Table::new(Kind::Identity);
+    for n in 0..identities {
+        let own: Vec<String> = (0..attributes).map(|at| format!("r{n}-{at}")).collect();
+        let identity = Identity {
+            base: base(0, 0),
+            name: format!("n{n}").as_str().into(),
+            role_attributes: crate::role::attributes(&own).expect("fine"),
+            ..Identity::default()
+        };
+        let base = Base::new(Id::new(&format!("i{n}")), Timestamp(0));
+        table.put(Identity { base, ..identity }).expect("fine");
+    }
+    table
+}
+
+#[test]
+fn what_is_excepted_counts_and_so_does_the_work_on_indexes() {
+    let table = bearing(100, 40);
+    let one = "(name contains \"z1\" and not (anyOf(roleAttributes) contains \"q1\"))";
+    let filter = vec![one; 500].join(" or ");
+    let request = ListQuery { filter: &filter, ..ListQuery::default() };
+    let selection = Selection::new(&request, &IDENTITIES, CALLER, &PageRules::LIST).unwrap();
+    let row = |entity| Some(IDENTITIES.row(&(), Entity::get::<Identity>(entity)?));
+    let source = || Source { table: &table, within: None, all_have_rows: true, row };
+    // Each of the 500 conditions asks 4000 attributes, and is tested on 100 entities.
+    let least = 500 * 4000;
+    assert!(selection.effort(&source()) >= least);
+    let meter = Meter::new(u64::MAX);
+    selection.search(source(), &meter).unwrap();
+    assert!(meter.spent() >= least, "{meter:?}");
+
+    let small = Meter::new(least / 2);
+    let refused = selection.search(source(), &small).err();
+    assert_eq!(refused, Some(Ended::TooMuch(least / 2, Part::Index)));
+    assert!(small.spent() <= least / 2 + 100, "{small:?}: it ends soon");
+
+    let request = ListQuery { filter: "name contains \"z1\"", ..ListQuery::default() };
+    let selection = Selection::new(&request, &IDENTITIES, CALLER, &PageRules::LIST).unwrap();
+    let refused = selection.search(source(), &Meter::new(300)).err();
+    assert_eq!(refused, Some(Ended::TooMuch(300, Part::Tests)));
+    let request = ListQuery { sort: "isAdmin", limit: Some(-1), ..ListQuery::default() };
+    let selection = Selection::new(&request, &IDENTITIES, CALLER, &PageRules::LIST).unwrap();
+    let refused = selection.search(source(), &Meter::new(1500)).err();
+    assert_eq!(refused, Some(Ended::TooMuch(1500, Part::Order)));
 }
 
 /// 200 identities: `i00` to `i199`, half of them with the attribute `r0`, one in twenty with `r1`.
