@@ -130,8 +130,8 @@ impl ApiServer {
     }
 
     /// Stops listening, lets requests in work finish, and closes connections that are not done
-    /// within the time. Operations that are being carried out then (a large document takes long) have
-    /// the second time to finish; connections that wait for their clients have not.
+    /// within the time. Lists and plans that are being made then are ended, and answered 503. Other operations that
+    /// are being carried out have the second time to finish; connections that wait for their clients have not.
     pub async fn shutdown(mut self, within: Duration, operations: Duration) {
         self.registrations.clear();
         let shared = Arc::clone(&self.shared);
@@ -140,6 +140,7 @@ impl ApiServer {
         if tokio::time::timeout(within, shared.tasks.wait()).await.is_ok() {
             return;
         }
+        shared.controller.end_long_work();
         if self.finish_operations(operations).await {
             return;
         }

@@ -9,7 +9,7 @@ use roaring::RoaringBitmap;
 use weft_kernel::Published;
 use weft_model::entity::{Config, Identity, PolicyType, Service, ServicePolicy};
 use weft_model::policy::access_changes;
-use weft_model::{Change, Entity, Id, Kind, Snapshot, Timestamp};
+use weft_model::{Change, Entity, Id, Kind, Meter, Snapshot, Timestamp};
 
 /// Index of config overrides among the links of an identity.
 const CONFIG_OVERRIDE: usize = 3;
@@ -112,7 +112,8 @@ fn of_identity(before: &Snapshot, after: &Snapshot, identity: &Identity) -> Roar
 /// The identities that gain or lose a service by a change of a policy, and those judged by other
 /// posture checks. A policy that grants nothing beyond other policies concerns no identity.
 fn of_policy(before: &Snapshot, after: &Snapshot, policy: &Id) -> RoaringBitmap {
-    let changes = access_changes(before, after, [(Kind::ServicePolicy, policy)]);
+    let changed = [(Kind::ServicePolicy, policy)];
+    let changes = access_changes(before, after, changed, &Meter::default());
     let of_access = changes.iter().map(|change| &*change.gained | &*change.lost);
     let concerned = of_access.fold(RoaringBitmap::new(), |all, these| all | these);
     let checks = |snapshot: &Snapshot| {

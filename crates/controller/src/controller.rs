@@ -102,6 +102,13 @@ impl Controller {
         }
     }
 
+    /// Ends the searches, plans and explanations that are being made, and refuses those that wait: the controller
+    /// stops. Changes that the writer has are made.
+    pub fn end_long_work(&self) {
+        self.scans().close();
+        self.plans().close();
+    }
+
     pub(crate) fn snapshots(&self) -> &Snapshots {
         &self.0.snapshots
     }

@@ -77,10 +77,16 @@ impl From<Ended> for Failure {
                 "sort by id, name or createdAt, or use a filter that fewer entities match",
             ),
             Part::Rows => (ErrorCode::InvalidPagination, "limit", "ask for smaller pages"),
-            Part::Steps => {
-                let text = format!("{ended}: ask for less at a time; nothing was changed");
-                return Self::because(ErrorCode::CouldNotValidate, text);
-            }
+            Part::Plan => (
+                ErrorCode::CouldNotValidate,
+                "network",
+                "send it in several documents, each with what the next ones refer to; nothing was changed",
+            ),
+            Part::Policies => (
+                ErrorCode::CouldNotValidate,
+                "id",
+                "fewer policies that name #all or few attributes need less",
+            ),
         };
         Self::coded_field(code, field, format!("{ended}: {remedy}"), "")
     }

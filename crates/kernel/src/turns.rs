@@ -9,7 +9,7 @@ use std::num::NonZero;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::available_parallelism;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
@@ -62,6 +62,8 @@ pub struct Asking {
     turns: Turns,
     whose: String,
     wait: Wait,
+    /// The deadline of the request, if it has one of its own.
+    until: Option<Instant>,
 }
 
 /// A turn; dropping it passes it to the next caller.
@@ -93,7 +95,8 @@ impl Turns {
 
     /// The turns for this caller.
     pub fn asked_by(&self, caller: &Caller) -> Asking {
-        Asking { turns: self.clone(), whose: whose(caller), wait: caller.origin.wait.clone() }
+        let wait = caller.origin.wait.clone();
+        Asking { turns: self.clone(), whose: whose(caller), wait, until: None }
     }
 
     /// Ends the work that is being done, as far as it is counted, and refuses what waits for a turn: the controller
@@ -142,11 +145,18 @@ impl Asking {
         self.turns.take(&self.whose).await
     }
 
+    /// The turns for a request with a deadline of its own.
+    #[must_use]
+    pub fn until(self, until: Instant) -> Self {
+        Self { until: Some(until), ..self }
+    }
+
     /// A meter for work of this request. The work ends when its client does not wait any more, or when the
     /// controller stops.
     pub fn meter(&self, most: u64) -> Meter {
-        let (turns, wait) = (self.turns.clone(), self.wait.clone());
-        Meter::asking(most, move || match (turns.is_closed(), wait.is_over()) {
+        let (turns, wait, until) = (self.turns.clone(), self.wait.clone(), self.until);
+        let is_late = move || until.is_some_and(|until| Instant::now() >= until);
+        Meter::asking(most, move || match (turns.is_closed(), wait.is_over() || is_late()) {
             (true, _) => Some(Ended::Stopping),
             (false, true) => Some(Ended::GivenUp),
             (false, false) => None,
@@ -336,9 +346,9 @@ mod tests {
         let (told, begun) = std::sync::mpsc::channel();
         let endless = asking.clone().counted(u64::MAX, move |meter| {
             let _ = told.send(());
-            while meter.spend(Part::Steps, 0) {
+            while meter.spend(Part::Policies, 0) {
                 // A step without units is no work, and this one ends, too.
-                meter.spend(Part::Steps, 1);
+                meter.spend(Part::Policies, 1);
             }
             meter.check().map_err(Failure::from)
         });

@@ -25,7 +25,8 @@ struct Counter {
     index: AtomicU64,
     order: AtomicU64,
     rows: AtomicU64,
-    steps: AtomicU64,
+    plan: AtomicU64,
+    policies: AtomicU64,
     /// The number of units at which the next question is asked.
     next: AtomicU64,
     end: AtomicU8,
@@ -42,8 +43,10 @@ pub enum Part {
     Order,
     /// Entities on a page.
     Rows,
-    /// Steps of a plan or of an explanation.
-    Steps,
+    /// Entries of a document, and what they change.
+    Plan,
+    /// Policies, and the entities that they select.
+    Policies,
 }
 
 /// Why work ended too early: what was found so far is not all.
@@ -79,7 +82,8 @@ impl Meter {
             index: zero(),
             order: zero(),
             rows: zero(),
-            steps: zero(),
+            plan: zero(),
+            policies: zero(),
             next: zero(),
             end: AtomicU8::new(GOES_ON),
         })))
@@ -154,15 +158,19 @@ impl Counter {
             Part::Index => &self.index,
             Part::Order => &self.order,
             Part::Rows => &self.rows,
-            Part::Steps => &self.steps,
+            Part::Plan => &self.plan,
+            Part::Policies => &self.policies,
         }
     }
 
     /// The part that took most.
     fn greatest(&self) -> Part {
-        let parts = [Part::Tests, Part::Index, Part::Order, Part::Rows, Part::Steps];
+        use Part::{Index, Order, Plan, Policies, Rows, Tests};
         let spent = |part: &Part| self.of(*part).load(Ordering::Relaxed);
-        parts.into_iter().max_by_key(spent).unwrap_or(Part::Tests)
+        [Tests, Index, Order, Rows, Plan, Policies]
+            .into_iter()
+            .max_by_key(spent)
+            .unwrap_or(Part::Tests)
     }
 }
 
@@ -189,7 +197,8 @@ impl fmt::Display for Part {
             Self::Index => "entries of indexes that the filter asks for",
             Self::Order => "comparisons of the sort",
             Self::Rows => "entities on the page",
-            Self::Steps => "steps",
+            Self::Plan => "entries of the document and what they change",
+            Self::Policies => "policies and the entities that they select",
         })
     }
 }
@@ -240,9 +249,9 @@ mod tests {
         let meter = Meter::asking(u64::MAX, move || {
             asked.load(Ordering::Relaxed).then_some(Ended::Stopping)
         });
-        assert!((0..2 * BETWEEN).all(|_| meter.spend(Part::Steps, 1)));
+        assert!((0..2 * BETWEEN).all(|_| meter.spend(Part::Policies, 1)));
         stops.store(true, Ordering::Relaxed);
-        let left = (0..2 * BETWEEN).take_while(|_| meter.spend(Part::Steps, 1)).count() as u64;
+        let left = (0..2 * BETWEEN).take_while(|_| meter.spend(Part::Policies, 1)).count() as u64;
         assert!(left <= BETWEEN, "{left}");
         assert_eq!(meter.check(), Err(Ended::Stopping));
     }

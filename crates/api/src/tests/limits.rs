@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use futures::FutureExt as _;
 use reqwest::Method;
 use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -10,6 +11,7 @@ use tokio::net::TcpStream;
 use tokio::sync::Notify;
 use weft_config::web::{TlsVersion, WebOptions};
 use weft_config::{BindPoint, HostPort, WebServer};
+use weft_controller::Caller;
 use weft_identity::LiveIdentity;
 use weft_identity::tls::{ClientTls, client_config};
 use weft_store::Fault;
@@ -279,6 +281,36 @@ async fn a_stop_waits_longer_for_operations_that_are_carried_out() {
     let text = end_of(&mut working).await;
     assert!(text.starts_with("HTTP/1.1 201"), "{text}");
     tokio::time::timeout(LONG, stop).await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn a_stop_does_not_wait_longer_for_lists() {
+    let bed = Bed::with(section(), Limits { handler_timeout: LONG, ..Limits::default() }).await;
+    let token = bed.controller.open_operator_session().unwrap();
+    // Others have all turns, so that a list that takes long waits.
+    let others = (0..).map(|at| Caller::router(&format!("r{at}").as_str().into(), "test"));
+    let turn = |caller| bed.controller.scans().asked_by(&caller).turn().now_or_never();
+    let turns: Vec<_> = others.map_while(turn).map(Result::unwrap).collect();
+    let waiting_requests = || format!("{:?}", bed.controller.scans()).matches("Request").count();
+    let before = waiting_requests();
+    let mut waiting = bed.connect(&[b"http/1.1"]).await;
+    let head = format!(
+        "GET {MANAGEMENT}/identities?filter=anyOf%28roleAttributes%29%20%21%3D%20%22a%22%20or%20tags.b HTTP/1.1\r\n\
+         host: x\r\nzt-session: {token}\r\n\r\n"
+    );
+    waiting.write_all(head.as_bytes()).await.unwrap();
+    let waits = async {
+        while waiting_requests() == before {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(LONG, waits).await.unwrap();
+    let Bed { server, controller: _controller, .. } = bed;
+    let stop = tokio::spawn(server.shutdown(Duration::from_millis(10), 2 * LONG));
+    let text = end_of(&mut waiting).await;
+    assert!(text.starts_with("HTTP/1.1 503") && text.contains("the controller stops"), "{text}");
+    tokio::time::timeout(LONG, stop).await.unwrap().unwrap();
+    drop(turns);
 }
 
 #[tokio::test]

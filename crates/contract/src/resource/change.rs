@@ -127,7 +127,7 @@ detail! {
         /// The access to services that identities gain and lose.
         pub access: AccessChange,
         /// The numbers of entities that are deleted together with others, by kind: authenticators,
-        /// enrollments, terminators and so on.
+        /// enrollments, terminators and so on; of kinds that the caller may read.
         pub along: Vec<AlongCount>,
         /// Whether the document was applied. A plan alone is not.
         pub applied: bool,
@@ -195,7 +195,8 @@ detail! {
 
 detail! {
     /// The access that identities gain and lose by service policies. Posture checks are not taken
-    /// into account.
+    /// into account. Empty if the caller may not read identities; without services that the caller may not read,
+    /// unless the document has them.
     pub struct AccessChange {
         /// The number of pairs of an identity and a service that gain access; dialing and hosting
         /// count separately.
@@ -221,7 +222,7 @@ detail! {
         pub lost: i64,
         /// The names of at most 50 identities that lose access.
         pub lost_by: Vec<String>,
-        /// The name of the service; empty if the caller may not read services.
+        /// The name of the service.
         pub service: String,
         /// Whether the identities dial or host the service.
         pub r#type: DialBind,

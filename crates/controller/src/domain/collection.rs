@@ -12,7 +12,7 @@ use weft_kernel::list::{self, role_filter, selection};
 use weft_kernel::{Call, Caller, Failure, Query, Reply};
 use weft_model::entity::OfKind as _;
 use weft_model::filter::{Listed, PageRules, Row, Selection, Source};
-use weft_model::{Entity, Meter};
+use weft_model::{Entity, Meter, Part};
 
 use super::context::Context;
 use super::resource::{self, Readable, Shown};
@@ -31,9 +31,34 @@ pub(crate) async fn collection<R: Readable>(
     call: Call,
 ) -> Result<Reply, Failure> {
     let context = controller.context(&caller);
-    let within = role_filter(&call.query)?
-        .map(|(roles, semantic)| context.snapshot().with_roles(R::Record::KIND, &roles, semantic));
+    let within = match role_filter(&call.query)? {
+        None => None,
+        Some((roles, semantic)) => {
+            let table = context.snapshot().table(R::Record::KIND);
+            let named = (roles.attributes.len() + roles.ids.len()) as u64;
+            let effort = named.saturating_mul(table.units_of_set());
+            let find = move |context: &Context| {
+                Ok(context.snapshot().with_roles(R::Record::KIND, &roles, semantic))
+            };
+            Some(selected(&context, &caller, effort, find).await?)
+        }
+    };
     search::<R, _>(context, caller, call, within, R::detail).await
+}
+
+/// Entities that policies or roles select, found in the caller's turn if that takes long.
+async fn selected(
+    context: &Context,
+    caller: &Caller,
+    effort: u64,
+    find: impl Fn(&Context) -> Result<RoaringBitmap, Failure> + Send + 'static,
+) -> Result<RoaringBitmap, Failure> {
+    let (context, turns) = (context.clone(), context.controller().scans().asked_by(caller));
+    let find = move |meter: &Meter| {
+        meter.take(Part::Policies, effort)?;
+        find(&context)
+    };
+    turns.counted(effort, find).await
 }
 
 /// A list below an entity: `members` finds the entities of `Child` that belong to the parent.
@@ -50,7 +75,10 @@ pub(crate) async fn nested<P: Readable, C: Readable>(
         }
         return search::<C, _>(context, caller, call, Some(RoaringBitmap::new()), C::detail).await;
     };
-    let found = members(&context, &parent, &call.query)?;
+    let effort = context.snapshot().effort_of_selecting(C::Record::KIND);
+    let query = call.query.clone();
+    let find = move |context: &Context| members(context, &parent, &query);
+    let found = selected(&context, &caller, effort, find).await?;
     search::<C, _>(context, caller, call, Some(found), C::detail).await
 }
 

@@ -11,7 +11,11 @@ use roaring::RoaringBitmap;
 use crate::{
     Id, Kind, Snapshot,
     entity::{Identity, OfKind, PolicyType, Service, ServicePolicy},
+    meter::{Meter, Part, of_set},
 };
+
+/// Units of a policy or a service, and of the policies that hold it.
+const FIND: u64 = 32;
 
 /// Change of the access to one service.
 #[derive(Debug, Clone, PartialEq)]
@@ -36,11 +40,13 @@ struct Moved {
 }
 
 /// The services whose access differs between a snapshot and a later one, ordered by id and type.
-/// `changed` are the entities that were put or deleted in between. Posture is ignored.
+/// `changed` are the entities that were put or deleted in between. Posture is ignored. Not all of them are there
+/// once the meter ends the work.
 pub fn access_changes<'i>(
     before: &Snapshot,
     after: &Snapshot,
     changed: impl IntoIterator<Item = (Kind, &'i Id)>,
+    meter: &Meter,
 ) -> Vec<AccessChange> {
     let mut services = BTreeSet::new();
     let mut policies = BTreeSet::new();
@@ -66,10 +72,15 @@ pub fn access_changes<'i>(
         }
     }
     for policy in policies {
-        services.extend(services_of(before, &policy));
-        services.extend(services_of(after, &policy));
+        for snapshot in [before, after] {
+            let found = services_of(snapshot, &policy);
+            if !meter.spend(Part::Policies, FIND * (1 + found.len() as u64)) {
+                return Vec::new();
+            }
+            services.extend(found);
+        }
     }
-    differences(before, after, services, &moved)
+    differences(before, after, services, &moved, meter)
 }
 
 /// The policies that hold an identity in only one of the snapshots.
@@ -89,9 +100,9 @@ fn policies_of(before: &Snapshot, after: &Snapshot, identity: &Id) -> BTreeSet<I
     &holding(before) ^ &holding(after)
 }
 
-fn services_of(snapshot: &Snapshot, policy: &Id) -> impl Iterator<Item = Id> {
+fn services_of(snapshot: &Snapshot, policy: &Id) -> Vec<Id> {
     let members = snapshot.members_of::<ServicePolicy>(policy, ServicePolicy::SERVICES);
-    members.into_iter().map(|service| service.id().clone())
+    members.into_iter().map(|service| service.id().clone()).collect()
 }
 
 fn differences(
@@ -99,6 +110,7 @@ fn differences(
     after: &Snapshot,
     services: BTreeSet<Id>,
     moved: &Moved,
+    meter: &Meter,
 ) -> Vec<AccessChange> {
     // Many services are held by the same policies, so that their access is the same.
     let mut known: HashMap<(PolicyKey, PolicyKey), Difference> = HashMap::new();
@@ -108,9 +120,18 @@ fn differences(
         for policy_type in [PolicyType::Dial, PolicyType::Bind] {
             let keys = sets.each_ref().map(|sets| sets.key(&service, policy_type));
             let [was, is] = keys;
+            let units = 2 * FIND + (was.len() + is.len()) as u64;
+            if !meter.spend(Part::Policies, units) {
+                return found;
+            }
             let (gained, lost) = match known.get(&(was.clone(), is.clone())) {
                 Some(known) => known.clone(),
                 None => {
+                    let sizes = [(before, &was), (after, &is)];
+                    let units = sizes.map(|(snapshot, key)| units_of_union(snapshot, key));
+                    if !meter.spend(Part::Policies, units.iter().sum()) {
+                        return found;
+                    }
                     let [first, second] = &mut sets;
                     let difference = difference(&first.union(&was), &second.union(&is), moved);
                     known.insert((was, is), difference.clone());
@@ -124,6 +145,12 @@ fn differences(
         }
     }
     found
+}
+
+/// Units of the union of the identities of policies.
+fn units_of_union(snapshot: &Snapshot, policies: &PolicyKey) -> u64 {
+    let identities = snapshot.table(Kind::Identity);
+    (2 + policies.len() as u64) * 2 * of_set(identities.len() as u64, identities.highest())
 }
 
 /// Gained and lost. Where an ordinal moved, it stands for different identities in the two
@@ -290,7 +317,7 @@ mod tests {
             let (had, has) = (pairs(&before), pairs(&after));
             let (mut gained, mut lost) = (BTreeSet::new(), BTreeSet::new());
             let changed = touched.iter().map(|(kind, id)| (*kind, id));
-            for change in access_changes(&before, &after, changed) {
+            for change in access_changes(&before, &after, changed, &Meter::default()) {
                 let of = change.policy_type.as_str();
                 let service = change.service.to_string();
                 for identity in after.entities::<Identity>(&change.gained) {

@@ -9,8 +9,12 @@ use crate::{
     entity::{
         EdgeRouterPolicy, OfKind, PolicyType, Record, ServiceEdgeRouterPolicy, ServicePolicy,
     },
+    meter::{Ended, Meter, Part},
     role::Roles,
 };
+
+/// Units of the search for the policies that hold an entity.
+const FIND: u64 = 32;
 
 /// The access of an identity to a service, in detail (docs/protocol/management-api.md 7.1).
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -140,18 +144,70 @@ impl Snapshot {
     }
 
     /// The access of an identity to a service, in detail.
-    pub fn advice(&self, identity: &Id, service: &Id) -> Advice {
+    pub fn advice(&self, identity: &Id, service: &Id, meter: &Meter) -> Result<Advice, Ended> {
+        let policies = self.table(Kind::ServicePolicy).len() as u64;
+        meter.take(Part::Policies, 2 * (FIND + policies))?;
         let between = self.service_policies_between(identity, service);
         let allowed = |wanted| between.iter().any(|(_, policy)| policy.policy_type == wanted);
-        let identity_routers = self.routers_of_identity(identity);
-        let service_routers = self.routers_of_service(service);
-        Advice {
+        let (from, to) = (EdgeRouterPolicy::IDENTITIES, EdgeRouterPolicy::EDGE_ROUTERS);
+        let identity_routers = self.counted_reach::<EdgeRouterPolicy>(from, identity, to, meter)?;
+        let (from, to) = (ServiceEdgeRouterPolicy::SERVICES, ServiceEdgeRouterPolicy::EDGE_ROUTERS);
+        let service_routers =
+            self.counted_reach::<ServiceEdgeRouterPolicy>(from, service, to, meter)?;
+        Ok(Advice {
             is_dial_allowed: allowed(PolicyType::Dial),
             is_bind_allowed: allowed(PolicyType::Bind),
             common_routers: &identity_routers & &service_routers,
             identity_routers,
             service_routers,
+        })
+    }
+
+    /// Most units of [`Self::advice`].
+    pub fn effort_of_advice(&self) -> u64 {
+        let policies = self.table(Kind::ServicePolicy).len() as u64;
+        let kinds = [Kind::EdgeRouterPolicy, Kind::ServiceEdgeRouterPolicy];
+        let of_routers = kinds.map(|kind| {
+            let policies = self.table(kind).len() as u64;
+            FIND + policies.saturating_mul(1 + self.units_of_routers())
+        });
+        2 * (FIND + policies) + of_routers.iter().sum::<u64>()
+    }
+
+    /// [`Self::reach`] to routers, counted.
+    fn counted_reach<P: Record>(
+        &self,
+        from: usize,
+        id: &Id,
+        to: usize,
+        meter: &Meter,
+    ) -> Result<RoaringBitmap, Ended> {
+        meter.take(Part::Policies, FIND + self.table(P::KIND).len() as u64)?;
+        let mut all = RoaringBitmap::new();
+        for policy in &self.holding::<P>(from, id) {
+            meter.take(Part::Policies, self.units_of_routers())?;
+            all |= &*self.members(P::KIND, policy, to);
         }
+        Ok(all)
+    }
+
+    /// Units of the routers of a policy: the set is made, and joined to others.
+    fn units_of_routers(&self) -> u64 {
+        self.table(Kind::Router).units_of_set()
+    }
+
+    /// Most units of finding the entities of a kind that share policies with one entity; few for a kind that policies
+    /// do not select.
+    pub fn effort_of_selecting(&self, kind: Kind) -> u64 {
+        let selecting =
+            [Kind::ServicePolicy, Kind::EdgeRouterPolicy, Kind::ServiceEdgeRouterPolicy];
+        let policies =
+            selecting.map(|policy| match policy.sides().contains(&kind) || policy == kind {
+                true => self.table(policy).len() as u64,
+                false => 0,
+            });
+        let units = self.table(kind).units_of_set();
+        FIND + policies.iter().sum::<u64>().saturating_mul(units)
     }
 
     /// The entities of a set of ordinals, ordered by ordinal.
@@ -185,5 +241,115 @@ impl Snapshot {
     /// The ordinal of an entity in the sets of these queries.
     pub fn ordinal_of<T: Record>(&self, id: &Id) -> Option<u32> {
         self.table(T::KIND).ordinal(id)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::{
+        Base, Change, ChangeSet, Semantic, Timeline, Timestamp,
+        entity::{Identity, Router, Service},
+        role::attributes,
+    };
+
+    fn base(id: String) -> Base {
+        Base::new(Id::new(&id), Timestamp(1))
+    }
+
+    /// `#all`, or an attribute.
+    fn roles(number: u8) -> Roles {
+        match number {
+            0 => Roles::all(),
+            _ => Roles::parse(&[format!("#a{number}")]).unwrap(),
+        }
+    }
+
+    /// An identity, a service, routers with attributes, and policies that select some of them.
+    fn network(routers: &[u8], policies: &[(u8, u8, u8)]) -> Snapshot {
+        let mine = attributes(&["a1", "a2"]).unwrap();
+        let mut set = vec![
+            Change::Put(
+                Identity {
+                    base: base("i".into()),
+                    name: "i".into(),
+                    role_attributes: mine.clone(),
+                    ..Identity::default()
+                }
+                .into(),
+            ),
+            Change::Put(
+                Service {
+                    base: base("s".into()),
+                    name: "s".into(),
+                    role_attributes: mine,
+                    ..Service::default()
+                }
+                .into(),
+            ),
+        ];
+        set.extend(routers.iter().enumerate().map(|(at, attribute)| {
+            let router = Router {
+                base: base(format!("r{at}")),
+                name: format!("r{at}").as_str().into(),
+                is_edge: true,
+                role_attributes: attributes(&[format!("a{attribute}")]).unwrap(),
+                ..Router::default()
+            };
+            Change::Put(router.into())
+        }));
+        set.extend(policies.iter().enumerate().map(|(at, (kind, one, other))| {
+            let (base, name) = (base(format!("p{at}")), format!("p{at}").as_str().into());
+            let (semantic, one, other) = (Semantic::AnyOf, roles(*one), roles(*other));
+            Change::Put(match kind {
+                0 => ServicePolicy {
+                    base,
+                    name,
+                    semantic,
+                    identity_roles: one,
+                    service_roles: other,
+                    ..ServicePolicy::default()
+                }
+                .into(),
+                1 => EdgeRouterPolicy {
+                    base,
+                    name,
+                    semantic,
+                    identity_roles: one,
+                    edge_router_roles: other,
+                }
+                .into(),
+                _ => ServiceEdgeRouterPolicy {
+                    base,
+                    name,
+                    semantic,
+                    service_roles: one,
+                    edge_router_roles: other,
+                }
+                .into(),
+            })
+        }));
+        Snapshot::empty(Timeline("t".into())).apply(&ChangeSet::of(set)).unwrap()
+    }
+
+    proptest! {
+        #[test]
+        fn no_advice_takes_more_work_than_was_estimated(
+            routers in prop::collection::vec(0u8..4, 0..100),
+            policies in prop::collection::vec((0u8..3, 0u8..4, 0u8..4), 0..30),
+        ) {
+            let network = network(&routers, &policies);
+            let (identity, service) = (Id::new("i"), Id::new("s"));
+            let (effort, meter) = (network.effort_of_advice(), Meter::new(u64::MAX));
+            let advice = network.advice(&identity, &service, &meter).unwrap();
+            prop_assert!(meter.spent() <= effort, "{} of {effort}", meter.spent());
+            prop_assert_eq!(&advice.identity_routers, &network.routers_of_identity(&identity));
+            prop_assert_eq!(&advice.service_routers, &network.routers_of_service(&service));
+            let less = Meter::new(meter.spent() - 1);
+            let ended = network.advice(&identity, &service, &less).unwrap_err();
+            prop_assert_eq!(ended, Ended::TooMuch(meter.spent() - 1, Part::Policies));
+        }
     }
 }

@@ -27,7 +27,7 @@ use self::{
     ranked::{Ranked, head},
     refs::Refs,
 };
-use crate::{Entity, Id, Kind, Timestamp};
+use crate::{Entity, Id, Kind, Timestamp, meter::of_set};
 
 /// Effect of a change on policies: keys of sets whose members changed.
 #[derive(Debug, Default)]
@@ -253,6 +253,11 @@ impl Table {
     /// Number of role attributes in use.
     pub fn count_attributes(&self) -> usize {
         self.by_attribute.len()
+    }
+
+    /// Units of work of a set of any of the entities, and of its union with another.
+    pub fn units_of_set(&self) -> u64 {
+        2 * of_set(self.len() as u64, self.highest())
     }
 
     /// The highest ordinal; 0 if there are no entities.

@@ -5,14 +5,18 @@ use futures::FutureExt as _;
 use serde_json::{Map, Value};
 use weft_contract::resource::change::{MAX_PAGE, NetworkExport};
 use weft_kernel::call::Answer;
+use weft_kernel::turns::BUDGET;
 use weft_kernel::{Call, Caller, Failure, Query, Reply, gate};
 use weft_model::filter::parse_param;
+use weft_model::{Meter, Part};
 
 use super::form::EntryWriter;
 use super::section::{self, SECTIONS};
 use crate::Controller;
 use crate::domain::context::Context;
 
+/// Units of work of an entity as an entry of a document.
+pub(super) const SHOWN: u64 = 256;
 /// Entities on a page if the request has no limit.
 const PAGE: usize = 1000;
 
@@ -27,7 +31,8 @@ pub(super) fn handler(controller: Controller, caller: Caller, call: Call) -> Ans
         }
         let context = controller.context(&caller).without_tickets();
         let turns = controller.scans().asked_by(&caller);
-        Reply::detail(&turns.work(move || Ok(page(&context, &wanted))).await?)
+        let meter = turns.meter(BUDGET);
+        Reply::detail(&turns.work(move || page(&context, &wanted, &meter)).await?)
     }
     .boxed()
 }
@@ -77,7 +82,7 @@ impl Wanted {
     }
 }
 
-fn page(context: &Context, wanted: &Wanted) -> NetworkExport {
+fn page(context: &Context, wanted: &Wanted, meter: &Meter) -> Result<NetworkExport, Failure> {
     let writer = EntryWriter::for_caller(context);
     let snapshot = context.snapshot();
     let mut network = Map::new();
@@ -92,6 +97,7 @@ fn page(context: &Context, wanted: &Wanted) -> NetworkExport {
         let mut entities = Vec::new();
         let found = snapshot.table(section.model()).behind_name(behind);
         for entity in found.filter(|entity| section.holds(entity)) {
+            meter.take(Part::Rows, SHOWN)?;
             let members = writer.write(*place, entity);
             if !EntryWriter::is_worth_telling(entity, &members) {
                 continue;
@@ -102,14 +108,14 @@ fn page(context: &Context, wanted: &Wanted) -> NetworkExport {
             if count == wanted.limit {
                 let plural = section.kind().plural;
                 network.insert(plural.to_owned(), entities.into());
-                return finished(context, network, Some(format!("{plural}/{name}")));
+                return Ok(finished(context, network, Some(format!("{plural}/{name}"))));
             }
         }
         if !entities.is_empty() {
             network.insert(section.kind().plural.to_owned(), entities.into());
         }
     }
-    finished(context, network, None)
+    Ok(finished(context, network, None))
 }
 
 fn finished(context: &Context, network: Map<String, Value>, next: Option<String>) -> NetworkExport {

@@ -64,7 +64,7 @@ impl Work<'_> {
         for field in told {
             body.remove(top(&field));
         }
-        while !problems.is_full() && self.check_time().is_ok() {
+        while !problems.is_full() && self.goes_on() {
             let prepared = section.prepare(controller, self.caller, &body, verb, &id).await;
             let Err(failure) = prepared else { return };
             // A member that the body does not have is one that was told, or follows from one.

@@ -44,7 +44,7 @@ use weft_contract::{Api, ErrorCode, Verb};
 use weft_kernel::call::{Answer, Handler};
 use weft_kernel::turns::Turns;
 use weft_kernel::{Call, Caller, Failure, Reply, Wait};
-use weft_model::Snapshot;
+use weft_model::{Meter, Snapshot};
 
 use crate::Controller;
 use crate::domain::change::moved::moved;
@@ -64,6 +64,9 @@ pub(crate) const HANDLERS: &[(Api, &str, Handler<Controller>)] = &[
 const PLANS: usize = 2;
 /// Times that one apply makes its plan, because the network changed meanwhile.
 const TRIES: u32 = 8;
+/// Units of work of one plan: some 40 s of a processor, in which each entry of the largest document is decided a few
+/// times.
+const BUDGET: u64 = 1 << 31;
 /// Longest time that making a plan may have taken that the writer then decides again: meanwhile no other change
 /// is decided.
 const AGAIN: Duration = Duration::from_millis(200);
@@ -173,9 +176,10 @@ async fn make(
     until: Instant,
 ) -> Result<Made, Failure> {
     let (before, begun) = (controller.snapshot(), Instant::now());
-    let (planned, prepared) = plan::make(controller, caller, document, &before, until).await?;
+    let meter = controller.plans().asked_by(caller).until(until).meter(BUDGET);
+    let (planned, prepared) = plan::make(controller, caller, document, &before, &meter).await?;
     let took = begun.elapsed();
-    let report = Report::of(controller, caller, document, &before, &planned);
+    let report = Report::of(controller, caller, document, &before, &planned, &meter)?;
     Ok(Made { before, planned, prepared, report, took })
 }
 
@@ -289,7 +293,10 @@ async fn submit(
         Err(failure) => return Err(failure),
     };
     let report = match decided.lock().take() {
-        Some((tip, again)) => Report::of(controller, caller, document, &tip, &again),
+        // The change is made: its report is not refused.
+        Some((tip, again)) => {
+            Report::of(controller, caller, document, &tip, &again, &Meter::default())?
+        }
         None => report,
     };
     let revision = i64::try_from(done.revision.0).unwrap_or(i64::MAX);

@@ -8,14 +8,14 @@
 //! for each entry ([`Prepared`]), so that the same plan can be decided again on another snapshot.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use futures::FutureExt as _;
 use weft_contract::{ErrorCode, Kind as ContractKind, Operation, Verb, defaults};
 use weft_kernel::decision::Decision;
 use weft_kernel::{Caller, Failure, gate};
 use weft_model::entity::Identity;
-use weft_model::{Change, ChangeSet, Entity, Id, Kind, Rare, Snapshot, Timestamp};
+use weft_model::{Change, ChangeSet, Entity, Id, Kind, Meter, Part, Rare, Snapshot, Timestamp};
 
 use super::document::{Document, Entry};
 use super::form;
@@ -59,15 +59,20 @@ pub(super) struct Moment {
     longest_token: Duration,
 }
 
-/// Plans a document on a snapshot; gives up at the deadline of the caller.
+/// Units of work of an entry that is decided: it is read, prepared, and carried out on the working snapshot.
+const ENTRY: u64 = 1024;
+/// Units of each entity that a decision changes.
+const CHANGED: u64 = 256;
+
+/// Plans a document on a snapshot; ends when the meter says so.
 pub(super) async fn make(
     controller: &Controller,
     caller: &Caller,
     document: &Document,
     tip: &Snapshot,
-    until: Instant,
+    meter: &Meter,
 ) -> Result<(Planned, Prepared), Failure> {
-    let source = Source::Fresh { controller, made: Prepared::new(), until };
+    let source = Source::Fresh { controller, made: Prepared::new(), meter };
     let longest_token = controller.settings().durations.longest_token;
     let moment = Moment { now: controller.now(), longest_token };
     let mut work = Work::new(source, caller, document, tip, moment);
@@ -161,7 +166,7 @@ impl<'a> Work<'a> {
             let (mut left, mut clashing) = (Vec::new(), Vec::new());
             let (mut refused, mut unmade) = (Vec::new(), Vec::new());
             for at in entries {
-                self.check_time()?;
+                self.spend(ENTRY)?;
                 match self.put(at).await {
                     Ok(Outcome::Done) => {}
                     Ok(Outcome::Partly) => {
@@ -179,7 +184,7 @@ impl<'a> Work<'a> {
             entries = left;
             let mut kept = Vec::new();
             for (place, id, name) in doomed {
-                self.check_time()?;
+                self.spend(ENTRY)?;
                 match self.delete(place, &id) {
                     Ok(()) => {}
                     Err(failure) if is_final(&failure) => return Err(failure),
@@ -190,6 +195,7 @@ impl<'a> Work<'a> {
                 }
             }
             doomed = kept;
+            self.spend(0)?;
             if entries.is_empty() && doomed.is_empty() {
                 return self.document.problems.clone().none();
             }
@@ -233,11 +239,17 @@ impl<'a> Work<'a> {
         Ok(has_vacated)
     }
 
-    pub(super) fn check_time(&self) -> Result<(), Failure> {
+    /// Counts work; fails if the plan has to end. A plan that was counted once is decided again without that.
+    fn spend(&self, units: u64) -> Result<(), Failure> {
         match &self.source {
-            Source::Fresh { until, .. } if Instant::now() >= *until => Err(Failure::timed_out()),
-            _ => Ok(()),
+            Source::Fresh { meter, .. } => Ok(meter.take(Part::Plan, units)?),
+            Source::Known(_) => Ok(()),
         }
+    }
+
+    /// Whether another entry may be looked at.
+    pub(super) fn goes_on(&self) -> bool {
+        self.spend(ENTRY).is_ok()
     }
 
     /// Makes the entity of an entry, or changes it.
@@ -388,6 +400,8 @@ impl<'a> Work<'a> {
         let row = row.ok_or(ErrorCode::MethodNotAllowed)?;
         gate::pass(self.caller, row)?;
         let set = decision.finish()?;
+        // The next entry is not decided if that is too much.
+        let _ = self.spend(CHANGED * set.changes.len() as u64);
         self.working.advance(&set)?;
         self.asked.insert((kind, id.clone()));
         for change in set.changes {

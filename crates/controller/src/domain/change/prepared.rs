@@ -3,12 +3,11 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Instant;
 
 use serde_json::{Map, Value};
 use weft_contract::Verb;
 use weft_kernel::{Caller, Failure};
-use weft_model::Id;
+use weft_model::{Id, Meter};
 
 use super::document::Document;
 use super::section::Step;
@@ -39,8 +38,8 @@ pub(super) struct Ready {
 
 /// Where prepared entries come from.
 pub(super) enum Source<'a> {
-    /// Each entry is prepared when it is needed, until the caller's deadline.
-    Fresh { controller: &'a Controller, made: Prepared, until: Instant },
+    /// Each entry is prepared when it is needed, while the meter lets the plan go on.
+    Fresh { controller: &'a Controller, made: Prepared, meter: &'a Meter },
     /// The entries were prepared for an earlier plan. They are used only where the entry of the
     /// document still asks for the same.
     Known(&'a Prepared),

@@ -16,12 +16,13 @@ use weft_contract::resource::change::{
     MAX_SERVICES, ServiceAccess,
 };
 use weft_contract::{Action, Subject, Word as _};
-use weft_kernel::{Caller, gate};
+use weft_kernel::{Caller, Failure, gate};
 use weft_model::entity::{Identity, PolicyType, Service};
 use weft_model::policy::{AccessChange as ServiceChange, access_changes};
-use weft_model::{Change, Entity, Kind, Snapshot};
+use weft_model::{Change, Entity, Kind, Meter, Part, Snapshot};
 
 use super::document::Document;
+use super::export::SHOWN;
 use super::form::{self, EntryWriter};
 use super::plan::Planned;
 use super::section::{self, SECTIONS};
@@ -47,7 +48,8 @@ impl Report {
         document: &Document,
         before: &Arc<Snapshot>,
         planned: &Planned,
-    ) -> Self {
+        meter: &Meter,
+    ) -> Result<Self, Failure> {
         let after = Arc::new(planned.after.clone());
         let at = |snapshot: &Arc<Snapshot>| {
             Context::at(controller.clone(), caller.clone(), Arc::clone(snapshot)).without_tickets()
@@ -56,8 +58,8 @@ impl Report {
         let mut hash = Sha256::new();
         hash.update(before.timeline().0.as_bytes());
         hash.update([u8::from(document.prune)]);
-        let (changes, along) = changes(caller, document, &was, &is, planned, &mut hash);
-        let access = access(caller, before, &after, planned, &mut hash);
+        let (changes, along) = changes(caller, document, &was, &is, planned, &mut hash, meter)?;
+        let access = access(caller, before, &after, planned, &mut hash, meter)?;
         let count = |action: &str| {
             let of_action = changes.iter().filter(|change| change.action == action);
             i64::try_from(of_action.count()).unwrap_or(i64::MAX)
@@ -72,12 +74,33 @@ impl Report {
             deleted: count(DELETE),
             updated: count(UPDATE),
             changes,
-            notes: planned.notes.clone(),
+            notes: planned.notes.iter().cloned().chain(left_out(caller, planned)).collect(),
             plan: fingerprint,
             revision: i64::try_from(before.revision().0).unwrap_or(i64::MAX),
             unchanged: i64::try_from(planned.unchanged).unwrap_or(i64::MAX),
         };
-        Self { plan }
+        Ok(Self { plan })
+    }
+}
+
+/// What a plan says nothing of, because its caller may not read it.
+fn left_out(caller: &Caller, planned: &Planned) -> Option<String> {
+    if planned.is_empty() {
+        return None;
+    }
+    let identities = !caller.may(Subject::Identity, Action::Read);
+    let services = !caller.may(Subject::Service, Action::Read);
+    match (identities, services) {
+        (true, _) => Some(
+            "the plan does not say who gains or loses access: the caller may not read identities"
+                .to_owned(),
+        ),
+        (false, true) => Some(
+            "the plan says who gains or loses access to services of the document only: the caller may not read \
+             services"
+                .to_owned(),
+        ),
+        (false, false) => None,
     }
 }
 
@@ -124,9 +147,9 @@ fn items<'c>(
     (items, along)
 }
 
-/// The changes that the caller is told. Of entities that the caller may not read, deletions are counted; of
-/// those that the document names, the caller is told that they change, and nothing of what was. Entities of such
-/// kinds to which others refer are named by their ids.
+/// The changes that the caller is told. Of entities that the caller may not read, it is told that those change that
+/// the document names, and nothing of what was; not even how many others are deleted. Entities of such kinds to which
+/// others refer are named by their ids.
 fn changes(
     caller: &Caller,
     document: &Document,
@@ -134,8 +157,10 @@ fn changes(
     is: &Context,
     planned: &Planned,
     hash: &mut Sha256,
-) -> (Vec<EntityChange>, Vec<AlongCount>) {
+    meter: &Meter,
+) -> Result<(Vec<EntityChange>, Vec<AlongCount>), Failure> {
     let (items, mut along) = items(was, is, planned);
+    along.retain(|kind, _| caller.is_admin() || gate::reads(caller, kind));
     let [writer_was, writer_is] =
         [was, is].map(|context| EntryWriter::for_plan(context, &planned.asked));
     let mut told = Vec::with_capacity(items.len());
@@ -150,11 +175,9 @@ fn changes(
         let is_asked_for = planned.asked.contains(&(change.kind(), change.id().clone()));
         let may_read = SECTIONS.get(place).is_none_or(|it| gate::reads(caller, it.kind().plural));
         if !may_read && !is_asked_for {
-            if action == DELETE {
-                *along.entry(change.kind().collection()).or_default() += 1;
-            }
             continue;
         }
+        meter.take(Part::Plan, SHOWN)?;
         // Of an entity that the caller may not read, even the list of the members that differ would tell what was: a
         // caller could try values one by one.
         let is_hidden = !may_read && action == UPDATE;
@@ -198,7 +221,7 @@ fn changes(
         });
     }
     let along = along.into_iter().map(|(kind, count)| AlongCount { count, kind: kind.to_owned() });
-    (told, along.collect())
+    Ok((told, along.collect()))
 }
 
 /// Covers an entry of the document by the fingerprint, whatever the order of its members.
@@ -270,11 +293,13 @@ fn access(
     after: &Snapshot,
     planned: &Planned,
     hash: &mut Sha256,
-) -> AccessChange {
-    // A caller that may not read identities or services gets their number, without names; services that it
-    // changes itself are named.
-    let may_know = caller.may(Subject::Identity, Action::Read);
-    let changes = changed_services(caller, before, after, planned);
+    meter: &Meter,
+) -> Result<AccessChange, Failure> {
+    // A number of identities, or of services, tells of them, too.
+    if !caller.may(Subject::Identity, Action::Read) {
+        return Ok(AccessChange::default());
+    }
+    let changes = changed_services(caller, before, after, planned, meter)?;
     let mut sums = Sums { before, after, known: HashMap::new() };
     let mut told = AccessChange::default();
     for (at, (service, change)) in changes.into_iter().enumerate() {
@@ -291,18 +316,13 @@ fn access(
         hash.update(of.as_str().as_bytes());
         hash.update(gained.to_be_bytes());
         hash.update(lost.to_be_bytes());
-        if may_know {
-            hash.update(sums.of(after, &change.gained));
-            hash.update(sums.of(before, &change.lost));
-        }
+        meter.take(Part::Plan, 1 + change.gained.len() + change.lost.len())?;
+        hash.update(sums.of(after, &change.gained));
+        hash.update(sums.of(before, &change.lost));
         if at >= MAX_SERVICES {
             told.more_services += 1;
             continue;
         }
-        let names = |snapshot: &Snapshot, set: &RoaringBitmap| match may_know {
-            true => names(snapshot, set),
-            false => Vec::new(),
-        };
         told.services.push(ServiceAccess {
             gained,
             gained_by: names(after, &change.gained),
@@ -312,36 +332,36 @@ fn access(
             r#type: of,
         });
     }
-    told
+    Ok(told)
 }
 
-/// The services whose access changes, with the names that the caller is told, empty for others, and ordered by what
-/// the caller is told: the place of a service among others would tell of its name.
+/// The services whose access changes, as far as the caller may read services or the document asks for them, by name.
 fn changed_services(
     caller: &Caller,
     before: &Snapshot,
     after: &Snapshot,
     planned: &Planned,
-) -> Vec<(String, ServiceChange)> {
+    meter: &Meter,
+) -> Result<Vec<(String, ServiceChange)>, Failure> {
     let knows_services = caller.may(Subject::Service, Action::Read);
     let touched = planned.changes.changes.iter().map(|change| (change.kind(), change.id()));
-    let mut changes: Vec<(String, ServiceChange)> = access_changes(before, after, touched)
+    let found = access_changes(before, after, touched, meter);
+    meter.check()?;
+    let mut changes: Vec<(String, ServiceChange)> = found
         .into_iter()
         .filter_map(|change| {
             let service = after.get::<Service>(&change.service);
             let service = service.or_else(|| before.get::<Service>(&change.service))?;
             let is_told =
                 knows_services || planned.asked.contains(&(Kind::Service, change.service.clone()));
-            let name = if is_told { service.name.to_string() } else { String::new() };
-            (!service.is_fabric_only).then_some((name, change))
+            let is_told = is_told && !service.is_fabric_only;
+            is_told.then(|| (service.name.to_string(), change))
         })
         .collect();
-    let key =
-        |change: &ServiceChange| (change.policy_type as u8, change.gained.len(), change.lost.len());
     changes.sort_by(|(one, first), (other, second)| {
-        one.cmp(other).then_with(|| key(first).cmp(&key(second)))
+        one.cmp(other).then_with(|| (first.policy_type as u8).cmp(&(second.policy_type as u8)))
     });
-    changes
+    Ok(changes)
 }
 
 /// The names of identities in order; only the first ones if there are many.

@@ -6,7 +6,7 @@ use std::time::Instant;
 use serde_json::{Value, json};
 use weft_contract::resource::change::{ChangePlan, MAX_DOCUMENT, MAX_ENTITIES, MAX_TIME};
 use weft_contract::{Api, ErrorCode};
-use weft_model::Snapshot;
+use weft_model::{Meter, Snapshot};
 
 use crate::testing::{Bed, to};
 use crate::{Caller, Failure};
@@ -395,6 +395,36 @@ async fn what_nobody_waits_for_is_given_up() {
     assert_eq!(snapshot(&bed).revision(), before);
     super::apply(&bed.controller, &admin, &body, late + MAX_TIME, &wait).await.unwrap();
     assert_eq!(snapshot(&bed).revision(), before.next());
+}
+
+#[tokio::test]
+async fn plans_have_a_budget_and_end_when_the_controller_stops() {
+    let bed = Bed::new().await;
+    let admin = bed.admin().await;
+    let services: Vec<Value> = (0..20).map(|at| json!({"name": format!("s{at}")})).collect();
+    let network = json!({"services": services});
+    let body = serde_json::from_value(json!({"network": network})).unwrap();
+    let document = super::Document::read(&body).unwrap();
+    let tip = snapshot(&bed);
+    let make = async |most: u64| {
+        let meter = Meter::new(most);
+        let made = super::plan::make(&bed.controller, &admin, &document, &tip, &meter).await;
+        made.map(|_| meter.spent())
+    };
+    let spent = make(u64::MAX).await.unwrap();
+    assert!(spent >= 20 * 1024, "{spent}");
+    assert!(make(spent).await.is_ok());
+    for most in [0, spent / 2, spent - 1] {
+        let refused = make(most).await.unwrap_err();
+        assert_eq!((refused.status(), refused.field_name()), (400, Some("network")));
+        assert!(refused.to_string().contains("send it in several documents"), "{refused}");
+    }
+
+    bed.controller.end_long_work();
+    let until = Instant::now() + MAX_TIME;
+    let made = super::make(&bed.controller, &admin, &document, until).await;
+    assert_eq!(made.err(), Some(Failure::stopping()));
+    assert_eq!(plan(&bed, &admin, network).await.unwrap_err(), Failure::stopping());
 }
 
 #[tokio::test]

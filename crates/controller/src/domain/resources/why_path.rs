@@ -14,10 +14,12 @@ use weft_contract::resource::why_path::{
 };
 use weft_contract::{Api, EntityRef};
 use weft_kernel::call::{Answer, Handler};
+use weft_kernel::turns::BUDGET;
 use weft_kernel::{Call, Caller, Failure, Reply, convert};
 use weft_model::access::{Posture, decide};
 use weft_model::entity::{Identity, IdentityType, PolicyType, Record, Router, Service};
-use weft_model::{Choice as _, Id, Snapshot, Timestamp};
+use weft_model::filter::ROW;
+use weft_model::{Choice as _, Id, Meter, Part, Snapshot, Timestamp};
 use weft_paths::explain::mesh::{Mesh, Obstacle, Way, Work};
 use weft_paths::explain::{Explained, Offer, Question, Verdict, explain};
 
@@ -30,6 +32,8 @@ pub(crate) const HANDLERS: &[(Api, &str, Handler<Controller>)] =
 
 /// Links that one request may look at for other paths.
 const WORK: usize = 5_000_000;
+/// Units of work of a terminator that is looked at from a router.
+const OFFER: u64 = 64;
 /// The kinds of entities that the answer names; the caller needs the permission to read them.
 const NAMED: [Subject; 5] = [
     Subject::Identity,
@@ -52,7 +56,8 @@ fn explain_path(controller: Controller, caller: Caller, call: Call) -> Answer {
         }
         let asked = Asked::read(&controller, &call)?;
         let turns = controller.scans().asked_by(&caller);
-        Reply::detail(&turns.work(move || asked.answer()).await?)
+        let meter = turns.meter(BUDGET);
+        Reply::detail(&turns.work(move || asked.answer(&meter)).await?)
     }
     .boxed()
 }
@@ -91,15 +96,16 @@ impl Asked {
         })
     }
 
-    fn answer(&self) -> Result<PathExplanation, Failure> {
+    fn answer(&self, meter: &Meter) -> Result<PathExplanation, Failure> {
         let network = network(&self.controller)?;
         let mesh = network.mesh(&self.snapshot);
         let offers = network.offers(&self.snapshot, &self.service.base.id);
         let mut work = Work::new(WORK);
-        let mut entries = self.entries(&mesh);
+        let mut entries = self.entries(&mesh, meter)?;
         let more_entries = entries.len().saturating_sub(MAX_ENTRIES) as i64;
         entries.truncate(MAX_ENTRIES);
         for entry in entries.iter_mut().filter(|entry| entry.is_usable) {
+            meter.take(Part::Policies, (offers.len() as u64 + 1) * OFFER)?;
             self.explain(&mesh, &offers, entry, &mut work);
         }
         Ok(PathExplanation {
@@ -157,7 +163,7 @@ impl Asked {
 
     /// The routers over which the dial could enter, before the network is looked at from each of
     /// them.
-    fn entries(&self, mesh: &Mesh) -> Vec<PathEntry> {
+    fn entries(&self, mesh: &Mesh, meter: &Meter) -> Result<Vec<PathEntry>, Failure> {
         let service = &self.service.base.id;
         let entry = |router: &Arc<Router>, reason: Option<String>| {
             let is_online = mesh.has(&router.base.id);
@@ -176,10 +182,11 @@ impl Asked {
             }
         };
         let identity = match &self.dialer {
-            Dialer::Router(router) => return vec![entry(router, None)],
+            Dialer::Router(router) => return Ok(vec![entry(router, None)]),
             Dialer::Identity(identity) => &identity.base.id,
         };
-        let advice = self.snapshot.advice(identity, service);
+        let advice = self.snapshot.advice(identity, service, meter)?;
+        meter.take(Part::Rows, advice.identity_routers.len() * ROW)?;
         let routers = self.snapshot.entities::<Router>(&advice.identity_routers);
         let mut entries: Vec<PathEntry> = routers
             .map(|router| {
@@ -196,7 +203,7 @@ impl Asked {
             let usable = other.is_usable.cmp(&one.is_usable);
             usable.then_with(|| one.router.name.cmp(&other.router.name))
         });
-        entries
+        Ok(entries)
     }
 
     /// Fills in the paths from one of these routers.

@@ -1,5 +1,7 @@
 //! Documents and the rights of their callers.
 
+use weft_contract::resource::change::AccessChange;
+
 use super::*;
 
 #[tokio::test]
@@ -194,16 +196,30 @@ async fn a_plan_names_no_services_to_who_may_not_read_them() {
     };
     let network = |services: &str| json!({"service-policies": [policy(services, "#all")]});
     let all = plan(&bed, &admin, network("#all")).await.unwrap();
+    assert!(all.access.gained > 1 && all.notes.is_empty(), "{all:?}");
     let writer = somebody(&bed, &admin, "writer", &["service-policy", "service.create"]).await;
     let told = plan(&bed, &writer, network("#all")).await.unwrap();
-    assert!(told.access.services.iter().all(|it| it.service.is_empty()), "{told:?}");
-    assert_eq!(told.access.services.len(), all.access.services.len());
+    assert_eq!(told.access, AccessChange::default());
+    assert!(told.notes[0].ends_with("the caller may not read identities"), "{told:?}");
+    // Neither does the fingerprint tell how many there are.
+    let plans = async |identities: &str| {
+        let network = json!({"service-policies": [policy("#all", identities)]});
+        let told = plan(&bed, &writer, network).await.unwrap();
+        json!([told.access, told.along, told.notes])
+    };
+    assert_eq!(plans("#all").await, plans("#nobody").await);
+    let permissions = ["service-policy", "service.create", "identity.read"];
+    let reader = somebody(&bed, &admin, "reader", &permissions).await;
+    let told = plan(&bed, &reader, network("#all")).await.unwrap();
+    assert_eq!(told.access, AccessChange::default());
+    assert!(told.notes[0].ends_with("the caller may not read services"), "{told:?}");
     // Services that the document makes are its own.
     let mut own = network("@mine");
     own["services"] = json!([{"name": "mine"}]);
-    let told = plan(&bed, &writer, own).await.unwrap();
+    let told = plan(&bed, &reader, own).await.unwrap();
     let names: Vec<_> = told.access.services.iter().map(|it| it.service.as_str()).collect();
     assert_eq!(names, ["mine"]);
+    assert!(told.access.gained > 1, "{told:?}");
 
     // Names that exist and names that do not are refused alike; ids are taken.
     let mut said = Vec::new();
@@ -218,6 +234,24 @@ async fn a_plan_names_no_services_to_who_may_not_read_them() {
     assert_eq!(plan(&bed, &writer, by_id).await.unwrap().created, 1);
     let identities = json!({"service-policies": [policy("#all", "@laptop")]});
     assert!(plan(&bed, &writer, identities).await.is_err());
+}
+
+#[tokio::test]
+async fn a_plan_counts_nothing_that_its_caller_may_not_read() {
+    let bed = Bed::new().await;
+    let admin = bed.admin().await;
+    let router = bed.router(&admin, "paris", json!({})).await;
+    let body = json!({"name": "gone", "encryptionRequired": true});
+    let service = bed.create(&admin, "createService", body).await;
+    let body = json!({"service": service, "router": router.as_str(), "binding": "transport",
+        "address": "tcp:web.example:80"});
+    bed.create(&admin, "createTerminator", body).await;
+    let prune = || json!({"network": {"services": []}, "prune": true});
+    let all = ask(&bed, &admin, "planChange", prune()).await.unwrap();
+    assert_eq!((all.along.len(), all.deleted), (1, 1), "{all:?}");
+    let clerk = somebody(&bed, &admin, "clerk", &["service"]).await;
+    let told = ask(&bed, &clerk, "planChange", prune()).await.unwrap();
+    assert_eq!((told.along.len(), told.deleted), (0, 1), "{told:?}");
 }
 
 #[tokio::test]
@@ -313,7 +347,7 @@ async fn the_fingerprint_of_a_plan_does_not_cover_what_its_caller_may_not_read()
     let one = plan(&bed, &maker, network.clone()).await.unwrap();
     assert_eq!(one.plan, plan(&bed, &maker, network).await.unwrap().plan);
 
-    // The names of identities that gain access, and of services.
+    // The identities that gain access, and the services.
     let clerk = somebody(&bed, &admin, "clerk", &["service-policy"]).await;
     let network = || {
         json!({"service-policies": [{"name": "new", "type": "Dial", "identityRoles": ["#staff"],
@@ -323,7 +357,7 @@ async fn the_fingerprint_of_a_plan_does_not_cover_what_its_caller_may_not_read()
         .await
         .unwrap();
     let first = plan(&bed, &clerk, network()).await.unwrap();
-    assert_eq!((first.access.gained, first.access.services.len()), (1, 1), "{first:?}");
+    assert_eq!(first.access, AccessChange::default());
     for (operation, kind, name) in
         [("patchIdentity", "listIdentities", "laptop"), ("patchService", "listServices", "web")]
     {
@@ -339,14 +373,15 @@ async fn a_plan_does_not_tell_the_order_of_names_that_its_caller_may_not_read() 
     let bed = Bed::new().await;
     let admin = bed.admin().await;
     apply(&bed, &admin, small()).await.unwrap();
-    let writer = somebody(&bed, &admin, "writer", &["service-policy", "service.create"]).await;
+    let permissions = ["service-policy", "service.create", "identity.read"];
+    let writer = somebody(&bed, &admin, "writer", &permissions).await;
     for own in ["aaa", "zzz"] {
         let network = json!({"services": [{"name": own}], "service-policies": [
             {"name": "new", "type": "Dial", "semantic": "AnyOf", "serviceRoles": ["#all"],
                 "identityRoles": ["#all"]}]});
         let told = plan(&bed, &writer, network).await.unwrap();
         let names: Vec<_> = told.access.services.iter().map(|it| it.service.as_str()).collect();
-        assert_eq!(names, ["", "", own], "{told:?}");
+        assert_eq!(names, [own], "{told:?}");
     }
 }
 
