@@ -46,9 +46,11 @@ pub(crate) fn of_refused(refused: &Refused) -> EdgeError {
     }
     let text = refused.to_string();
     match refused {
-        Refused::Conflict(_) | Refused::TooMany { .. } | Refused::TooLong { .. } => {
+        Refused::Conflict(_) | Refused::TooLong { .. } => {
             EdgeError::new(ErrorCode::INTERNAL, RetryHint::NOT_RETRIABLE, text)
         }
+        // There may be room later.
+        Refused::TooMany { .. } | Refused::TooManyOfHost(_) => error(ErrorCode::INTERNAL, text),
         Refused::Gone(_) => error(ErrorCode::INVALID_SERVICE, text),
         Refused::Instance { .. } => error(ErrorCode::INVALID_INSTANCE_ID, text),
         Refused::Unknown(_) | Refused::Router | Refused::Host(_) => {

@@ -219,7 +219,7 @@ async fn create_for_tunneler(
 async fn put(session: &RouterSession, reported: ReportedTerminator) -> Result<(), EdgeError> {
     let id = reported.id.clone();
     session.plane.network.terminator_reported(&session.router.id, &id);
-    let done = Terminators::of(&session.plane.auth).put(reported).await;
+    let done = session.plane.network.put_terminator(reported).await;
     done.map_err(|refused| of_refused(&noted(session, &id, refused)))
 }
 
@@ -332,7 +332,7 @@ async fn create(
         precedence: precedence(request.precedence).map_err(refused)?,
         host,
     };
-    Terminators::of(auth).put(reported).await?;
+    session.plane.network.put_terminator(reported).await?;
     Ok(id.to_string())
 }
 

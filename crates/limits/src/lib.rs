@@ -11,6 +11,7 @@
 //! | [`TokenBucket`] | how often something may happen |
 //! | [`AdaptiveWindow`] | how many pieces of work are in flight |
 //! | [`BoundedTable`] | how many entries a table holds, in all and per source ([`source_of`]) |
+//! | [`FairQueue`] | how many values wait, in all; their owners come in turn |
 //! | [`Budget`] | how many bytes are held |
 //! | [`LogLines`] | how many lines of a log others cause |
 //! | [`SettledClock`] | by which time something is forgotten for good |
@@ -42,6 +43,7 @@
 mod bucket;
 mod budget;
 mod lines;
+mod queue;
 mod settled;
 mod source;
 mod table;
@@ -50,6 +52,7 @@ mod window;
 pub use bucket::TokenBucket;
 pub use budget::{Budget, Grant};
 pub use lines::LogLines;
+pub use queue::{FairQueue, Pushed};
 pub use settled::SettledClock;
 pub use source::source_of;
 pub use table::{BoundedTable, Caps, Inserted, TableFull, WhenFull};

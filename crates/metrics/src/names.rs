@@ -205,6 +205,16 @@ pub const CONTROLLER: &[Named] = &[
         "circuits",
         "circuits that have no path or could not take it",
     ),
+    gauge(
+        "weft.circuits.refused",
+        "circuits",
+        "circuits that were refused, because their dialer has as many as it may have",
+    ),
+    gauge(
+        "weft.terminators.refused",
+        "terminators",
+        "terminators that were refused, because their host or router has as many as it may have",
+    ),
     gauge("weft.links", "links", "links of the network"),
     gauge("weft.routers.connected", "routers", "routers that are connected"),
     gauge(

@@ -58,6 +58,7 @@ mod closing;
 pub mod create;
 pub mod ctrl_listeners;
 pub mod failure;
+pub mod full;
 mod gaps;
 mod improve;
 pub mod inspect;

@@ -8,7 +8,7 @@ use tokio_util::future::FutureExt as _;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use weft_channel::{Lane, SendError};
-use weft_config::controller::NetworkConfig;
+use weft_config::controller::{NetworkConfig, PerIdentity};
 use weft_kernel::Kernel;
 use weft_kernel::events::{Event, Events, RouterEvent};
 use weft_model::Id;
@@ -25,6 +25,7 @@ use weft_wire::ctrl::Unroute;
 
 use crate::circuits::Circuits;
 use crate::clock;
+use crate::full::Full;
 use crate::misreports::{Misreport, Misreports};
 use crate::moves::list::Moves;
 use crate::reported::Reported;
@@ -84,6 +85,8 @@ pub struct NetworkOptions {
     /// How long routers may take to connect after a start of the controller. A router that was
     /// without a controller for long may come late.
     pub return_time: Duration,
+    /// What each identity may fill.
+    pub per_identity: PerIdentity,
     /// The recorder for the spans of new circuits.
     pub spans: Spans,
 }
@@ -108,6 +111,7 @@ impl Default for NetworkOptions {
             lost_circuit_life: Duration::from_secs(3600),
             carried_grace: Duration::from_secs(3),
             return_time: Duration::from_secs(75),
+            per_identity: PerIdentity::default(),
             spans: Spans::off(),
         }
     }
@@ -125,6 +129,7 @@ impl From<&NetworkConfig> for NetworkOptions {
             smart_reroute_fraction: config.smart_reroute_fraction,
             smart_reroute_cap: config.smart_reroute_cap,
             smart_min_cost_delta: config.smart_min_cost_delta,
+            per_identity: config.per_identity,
             ..Self::default()
         }
     }
@@ -170,6 +175,7 @@ pub(crate) struct Inner {
     pub(crate) reported: Reported,
     pub(crate) used: Used,
     pub(crate) unfounded: Unfounded,
+    pub(crate) full: Full,
     pub(crate) texts: crate::texts::Texts,
     pub(crate) waiting: Waiting,
     pub(crate) pieces: crate::adopt::Pieces,
@@ -236,6 +242,7 @@ impl Network {
             reported: Reported::default(),
             used: Used::default(),
             unfounded: Unfounded::default(),
+            full: Full::new(clock::now()),
             texts: crate::texts::Texts::default(),
             waiting: Waiting::default(),
             pieces: crate::adopt::Pieces::default(),

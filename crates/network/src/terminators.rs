@@ -10,11 +10,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
 use parking_lot::Mutex;
+use weft_config::controller::PerIdentity;
 use weft_kernel::decision::Decision;
 use weft_kernel::{Caller, Failure, Kernel};
 use weft_model::entity::{Precedence, Router, Service, Terminator};
 use weft_model::{Base, Id, Kind, Snapshot};
 
+use crate::full::{Filled, IsFull};
 use crate::misreports::Misreport;
 use crate::network::Network;
 use crate::routers::LiveRouter;
@@ -73,11 +75,14 @@ pub enum Refused {
     #[error("{0}")]
     Gone(String),
     /// The router has as many terminators as it may have.
-    #[error("router {router} has {MOST} terminators already")]
+    #[error("router {router} has {MOST} terminators already; host at another router")]
     TooMany {
         /// The router.
         router: Id,
     },
+    /// The host has as many terminators as it may have.
+    #[error(transparent)]
+    TooManyOfHost(#[from] IsFull),
     /// A text or the peer data of the terminator is too long.
     #[error("the {what} of a terminator has at most {limit} bytes")]
     TooLong {
@@ -154,6 +159,7 @@ impl ReportedTerminator {
         &self,
         decision: &Decision<'_>,
         source: &Arc<str>,
+        most: PerIdentity,
     ) -> Result<Option<Terminator>, Refused> {
         let tip = decision.tip();
         if tip.get::<Router>(&self.router).is_none() {
@@ -165,8 +171,14 @@ impl ReportedTerminator {
         self.check_lengths()?;
         let current = tip.get::<Terminator>(&self.id);
         if current.is_none() {
-            let own = tip.table(Kind::Terminator).referrers(Terminator::ROUTER, &self.router);
-            if own.len() >= MOST {
+            let all = tip.table(Kind::Terminator);
+            let limit = Filled::Terminators.limit(tip, &self.host, most);
+            // Hosts of terminators that routers' own bindings make may be unknown.
+            let is_known = !self.host.is_empty();
+            if is_known && all.count_referrers(Terminator::HOST, &self.host) >= limit.most {
+                return Err(limit.reached().into());
+            }
+            if all.count_referrers(Terminator::ROUTER, &self.router) >= MOST {
                 return Err(Refused::TooMany { router: self.router.clone() });
             }
         }
@@ -247,6 +259,16 @@ impl ReportedTerminator {
 }
 
 impl Network {
+    /// Creates a terminator for its router, or updates the existing one.
+    pub async fn put_terminator(&self, reported: ReportedTerminator) -> Result<(), Refused> {
+        let (kernel, per_identity) = (self.0.kernel.clone(), self.0.options.per_identity);
+        let done = Terminators { kernel, per_identity }.put(reported).await;
+        if let Err(full @ (Refused::TooManyOfHost(_) | Refused::TooMany { .. })) = &done {
+            self.0.full.note(Filled::Terminators, full);
+        }
+        done
+    }
+
     /// Counts those of the terminators that belong to other routers: the router asked for a change of
     /// them.
     pub fn count_foreign<'a>(&self, router: &LiveRouter, named: impl Iterator<Item = &'a Id>) {
@@ -264,20 +286,24 @@ impl Network {
 
 /// The terminators of routers in the model.
 #[derive(Debug, Clone)]
-pub struct Terminators(Kernel);
+pub struct Terminators {
+    kernel: Kernel,
+    per_identity: PerIdentity,
+}
 
 impl Terminators {
     /// The terminators of this kernel's model.
     pub fn of(kernel: &Kernel) -> Self {
-        Self(kernel.clone())
+        Self { kernel: kernel.clone(), per_identity: PerIdentity::default() }
     }
 
     /// Creates a terminator for its router, or updates the existing one.
     pub async fn put(&self, reported: ReportedTerminator) -> Result<(), Refused> {
-        let source: Arc<str> = self.0.settings().id.as_str().into();
+        let source: Arc<str> = self.kernel.settings().id.as_str().into();
+        let most = self.per_identity;
         let caller = Caller::router(&reported.router, "create terminator");
         self.judge(caller, move |decision| {
-            if let Some(stored) = reported.stored(decision, &source)? {
+            if let Some(stored) = reported.stored(decision, &source, most)? {
                 decision.put(stored);
             }
             Ok(())
@@ -384,7 +410,7 @@ impl Terminators {
     ) -> Result<(), Refused> {
         let refused = Arc::new(Mutex::new(None));
         let told = Arc::clone(&refused);
-        let decided = self.0.decide(&caller, move |decision| {
+        let decided = self.kernel.decide(&caller, move |decision| {
             decide(decision).map_err(|refusal| match refusal {
                 Refused::Write(failure) => failure,
                 refusal => Failure::unhandled(told.lock().insert(refusal).to_string()),

@@ -20,7 +20,7 @@ pub use events::{
     EventHandler, EventSink, EventSubscription, FileEvents, QueueEvents, UsageVersion,
 };
 pub use logins::LoginsConfig;
-pub use network::{ControlConfig, ControlDialer, NetworkConfig};
+pub use network::{ControlConfig, ControlDialer, NetworkConfig, PerIdentity};
 pub use router_names::{NameRule, RouterNames};
 pub use storage::{ClusterConfig, ClusterDialer, Storage};
 

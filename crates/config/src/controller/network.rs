@@ -45,6 +45,35 @@ pub struct NetworkConfig {
     /// service; `*` = all routers. Default none: only services that the policies of a router's
     /// tunneler allow.
     pub unrestricted_bindings: Vec<String>,
+    /// What each identity may fill.
+    pub per_identity: PerIdentity,
+}
+
+/// What each identity may fill. An identity's tags may say otherwise.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PerIdentity {
+    /// Most terminators that an identity hosts, at all routers together. At least 1, default 25000.
+    pub max_terminators: u32,
+    /// Most circuits that an identity dials at a time, at all routers together. At least 1, default 25000.
+    pub max_circuits: u32,
+}
+
+impl Default for PerIdentity {
+    /// Room for a tunneler that hosts 10,000 services at two routers, and for a gateway with 20,000 circuits.
+    fn default() -> Self {
+        Self { max_terminators: 25_000, max_circuits: 25_000 }
+    }
+}
+
+impl PerIdentity {
+    fn read(section: &Section<'_>) -> Self {
+        let default = Self::default();
+        let count = |key: &'static str, default: u32| section.int(key, default, 1..=1_000_000);
+        Self {
+            max_terminators: count("maxTerminators", default.max_terminators),
+            max_circuits: count("maxCircuits", default.max_circuits),
+        }
+    }
 }
 
 impl NetworkConfig {
@@ -74,6 +103,7 @@ impl NetworkConfig {
             router_messaging_queue: messaging.int("queueSize", 100, 0..=1_000_000),
             router_messaging_workers: messaging.int("maxWorkers", 100, 1..=10_000),
             unrestricted_bindings: section.texts("unrestrictedBindings"),
+            per_identity: PerIdentity::read(&section.section("perIdentity")),
         }
     }
 }

@@ -181,6 +181,8 @@ fn bounds_are_those_of_the_documents() {
     fails("network: {minRouterCost: 65536}", "at most 65535");
     fails("network: {routerMessaging: {maxWorkers: 0}}", "at least 1");
     fails("network: {createCircuitRetries: -1}", "at least 0");
+    fails("network: {perIdentity: {maxTerminators: 0}}", "at least 1");
+    fails("network: {perIdentity: {maxCircuits: 1000001}}", "at most 1000000");
     fails("routerDataModel: {logSize: 5}", "at least 10");
     fails("command: {rateLimiter: {maxQueued: 9}}", "at least 10");
     fails("tls: {rateLimiter: {minSize: 4}}", "at least 5");

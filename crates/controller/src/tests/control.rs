@@ -8,6 +8,7 @@ mod dialer;
 mod ended;
 mod gate;
 mod liars;
+mod limits;
 mod mesh;
 mod model;
 mod moves;

@@ -47,6 +47,8 @@ impl Terminator {
     /// Number of the group of terminators with the same instance of a service, by
     /// [`Terminator::instance_key`].
     pub const INSTANCE: usize = 2;
+    /// Number of the group of terminators with the same host.
+    pub const HOST: usize = 3;
 
     /// Key of an instance of a service.
     pub fn instance_key(service: &Id, instance: &str) -> Id {
@@ -59,7 +61,7 @@ impl Record for Terminator {
         Link::new("serviceId", Kind::Service, OnDelete::Cascade),
         Link::new("routerId", Kind::Router, OnDelete::Cascade),
     ];
-    const GROUPS: usize = 1;
+    const GROUPS: usize = 2;
 
     fn links(&self, each: &mut dyn FnMut(usize, &Id)) {
         each(Self::SERVICE, &self.service_id);
@@ -69,6 +71,9 @@ impl Record for Terminator {
     fn groups(&self, each: &mut dyn FnMut(usize, &Id)) {
         if !self.instance_id.is_empty() {
             each(Self::INSTANCE, &Self::instance_key(&self.service_id, &self.instance_id));
+        }
+        if !self.host_id.is_empty() {
+            each(Self::HOST, &self.host_id);
         }
     }
 }

@@ -86,6 +86,16 @@ pub enum Host {
     },
 }
 
+impl Host {
+    /// The identity that hosts; empty for the router's own.
+    pub(crate) fn identity(&self) -> &str {
+        match self {
+            Self::Sdk { session, .. } => &session.identity,
+            Self::Tunnel { .. } => "",
+        }
+    }
+}
+
 /// The request for a terminator.
 #[derive(Clone, Debug)]
 pub struct TerminatorRequest {

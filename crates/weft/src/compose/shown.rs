@@ -31,6 +31,10 @@ pub(super) fn controller(config: &ControllerConfig) -> Value {
                 "rerouteCap": network.smart_reroute_cap,
                 "minCostDelta": network.smart_min_cost_delta,
             },
+            "perIdentity": {
+                "maxTerminators": network.per_identity.max_terminators,
+                "maxCircuits": network.per_identity.max_circuits,
+            },
         },
         "edge": config.edge.as_ref().map(edge),
         "web": config.web.iter().map(server).collect::<Vec<_>>(),

@@ -25,15 +25,15 @@ async fn network() -> (Net, Peer, Id) {
 }
 
 /// A client with an identity of its own.
-struct Sdk<'n> {
+pub(super) struct Sdk<'n> {
     net: &'n Net,
-    identity: String,
+    pub(super) identity: String,
     token: String,
     client: Caller,
 }
 
 impl<'n> Sdk<'n> {
-    async fn new(net: &'n Net, name: &str) -> Self {
+    pub(super) async fn new(net: &'n Net, name: &str) -> Self {
         let (identity, chain) = net.bed.enroll(&net.admin, name).await;
         let token = net.bed.login_with(&chain).await.unwrap().data()["token"].clone();
         let token = token.as_str().unwrap().to_owned();
@@ -42,13 +42,13 @@ impl<'n> Sdk<'n> {
     }
 
     /// Id and token of a service session.
-    async fn session(&self, service: &Id, kind: &str) -> (String, String) {
+    pub(super) async fn session(&self, service: &Id, kind: &str) -> (String, String) {
         let ask = json!({"serviceId": service.as_str(), "type": kind});
         let made = self.net.bed.client(&self.client, "createSession", &[], ask).await.unwrap();
         (made["id"].as_str().unwrap().to_owned(), made["token"].as_str().unwrap().to_owned())
     }
 
-    async fn hosting(&self, service: &Id, id: &str) -> CreateTerminatorV2Request {
+    pub(super) async fn hosting(&self, service: &Id, id: &str) -> CreateTerminatorV2Request {
         CreateTerminatorV2Request {
             address: id.into(),
             session_token: self.session(service, "Bind").await.1,
@@ -59,7 +59,10 @@ impl<'n> Sdk<'n> {
     }
 }
 
-async fn create(peer: &Peer, request: &CreateTerminatorV2Request) -> CreateTerminatorV2Response {
+pub(super) async fn create(
+    peer: &Peer,
+    request: &CreateTerminatorV2Request,
+) -> CreateTerminatorV2Response {
     let reply = peer.ask(request.to_message()).await;
     CreateTerminatorV2Response::from_message(&reply).unwrap()
 }

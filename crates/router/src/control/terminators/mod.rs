@@ -14,6 +14,7 @@ mod removals;
 mod request;
 pub(super) mod table;
 mod telling;
+mod turns;
 mod untold;
 
 use std::sync::Arc;
@@ -228,7 +229,8 @@ async fn attempt(core: &Arc<Core>, entry: &Arc<Entry>) -> Option<Verdict> {
     let id = entry.state.lock().request.id.clone();
     core.terminators.removals.settled(&id).await;
     // Too many waiting requests have the same effect as a busy controller.
-    let slot = core.terminators.slot().await?;
+    let host = entry.state.lock().request.host.identity().to_owned();
+    let slot = core.terminators.slot(&host).await?;
     let (sender, receiver) = oneshot::channel();
     let (message, sent) = {
         let mut state = entry.state.lock();

@@ -26,7 +26,7 @@ pub(crate) async fn run(core: Arc<Core>) {
 
 async fn remove_batch(core: &Core) -> bool {
     let Some(controller) = core.controllers.for_changes() else { return false };
-    let Some(slot) = core.terminators.slot().await else { return false };
+    let Some(slot) = core.terminators.slot("").await else { return false };
     // The batch is taken last: a terminator may have been wanted again while there was no room.
     let batch = core.terminators.removals.take();
     if batch.is_empty() {

@@ -7,12 +7,17 @@ use std::{
 };
 
 use parking_lot::Mutex;
-use tokio::sync::{Notify, Semaphore, SemaphorePermit, oneshot};
+use tokio::sync::{Notify, oneshot};
 use tokio_util::sync::CancellationToken;
 use weft_circuit::now;
 use weft_limits::{AdaptiveWindow, Outcome as Load, Ticket, WindowOptions};
 
-use super::{answer::Answer, removals::Removals, untold::Untold};
+use super::{
+    answer::Answer,
+    removals::Removals,
+    turns::{Turn, Turns},
+    untold::Untold,
+};
 use crate::seam::{ControllerId, Host, TerminatorPrecedence, TerminatorRequest};
 
 /// The terminators of this router.
@@ -21,10 +26,9 @@ pub(crate) struct Terminators {
     /// order of the changes here.
     pub(super) entries: Mutex<HashMap<String, Arc<Entry>>>,
     window: Mutex<AdaptiveWindow>,
-    /// Places of requests under way (`forwarder.rateLimitedWorkerCount`).
-    workers: Semaphore,
-    /// Places of requests that wait (`forwarder.rateLimitedQueueLength`).
-    queue: Semaphore,
+    /// The turns of requests under way (`forwarder.rateLimitedWorkerCount`) and of those that wait
+    /// (`forwarder.rateLimitedQueueLength`).
+    turns: Arc<Turns>,
     /// Notified when a request has left the window.
     room: Notify,
     pub(super) removals: Removals,
@@ -81,8 +85,7 @@ impl Terminators {
         Self {
             entries: Mutex::default(),
             window: Mutex::new(AdaptiveWindow::new(limits)),
-            workers: Semaphore::new(workers.max(1)),
-            queue: Semaphore::new(queue.max(1)),
+            turns: Turns::new(workers, queue),
             room: Notify::new(),
             removals: Removals::default(),
         }
@@ -211,30 +214,25 @@ impl Terminators {
         same
     }
 
-    /// Waits for a worker and for room in the window; `None` if too many wait already.
-    pub(super) async fn slot(&self) -> Option<Slot<'_>> {
-        let worker = match self.workers.try_acquire() {
-            Ok(worker) => worker,
-            Err(_) => {
-                let _waiting = self.queue.try_acquire().ok()?;
-                self.workers.acquire().await.ok()?
-            }
-        };
+    /// Waits for the turn of a host and for room in the window; `None` if too many wait already, and no host has
+    /// more of them than this one.
+    pub(super) async fn slot(&self, host: &str) -> Option<Slot<'_>> {
+        let turn = self.turns.take(host).await?;
         loop {
             let room = self.room.notified();
             if let Some(ticket) = self.window.lock().try_start(now()) {
-                return Some(Slot { terminators: self, ticket: Some(ticket), _worker: worker });
+                return Some(Slot { terminators: self, ticket: Some(ticket), _turn: turn });
             }
             let _ = tokio::time::timeout(Duration::from_secs(1), room).await;
         }
     }
 }
 
-/// Room in the window and a worker, released when dropped.
+/// Room in the window and a turn, released when dropped.
 pub(super) struct Slot<'a> {
     terminators: &'a Terminators,
     ticket: Option<Ticket>,
-    _worker: SemaphorePermit<'a>,
+    _turn: Turn,
 }
 
 impl Slot<'_> {
@@ -268,17 +266,42 @@ mod tests {
     #[tokio::test]
     async fn so_many_ask_and_so_many_wait() {
         let terminators = Arc::new(terminators(2, 1));
-        let first = terminators.slot().await.unwrap();
-        let _second = terminators.slot().await.unwrap();
+        let first = terminators.slot("a").await.unwrap();
+        let _second = terminators.slot("a").await.unwrap();
         let waiting = terminators.clone();
-        let third = tokio::spawn(async move { waiting.slot().await.is_some() });
-        while terminators.queue.available_permits() > 0 {
+        let third = tokio::spawn(async move { waiting.slot("a").await.is_some() });
+        while terminators.turns.waiting() < 1 {
             tokio::task::yield_now().await;
         }
         // The queue is full.
-        assert!(terminators.slot().await.is_none());
+        assert!(terminators.slot("a").await.is_none());
         assert!(!third.is_finished());
         first.finish(Load::Success);
         assert!(third.await.unwrap());
+    }
+
+    #[tokio::test]
+    async fn a_host_waits_for_one_turn_of_another_however_many_terminators_that_has() {
+        let terminators = Arc::new(terminators(1, 100));
+        let first = terminators.slot("greedy").await.unwrap();
+        let order = Arc::new(Mutex::new(Vec::new()));
+        let mut all = Vec::new();
+        for host in ["greedy", "greedy", "greedy", "modest", "greedy"] {
+            let (terminators, order) = (&terminators, &order);
+            let mut waits = Box::pin(async move {
+                let slot = terminators.slot(host).await;
+                order.lock().push(host);
+                drop(slot);
+            });
+            assert!(futures::poll!(&mut waits).is_pending());
+            all.push(waits);
+        }
+        // A terminator that is removed meanwhile holds up no other.
+        drop(all.remove(0));
+        assert_eq!(terminators.turns.waiting(), 4);
+        drop(first);
+        futures::future::join_all(all).await;
+        assert_eq!(*order.lock(), ["greedy", "modest", "greedy", "greedy"]);
+        assert!(terminators.slot("greedy").await.is_some(), "every turn has come back");
     }
 }

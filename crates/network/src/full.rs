@@ -1,0 +1,175 @@
+//! What one identity may fill in a controller: its terminators and its circuits.
+//!
+//! The controller's file says how much (`network.perIdentity`), and a tag of the identity says otherwise for that
+//! identity. Clients cannot write tags; whoever may change identities can.
+
+use std::fmt::Display;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use parking_lot::Mutex;
+use weft_config::controller::PerIdentity;
+use weft_limits::LogLines;
+use weft_model::entity::Identity;
+use weft_model::{Id, Snapshot};
+
+use crate::clock;
+
+/// What an identity fills.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Filled {
+    /// Terminators that it hosts.
+    Terminators,
+    /// Circuits that it dials.
+    Circuits,
+}
+
+/// An identity has as much of something as it may have.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "identity {name} ({identity}) has {most} {what}, as many as it may have; close some, or raise its limit with the \
+     tag {} of the identity or {} in the controller's file",
+    what.tag(), what.key()
+)]
+pub struct IsFull {
+    /// What there is too much of.
+    pub what: Filled,
+    /// The identity.
+    pub identity: Id,
+    /// Its name.
+    pub name: String,
+    /// The limit.
+    pub most: u64,
+}
+
+impl Display for Filled {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Terminators => "terminators",
+            Self::Circuits => "circuits",
+        })
+    }
+}
+
+impl Filled {
+    /// The tag of an identity with its own limit.
+    fn tag(self) -> &'static str {
+        match self {
+            Self::Terminators => "weftMaxTerminators",
+            Self::Circuits => "weftMaxCircuits",
+        }
+    }
+
+    /// The key of the controller's file with the limit of all other identities.
+    fn key(self) -> &'static str {
+        match self {
+            Self::Terminators => "network.perIdentity.maxTerminators",
+            Self::Circuits => "network.perIdentity.maxCircuits",
+        }
+    }
+
+    /// The limit of an identity of this snapshot. A tag without a number has no effect.
+    pub(crate) fn limit<'s>(
+        self,
+        snapshot: &'s Snapshot,
+        id: &'s Id,
+        usual: PerIdentity,
+    ) -> Limit<'s> {
+        let identity = snapshot.get::<Identity>(id).map(|identity| &**identity);
+        Limit { what: self, id, identity, most: self.most(identity, usual) }
+    }
+
+    fn most(self, identity: Option<&Identity>, usual: PerIdentity) -> u64 {
+        let tag = identity.and_then(|identity| identity.base.tags.get(self.tag()));
+        let own = tag.and_then(|tag| tag.as_u64().or_else(|| tag.as_str()?.trim().parse().ok()));
+        own.unwrap_or_else(|| {
+            u64::from(match self {
+                Self::Terminators => usual.max_terminators,
+                Self::Circuits => usual.max_circuits,
+            })
+        })
+    }
+}
+
+/// How much of something an identity may have.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Limit<'s> {
+    what: Filled,
+    id: &'s Id,
+    identity: Option<&'s Identity>,
+    /// The most that it may have.
+    pub(crate) most: u64,
+}
+
+impl Limit<'_> {
+    /// The refusal of one more.
+    pub(crate) fn reached(&self) -> IsFull {
+        let name = self.identity.map(|identity| identity.name.to_string()).unwrap_or_default();
+        IsFull { what: self.what, identity: self.id.clone(), name, most: self.most }
+    }
+}
+
+/// The refusals for these limits: counted, and named in the log.
+#[derive(Debug)]
+pub(crate) struct Full {
+    terminators: Refused,
+    circuits: Refused,
+}
+
+#[derive(Debug)]
+struct Refused {
+    lines: Mutex<LogLines>,
+    count: AtomicU64,
+}
+
+impl Full {
+    pub(crate) fn new(now: Instant) -> Self {
+        let none = || Refused { lines: Mutex::new(LogLines::new(now)), count: AtomicU64::new(0) };
+        Self { terminators: none(), circuits: none() }
+    }
+
+    fn of(&self, what: Filled) -> &Refused {
+        match what {
+            Filled::Terminators => &self.terminators,
+            Filled::Circuits => &self.circuits,
+        }
+    }
+
+    /// Notes that one was refused. The log has a line unless it has many already.
+    pub(crate) fn note(&self, what: Filled, why: &dyn Display) {
+        let refused = self.of(what);
+        refused.count.fetch_add(1, Ordering::Relaxed);
+        if let Some(left_out) = refused.lines.lock().due(clock::now()) {
+            tracing::warn!(
+                "refused: {why} ({left_out} more refusals for limits on {what} since the last such line)"
+            );
+        }
+    }
+
+    /// How many were refused since the start.
+    pub(crate) fn count(&self, what: Filled) -> u64 {
+        self.of(what).count.load(Ordering::Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tag_with_a_number_says_how_much_an_identity_may_have() {
+        let usual = PerIdentity { max_terminators: 3, max_circuits: 4 };
+        let tagged = |tags: serde_json::Value| {
+            let mut identity = Identity::default();
+            identity.base.tags = tags.as_object().cloned().unwrap_or_default().into();
+            [Filled::Terminators, Filled::Circuits].map(|what| what.most(Some(&identity), usual))
+        };
+        let tags = serde_json::json!({"weftMaxTerminators": 7, "weftMaxCircuits": " 8 "});
+        assert_eq!(tagged(tags), [7, 8]);
+        for without in [serde_json::json!(-1), serde_json::json!("many"), serde_json::json!(null)] {
+            let tags = serde_json::json!({"weftMaxTerminators": without, "weftMaxCircuits": 1.5});
+            assert_eq!(tagged(tags), [3, 4]);
+        }
+        assert_eq!(Filled::Circuits.most(None, usual), 4);
+    }
+}
