@@ -17,7 +17,7 @@ use crate::clock;
 use crate::moving::Moving;
 use crate::tags::CircuitTags;
 use crate::traffic::Traffic;
-use index::Index;
+use index::{Counts, Index};
 use making::{Making, Reservation};
 use past::Past;
 
@@ -136,6 +136,17 @@ pub enum NotReserved {
     Taken,
     /// There are already `MAX_CIRCUITS` circuits.
     Full,
+    /// The dialing identity has as many as it may have.
+    Dialer,
+}
+
+/// Who dials a circuit.
+#[derive(Debug, Clone, Copy)]
+pub struct Dialer<'d> {
+    /// The session or the identity.
+    pub client: &'d str,
+    /// The identity, if it is known, and the most circuits that it may have.
+    pub identity: Option<(&'d Id, u64)>,
 }
 
 #[derive(Debug, Default)]
@@ -148,6 +159,7 @@ struct Tables {
     by_router: Index<Id>,
     by_client: Index<Arc<str>>,
     by_terminator: Index<Id>,
+    by_dialer: Counts,
     /// Remembered circuits that ended or were moved.
     past: Past,
 }
@@ -167,8 +179,8 @@ impl Circuits {
         Self(RwLock::new(Tables { most, ..Tables::default() }))
     }
 
-    /// Reserves an id for a circuit of a client, which begins at the router `first`.
-    pub fn reserve(&self, id: &str, client: &str, first: &Id) -> Result<(), NotReserved> {
+    /// Reserves an id for a circuit that begins at the router `first`.
+    pub fn reserve(&self, id: &str, by: Dialer<'_>, first: &Id) -> Result<(), NotReserved> {
         let mut tables = self.0.write();
         if tables.is_known(id) {
             return Err(NotReserved::Taken);
@@ -176,8 +188,17 @@ impl Circuits {
         if tables.len() >= tables.most {
             return Err(NotReserved::Full);
         }
-        tables.making.begin(id, client, first);
+        let dialer = by.identity.map(|(dialer, _)| dialer);
+        if by.identity.is_some_and(|(dialer, most)| tables.dialed_by(dialer) >= most) {
+            return Err(NotReserved::Dialer);
+        }
+        tables.making.begin(id, by.client, dialer, first);
         Ok(())
+    }
+
+    /// Number of circuits of a dialing identity that are up or in the making.
+    pub fn dialed_by(&self, dialer: &Id) -> u64 {
+        self.0.read().dialed_by(dialer)
     }
 
     /// Begins an attempt at a reserved circuit; false if the circuit is not wanted any more.
@@ -400,6 +421,10 @@ impl Tables {
         self.up.contains_key(id) || self.making.has(id)
     }
 
+    fn dialed_by(&self, dialer: &Id) -> u64 {
+        self.by_dialer.of(dialer) + self.making.dialed_by(dialer)
+    }
+
     fn link(&mut self, circuit: Arc<Circuit>) {
         let id: Arc<str> = circuit.id.as_str().into();
         for link in &circuit.path.links {
@@ -410,6 +435,7 @@ impl Tables {
         }
         self.by_client.insert(&circuit.client.as_str().into(), &id);
         self.by_terminator.insert(&circuit.terminator, &id);
+        self.by_dialer.add(circuit.tags.client.as_ref());
         self.up.insert(id, circuit);
     }
 
@@ -419,6 +445,7 @@ impl Tables {
         circuit.path.nodes.iter().for_each(|router| self.by_router.remove(router, id));
         self.by_client.remove(circuit.client.as_str(), id);
         self.by_terminator.remove(&circuit.terminator, id);
+        self.by_dialer.remove(circuit.tags.client.as_ref());
     }
 
     /// Replaces a circuit by its new state: another path, or more pieces of an adopted one.
@@ -446,6 +473,10 @@ impl Tables {
         if before.terminator != now.terminator {
             self.by_terminator.remove(&before.terminator, id);
             self.by_terminator.insert(&now.terminator, id);
+        }
+        if before.tags.client != now.tags.client {
+            self.by_dialer.remove(before.tags.client.as_ref());
+            self.by_dialer.add(now.tags.client.as_ref());
         }
         self.up.insert(Arc::clone(id), now);
     }

@@ -18,11 +18,12 @@ use weft_spans::{Kind, Span, attribute};
 use weft_wire::ctrl::RouteErrorCode;
 use weft_wire::{PeerData, ProtoBody as _, StringMap};
 
-use super::circuits::NotReserved;
+use super::circuits::{Dialer, NotReserved};
 use super::routes::{Answers, RouteSpec};
 use super::traced::{self, Asked};
 use crate::clock;
 use crate::failure::{CircuitFailure, FailureCause};
+use crate::full::Filled;
 use crate::network::Network;
 use crate::tags::CircuitTags;
 use chosen::{Chosen, Tried};
@@ -124,13 +125,7 @@ impl Network {
     ) -> Result<MadeCircuit, CircuitFailure> {
         let id = spec.id.clone().unwrap_or_else(|| self.new_circuit_id());
         let fail = |cause, text| CircuitFailure { cause, text, circuit: id.clone() };
-        let reserved = self.0.circuits.reserve(&id, &spec.client, &spec.router);
-        reserved.map_err(|why| match why {
-            NotReserved::Taken => {
-                fail(FailureCause::IdInUse, format!("circuit id {id} is already in use"))
-            }
-            NotReserved::Full => fail(FailureCause::TooMany, "too many circuits".to_owned()),
-        })?;
+        self.reserve(&id, spec).map_err(|(cause, text)| fail(cause, text))?;
         let (started, routed, tried) = (clock::now(), Vec::new(), Tried::default());
         let mut making = Making { network: self, spec, span, id, started, routed, tried };
         let attempts = self.0.options.create_circuit_retries.max(1);
@@ -166,6 +161,30 @@ impl Network {
                 }
             }
         }
+    }
+}
+
+impl Network {
+    /// Reserves the id of a circuit, if there is room for it among all circuits and among those of its dialer.
+    fn reserve(&self, id: &str, spec: &CircuitSpec) -> Result<(), (FailureCause, String)> {
+        let snapshot = self.0.kernel.snapshot();
+        let usual = self.0.options.per_identity;
+        let dialer = spec.tags.client.as_ref();
+        let limit = dialer.map(|dialer| Filled::Circuits.limit(&snapshot, dialer, usual));
+        let identity = dialer.zip(limit.map(|limit| limit.most));
+        let reserved =
+            self.0.circuits.reserve(id, Dialer { client: &spec.client, identity }, &spec.router);
+        reserved.map_err(|why| match (why, limit) {
+            (NotReserved::Taken, _) => {
+                (FailureCause::IdInUse, format!("circuit id {id} is already in use"))
+            }
+            (NotReserved::Dialer, Some(limit)) => {
+                let full = limit.reached();
+                self.0.full.note(Filled::Circuits, &full);
+                (FailureCause::TooMany, full.to_string())
+            }
+            _ => (FailureCause::TooMany, "the controller has too many circuits".to_owned()),
+        })
     }
 }
 

@@ -6,6 +6,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use hashbrown::{Equivalent, HashMap};
+use weft_model::Id;
 
 /// Ids of circuits by key, each list in order.
 #[derive(Debug)]
@@ -85,6 +86,39 @@ impl<K: Eq + Hash + Clone> Index<K> {
             }
             _ => Vec::new(),
         }
+    }
+}
+
+/// How many circuits there are of each dialing identity.
+#[derive(Debug, Default)]
+pub(super) struct Counts(HashMap<Id, u64>);
+
+impl Counts {
+    pub(super) fn add(&mut self, dialer: Option<&Id>) {
+        let Some(dialer) = dialer else { return };
+        match self.0.get_mut(dialer) {
+            Some(count) => *count += 1,
+            None => drop(self.0.insert(dialer.clone(), 1)),
+        }
+    }
+
+    pub(super) fn remove(&mut self, dialer: Option<&Id>) {
+        let Some(dialer) = dialer else { return };
+        if let Some(count) = self.0.get_mut(dialer) {
+            *count -= 1;
+            if *count == 0 {
+                self.0.remove(dialer);
+            }
+        }
+    }
+
+    pub(super) fn of(&self, dialer: &Id) -> u64 {
+        self.0.get(dialer).copied().unwrap_or_default()
+    }
+
+    #[cfg(test)]
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
     }
 }
 

@@ -5,13 +5,15 @@ use std::sync::Arc;
 use hashbrown::HashMap;
 use weft_model::Id;
 
-use super::index::Index;
+use super::index::{Counts, Index};
 
 /// A circuit that is being made.
 #[derive(Debug)]
 pub(super) struct Reservation {
     /// The session or the identity that dials.
     client: Arc<str>,
+    /// The identity that dials, if it is known.
+    dialer: Option<Id>,
     /// The routers of the attempt; before the first attempt only the router of the dialer.
     nodes: Vec<Id>,
     /// Whether one of these routers reported that the circuit has ended.
@@ -39,6 +41,7 @@ pub(super) struct Making {
     by_id: HashMap<Arc<str>, Reservation>,
     by_client: Index<Arc<str>>,
     by_end: Index<Id>,
+    by_dialer: Counts,
 }
 
 impl Making {
@@ -54,10 +57,16 @@ impl Making {
         self.by_id.get(id)
     }
 
+    /// The number of circuits that an identity dials.
+    pub(super) fn dialed_by(&self, dialer: &Id) -> u64 {
+        self.by_dialer.of(dialer)
+    }
+
     /// Adds a circuit that begins at the router `first`.
-    pub(super) fn begin(&mut self, id: &str, client: &str, first: &Id) {
-        let (client, nodes) = (client.into(), vec![first.clone()]);
-        self.insert(id.into(), Reservation { client, nodes, faulted: false, ended: false });
+    pub(super) fn begin(&mut self, id: &str, client: &str, dialer: Option<&Id>, first: &Id) {
+        let (client, nodes, dialer) = (client.into(), vec![first.clone()], dialer.cloned());
+        let reservation = Reservation { client, dialer, nodes, faulted: false, ended: false };
+        self.insert(id.into(), reservation);
     }
 
     /// Begins an attempt over these routers; false if the circuit is not wanted any more.
@@ -114,6 +123,7 @@ impl Making {
             self.by_end.insert(end, &id);
         }
         self.by_client.insert(&reservation.client, &id);
+        self.by_dialer.add(reservation.dialer.as_ref());
         self.by_id.insert(id, reservation);
     }
 
@@ -121,6 +131,7 @@ impl Making {
         let (id, reservation) = self.by_id.remove_entry(id)?;
         reservation.ends().for_each(|end| self.by_end.remove(end, &id));
         self.by_client.remove(&*reservation.client, &id);
+        self.by_dialer.remove(reservation.dialer.as_ref());
         Some((id, reservation))
     }
 }
@@ -133,8 +144,9 @@ mod tests {
     fn circuits_are_found_by_their_present_ends_and_leave_nothing() {
         let mut making = Making::default();
         let [r1, r2, r3] = ["r1", "r2", "r3"].map(Id::new);
-        making.begin("a", "client", &r1);
-        making.begin("b", "other", &r1);
+        let dialer = Id::new("laptop");
+        making.begin("a", "client", Some(&dialer), &r1);
+        making.begin("b", "other", None, &r1);
         assert!(making.attempt("a", &[r1.clone(), r3.clone(), r2.clone()]));
         assert!(making.attempt("b", &[r1.clone(), r2.clone(), r3.clone()]));
         making.end_at(&r2);
@@ -152,5 +164,6 @@ mod tests {
         }
         assert_eq!((making.len(), making.by_end.keys().count()), (0, 0));
         assert_eq!(making.by_client.keys().count(), 0);
+        assert!(making.by_dialer.is_empty());
     }
 }

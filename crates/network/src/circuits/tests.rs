@@ -3,12 +3,44 @@
 use super::sample as circuit;
 use super::*;
 
+/// A dialer of which no identity is known.
+fn of(client: &str) -> Dialer<'_> {
+    Dialer { client, identity: None }
+}
+
+#[test]
+fn the_circuits_of_a_dialing_identity_are_counted_until_they_end() {
+    let circuits = Circuits::default();
+    let (r1, laptop, other) = (Id::new("r1"), Id::new("laptop"), Id::new("other"));
+    let by = |identity| Dialer { client: "s", identity: Some((identity, 2)) };
+    assert_eq!(circuits.reserve("c1", by(&laptop), &r1), Ok(()));
+    assert!(circuits.attempt("c1", std::slice::from_ref(&r1)) && circuits.rename("c1", "c2"));
+    let dialed = |id: &str, dialer: &Id| {
+        let mut circuit = circuit(id, &["r1"], &[]);
+        circuit.tags.client = Some(dialer.clone());
+        Arc::new(circuit)
+    };
+    assert!(circuits.put(dialed("c2", &laptop)));
+    // What routers report counts too.
+    assert!(circuits.adopt(dialed("c3", &laptop), || {}));
+    assert_eq!(circuits.reserve("c4", by(&laptop), &r1), Err(NotReserved::Dialer));
+    assert_eq!(circuits.reserve("c4", by(&other), &r1), Ok(()));
+    assert!(circuits.put(dialed("c3", &other)), "a router told another dialer");
+    assert_eq!((circuits.dialed_by(&laptop), circuits.dialed_by(&other)), (1, 2));
+    for id in ["c2", "c3"] {
+        circuits.remove(id).unwrap();
+    }
+    circuits.release("c4");
+    let tables = circuits.0.read();
+    assert!(tables.by_dialer.is_empty() && tables.making.dialed_by(&other) == 0);
+}
+
 #[test]
 fn an_id_is_reserved_once_and_given_back() {
     let circuits = Circuits::default();
     let r1 = Id::new("r1");
-    assert_eq!(circuits.reserve("c1", "client", &r1), Ok(()));
-    assert_eq!(circuits.reserve("c1", "client", &r1), Err(NotReserved::Taken));
+    assert_eq!(circuits.reserve("c1", of("client"), &r1), Ok(()));
+    assert_eq!(circuits.reserve("c1", of("client"), &r1), Err(NotReserved::Taken));
     assert!(circuits.get("c1").is_none() && circuits.is_known("c1"));
     assert!(circuits.remove("c1").is_none());
     circuits.release("c1");
@@ -23,7 +55,7 @@ fn what_routers_tell_of_leaves_room_for_dials() {
         circuits.adopt(Arc::new(circuit(&format!("c{number}"), &["r1"], &[])), || {})
     });
     assert_eq!(adopted.count(), 6);
-    let reserve = |id: &str| circuits.reserve(id, "client", &Id::new("r1"));
+    let reserve = |id: &str| circuits.reserve(id, of("client"), &Id::new("r1"));
     assert_eq!((reserve("d1"), reserve("d2")), (Ok(()), Ok(())));
     assert_eq!(reserve("d3"), Err(NotReserved::Full));
 }
@@ -33,7 +65,7 @@ fn what_ends_in_the_making_is_not_put() {
     let circuits = Circuits::default();
     let (r1, r2, r3) = (Id::new("r1"), Id::new("r2"), Id::new("r3"));
     let put = || circuits.put(Arc::new(circuit("c1", &["r1", "r2"], &["l1"])));
-    circuits.reserve("c1", "client", &r1).unwrap();
+    circuits.reserve("c1", of("client"), &r1).unwrap();
     assert!(circuits.attempt("c1", &[r1.clone(), r3.clone()]));
     assert!(circuits.fault_in_making("c1", &r3));
     assert!(!put(), "ended by a router on its way");
@@ -48,7 +80,7 @@ fn what_ends_in_the_making_is_not_put() {
     assert!(!circuits.fault_in_making("c1", &r2), "not in the making");
     circuits.remove("c1").unwrap();
 
-    circuits.reserve("c1", "client", &r1).unwrap();
+    circuits.reserve("c1", of("client"), &r1).unwrap();
     circuits.end_in_making_of("client", &r1);
     assert!(!circuits.attempt("c1", &[r1, r2]), "ended for good");
     assert!(!circuits.put_with(Arc::new(circuit("c1", &["r1"], &[])), || panic!("not put")));
@@ -60,8 +92,8 @@ fn what_ends_in_the_making_is_not_put() {
 fn what_is_renamed_in_the_making_is_the_same() {
     let circuits = Circuits::default();
     let r1 = Id::new("r1");
-    circuits.reserve("c1", "client", &r1).unwrap();
-    circuits.reserve("c3", "client", &r1).unwrap();
+    circuits.reserve("c1", of("client"), &r1).unwrap();
+    circuits.reserve("c3", of("client"), &r1).unwrap();
     assert!(!circuits.rename("c1", "c3") && !circuits.rename("c9", "c2"));
     assert!(circuits.fault_in_making("c1", &r1));
     assert!(circuits.rename("c1", "c2"));
@@ -76,7 +108,7 @@ fn what_is_renamed_in_the_making_is_the_same() {
 #[test]
 fn links_are_followed_through_moves() {
     let circuits = Circuits::default();
-    circuits.reserve("c1", "client", &Id::new("r1")).unwrap();
+    circuits.reserve("c1", of("client"), &Id::new("r1")).unwrap();
     let first = Arc::new(circuit("c1", &["r1", "r2"], &["l1"]));
     assert!(circuits.put(Arc::clone(&first)));
     circuits.release("c1");

@@ -6,9 +6,11 @@ use weft_model::Id;
 use weft_network::NetworkOptions;
 use weft_wire::ProtoBody;
 use weft_wire::edge_ctrl::{
-    CreateTerminatorResult, CreateTerminatorV2Request, RemoveTerminatorRequest, RetryHint,
+    CreateCircuitV2, CreateTerminatorResult, CreateTerminatorV2Request, CreatedCircuit, EdgeError,
+    RemoveTerminatorRequest, RetryHint,
 };
 
+use super::circuits::{dial_with, fine};
 use super::sdk::{Sdk, create};
 use super::support::{Net, Peer, quick};
 
@@ -63,4 +65,34 @@ async fn an_identity_hosts_so_many_terminators_and_keeps_no_other_from_hosting()
     net.manage("patchIdentity", &[&greedy.identity], tags).await;
     assert_eq!(host(&asked, "h").await.result(), CreateTerminatorResult::Success);
     assert_ne!(host(&asked, "i").await.result(), CreateTerminatorResult::Success);
+}
+
+#[tokio::test]
+async fn an_identity_dials_so_many_circuits_and_keeps_no_other_from_dialing() {
+    let (net, mut peer, service) = narrow(9, 2).await;
+    let (greedy, modest) = (Sdk::new(&net, "greedy").await, Sdk::new(&net, "modest").await);
+    create(&peer, &modest.hosting(&service, "hosted").await).await;
+    let asks = [greedy.dialing(&service).await, greedy.dialing(&service).await];
+    let mut dial = async |ask: &CreateCircuitV2| {
+        dial_with(&mut peer, ask.to_message().unwrap(), |_| fine()).await
+    };
+    let first = CreatedCircuit::from_message(&dial(&asks[0]).await).unwrap();
+    CreatedCircuit::from_message(&dial(&asks[1]).await).unwrap();
+    let refused = EdgeError::from_message(&dial(&asks[0]).await).unwrap();
+    let text = format!(
+        "identity greedy ({}) has 2 circuits, as many as it may have; close some, or raise its limit with the tag \
+         weftMaxCircuits of the identity or network.perIdentity.maxCircuits in the controller's file",
+        greedy.identity
+    );
+    assert_eq!((refused.text.as_str(), refused.retry_hint), (&*text, RetryHint::DEFAULT));
+    assert!(measures(&net, "ziti_weft_circuits_refused", 1).await);
+    let other = modest.dialing(&service).await;
+    assert!(CreatedCircuit::from_message(&dial(&other).await).is_ok());
+    assert!(net.network.remove_circuit(&first.circuit_id, true));
+    assert!(CreatedCircuit::from_message(&dial(&asks[0]).await).is_ok());
+    assert!(EdgeError::from_message(&dial(&asks[1]).await).is_ok());
+    net.manage("patchIdentity", &[&greedy.identity], json!({"tags": {"weftMaxCircuits": "3"}}))
+        .await;
+    assert!(CreatedCircuit::from_message(&dial(&asks[1]).await).is_ok());
+    assert!(EdgeError::from_message(&dial(&asks[1]).await).is_ok());
 }

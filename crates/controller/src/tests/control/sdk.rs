@@ -28,7 +28,7 @@ async fn network() -> (Net, Peer, Id) {
 pub(super) struct Sdk<'n> {
     net: &'n Net,
     pub(super) identity: String,
-    token: String,
+    pub(super) token: String,
     client: Caller,
 }
 
@@ -46,6 +46,15 @@ impl<'n> Sdk<'n> {
         let ask = json!({"serviceId": service.as_str(), "type": kind});
         let made = self.net.bed.client(&self.client, "createSession", &[], ask).await.unwrap();
         (made["id"].as_str().unwrap().to_owned(), made["token"].as_str().unwrap().to_owned())
+    }
+
+    /// A request for a circuit, with a session of its own.
+    pub(super) async fn dialing(&self, service: &Id) -> CreateCircuitV2 {
+        CreateCircuitV2 {
+            session_token: self.session(service, "Dial").await.1,
+            api_session_token: self.token.clone(),
+            ..CreateCircuitV2::default()
+        }
     }
 
     pub(super) async fn hosting(&self, service: &Id, id: &str) -> CreateTerminatorV2Request {
