@@ -155,6 +155,11 @@ pub const ROUTER: &[Named] = &[
     meter("weft.links.refused", "links/s", "links of other routers that were refused"),
     gauge("weft.controllers", "controllers", "controllers that are connected"),
     gauge("weft.buffered_bytes", "bytes", "data of circuits that waits in this router"),
+    meter(
+        "weft.edge.refused",
+        "refusals/s",
+        "channels and listeners of identities that had as many as they may have",
+    ),
     meter("weft.dials.successes", "dials/s", "dials of hosts that were answered"),
     meter("weft.dials.failures", "dials/s", "dials of hosts that failed"),
     meter("weft.dropped.malformed", "messages/s", "messages that did not follow their encoding"),

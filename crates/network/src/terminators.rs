@@ -15,6 +15,7 @@ use weft_kernel::decision::Decision;
 use weft_kernel::{Caller, Failure, Kernel};
 use weft_model::entity::{Precedence, Router, Service, Terminator};
 use weft_model::{Base, Id, Kind, Snapshot};
+use weft_wire::edge_ctrl::{MAX_TERMINATOR_DATA, MAX_TERMINATOR_TEXT};
 
 use crate::full::{Filled, IsFull};
 use crate::misreports::Misreport;
@@ -50,10 +51,6 @@ pub struct ReportedTerminator {
 
 /// Most terminators of one router: each is kept in memory and in the database.
 const MOST: u64 = 50_000;
-/// Most bytes of each text of a terminator.
-const MAX_TEXT: usize = 1024;
-/// Most bytes of the peer data of a terminator: keys and values together.
-const MAX_PEER_DATA: usize = 16 * 1024;
 
 /// Why a report was refused.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -209,11 +206,11 @@ impl ReportedTerminator {
     fn check_lengths(&self) -> Result<(), Refused> {
         let peer_data: usize = self.peer_data.values().map(|value| 4 + value.len()).sum();
         let lengths = [
-            ("binding", self.binding.len(), MAX_TEXT),
-            ("address", self.address.len(), MAX_TEXT),
-            ("instance id", self.instance_id.len(), MAX_TEXT),
-            ("instance secret", self.instance_secret.len(), MAX_TEXT),
-            ("peer data", peer_data, MAX_PEER_DATA),
+            ("binding", self.binding.len(), MAX_TERMINATOR_TEXT),
+            ("address", self.address.len(), MAX_TERMINATOR_TEXT),
+            ("instance id", self.instance_id.len(), MAX_TERMINATOR_TEXT),
+            ("instance secret", self.instance_secret.len(), MAX_TERMINATOR_TEXT),
+            ("peer data", peer_data, MAX_TERMINATOR_DATA),
         ];
         match lengths.into_iter().find(|(_, length, limit)| length > limit) {
             Some((what, _, limit)) => Err(Refused::TooLong { what, limit }),

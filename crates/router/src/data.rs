@@ -91,6 +91,7 @@ impl DataHalf {
                 version: options.version.clone(),
                 end: hosted.unwrap_or_default(),
                 fin_hold: options.fin_hold,
+                per_identity: options.per_identity,
                 threads: options.threads.clone(),
                 control_runtime: options.control_runtime.clone(),
                 trace: options.trace.clone(),

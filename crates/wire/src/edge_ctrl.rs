@@ -40,6 +40,11 @@ pub use crate::proto::edge_ctrl::*;
 
 use crate::proto::proto_bodies;
 
+/// Most bytes of each text of a terminator: binding, address, instance id and its secret.
+pub const MAX_TERMINATOR_TEXT: usize = 1024;
+/// Most bytes of the peer data of a terminator: keys and values together.
+pub const MAX_TERMINATOR_DATA: usize = 16 * 1024;
+
 /// Content types of the edge part (docs/protocol/edge-control-plane.md 2).
 pub mod content_type {
     /// First edge message, see [`ServerHello`](super::ServerHello).

@@ -27,6 +27,34 @@ pub struct RouterEdgeConfig {
     pub session_validate_max_interval: Duration,
     /// A proxy to the controller's API.
     pub api_proxy: Option<ApiProxy>,
+    /// What each identity may fill.
+    pub per_identity: EdgePerIdentity,
+}
+
+/// What each identity may fill at a router.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct EdgePerIdentity {
+    /// Most channels of an identity; the connections of a program are one channel. 1..=65536, default 512.
+    pub max_channels: u32,
+    /// Most listeners of an identity, over all of its channels. 1..=50000, default 25000.
+    pub max_listeners: u32,
+}
+
+impl Default for EdgePerIdentity {
+    /// Room for some hundred programs with one identity, and for all terminators that an identity may have by default.
+    fn default() -> Self {
+        Self { max_channels: 512, max_listeners: 25_000 }
+    }
+}
+
+impl EdgePerIdentity {
+    fn read(section: &Section<'_>) -> Self {
+        let default = Self::default();
+        Self {
+            max_channels: section.int("maxChannels", default.max_channels, 1..=65_536),
+            max_listeners: section.int("maxListeners", default.max_listeners, 1..=50_000),
+        }
+    }
 }
 
 /// A proxy to the controller's API.
@@ -85,6 +113,7 @@ impl RouterEdgeConfig {
             session_validate_max_interval: section
                 .duration("sessionValidateMaxInterval", Duration::from_millis(1500)),
             api_proxy: proxy.is_present().then(|| api_proxy(&proxy)).flatten(),
+            per_identity: EdgePerIdentity::read(&section.section("perIdentity")),
         }
     }
 }

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use weft_channel::{AcceptOptions, ListenerLimits, TraceFile};
 use weft_config::{
     XgressOptions,
-    router::{ForwarderConfig, TunnelOptions, XgressDialer},
+    router::{EdgePerIdentity, ForwarderConfig, TunnelOptions, XgressDialer},
 };
 use weft_spans::Spans;
 use weft_wire::VersionInfo;
@@ -53,6 +53,8 @@ pub struct DataOptions {
     /// How long the end of a direction for an old native SDK waits for the close that may follow
     /// it.
     pub fin_hold: Duration,
+    /// What each identity may fill.
+    pub per_identity: EdgePerIdentity,
     /// The options of the tunneler; `None` without one.
     pub tunnel: Option<TunnelOptions>,
     /// The length of the intervals for which bytes of circuits are reported.

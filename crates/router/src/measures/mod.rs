@@ -96,6 +96,8 @@ pub(crate) struct Edge {
     pub(crate) refused: Arc<Counter>,
     pub(crate) bad_sessions: Arc<Counter>,
     pub(crate) ended: Arc<Counter>,
+    /// Channels and listeners of identities that had as many as they may have.
+    pub(crate) full: Arc<Counter>,
 }
 
 /// The results of dials of hosts.
@@ -187,6 +189,7 @@ impl Measures {
         count("edge.connect.failures", &self.edge.refused);
         count("edge.invalid_api_tokens", &self.edge.bad_sessions);
         count("edge.disconnects", &self.edge.ended);
+        count("weft.edge.refused", &self.edge.full);
         count("faults.link", &self.link_faults);
         count("weft.dials.successes", &self.dials.answered);
         count("weft.dials.failures", &self.dials.failed);

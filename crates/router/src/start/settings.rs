@@ -66,6 +66,7 @@ pub(super) fn data_options(
         dialers: config.dialers.clone(),
         client_tls: Some(client_tls),
         fin_hold: FIN_HOLD,
+        per_identity: config.edge.as_ref().map(|edge| edge.per_identity).unwrap_or_default(),
         tunnel: config.listeners.iter().find_map(|one| match one {
             Listener::Tunnel(options) => Some((**options).clone()),
             _ => None,

@@ -8,15 +8,17 @@ use std::{
     time::Duration,
 };
 
+use bytes::Bytes;
 use futures::future::BoxFuture;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use weft_wire::{
     Message,
     edge::{
-        Bind, BindSuccess, ConnInspect, ConnInspectAnswer, ConnKind, HealthEvent, StateClosed,
-        StateConnected, Unbind, UpdateBind,
+        Bind, BindSuccess, ConnInspect, ConnInspectAnswer, ConnKind, ErrorCode, HealthEvent,
+        StateClosed, StateConnected, Unbind, UpdateBind,
     },
+    edge_ctrl::{MAX_TERMINATOR_DATA, MAX_TERMINATOR_TEXT},
 };
 
 use super::{
@@ -28,7 +30,7 @@ use super::{
     refusals::{access_lost, closed_message, no_session},
     request::Request,
 };
-use crate::seam::{ApiSession, Grant, Refusal, TerminatorUpdate, Use};
+use crate::seam::{ApiSession, Grant, Refusal, RetryHint, TerminatorUpdate, Use};
 
 /// The interval at which a host is asked whether it knows its listener, until it answers.
 const INSPECT_INTERVAL: Duration = Duration::from_secs(10);
@@ -136,7 +138,8 @@ impl SdkConnection {
         reserved: &CancellationToken,
     ) {
         let conn_id = bind.conn_id;
-        let entered = self.enter(bind, session, grant.clone(), reserved);
+        let entered = check_lengths(&bind);
+        let entered = entered.and_then(|()| self.enter(bind, session, grant.clone(), reserved));
         let Entered { hosted, older, made } = match entered {
             Ok(entered) => entered,
             Err(why) => return self.unmade(request, conn_id, reserved, &why).await,
@@ -195,7 +198,14 @@ impl SdkConnection {
             Placement::Stale => {
                 return Err(Refusal::plain("a newer bind of this listener came first"));
             }
-            Placement::New(terminator) => (terminator, None),
+            Placement::New(terminator) => {
+                let most = self.binding.options.per_identity.max_listeners;
+                if hosts.count_of(&session.identity) >= most as usize {
+                    drop(hosts);
+                    return Err(self.binding.full(&session, most, "listeners", "maxListeners"));
+                }
+                (terminator, None)
+            }
             // The connection id of the duplicated listener is free already, because that listener
             // is about to end.
             Placement::Takes(older) | Placement::Duplicate(older) => {
@@ -323,6 +333,24 @@ impl SdkConnection {
         if let Some(hosted) = self.ids.hosted(event.conn_id) {
             self.binding.control.health_event(&hosted.terminator, event.passed);
         }
+    }
+}
+
+/// Refuses what no controller takes, before it is kept.
+fn check_lengths(bind: &Bind) -> Result<(), Refusal> {
+    let length = |bytes: &Option<Bytes>| bytes.as_ref().map_or(0, Bytes::len);
+    let lengths = [
+        ("instance", bind.instance.len(), MAX_TERMINATOR_TEXT),
+        ("instance secret", length(&bind.instance_secret), MAX_TERMINATOR_TEXT),
+        ("listener id", length(&bind.listener_id), MAX_TERMINATOR_TEXT),
+        ("public key", length(&bind.public_key), MAX_TERMINATOR_DATA),
+    ];
+    match lengths.into_iter().find(|(_, length, most)| length > most) {
+        Some((what, _, most)) => {
+            let text = format!("the {what} of a listener has at most {most} bytes");
+            Err(Refusal::new(ErrorCode::INTERNAL, RetryHint::NOT_RETRIABLE, text))
+        }
+        None => Ok(()),
     }
 }
 

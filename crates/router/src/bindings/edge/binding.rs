@@ -10,9 +10,10 @@ use std::{
 
 use parking_lot::Mutex;
 use weft_channel::TraceFile;
+use weft_config::router::EdgePerIdentity;
 use weft_limits::{Budget, LogLines};
 use weft_spans::Spans;
-use weft_wire::VersionInfo;
+use weft_wire::{VersionInfo, edge::ErrorCode};
 use weft_xgress::Options;
 
 use super::{
@@ -20,7 +21,7 @@ use super::{
 };
 use crate::{
     forwarder::Forwarder,
-    seam::{Access, ApiSession, Control},
+    seam::{Access, ApiSession, Control, Refusal, RetryHint},
 };
 
 /// The options of the binding.
@@ -35,6 +36,8 @@ pub(crate) struct EdgeOptions {
     /// How long the end of a direction for an old native SDK waits for the close that may follow
     /// it.
     pub(crate) fin_hold: Duration,
+    /// What each identity may fill.
+    pub(crate) per_identity: EdgePerIdentity,
     /// The threads that read and write the channels.
     pub(crate) threads: weft_channel::Threads,
     /// The runtime on which requests of SDKs are handled.
@@ -76,6 +79,8 @@ pub(crate) struct EdgeBinding {
     pub(super) patience: Patience,
     /// The lines of the log about refused SDKs.
     pub(super) refusals: Mutex<LogLines>,
+    /// The lines of the log about identities that have as much as they may have.
+    full: Mutex<LogLines>,
 }
 
 impl EdgeBinding {
@@ -100,6 +105,7 @@ impl EdgeBinding {
             trust: Trust::default(),
             patience: Patience::default(),
             refusals: Mutex::new(LogLines::new(weft_circuit::now())),
+            full: Mutex::new(LogLines::new(weft_circuit::now())),
         })
     }
 
@@ -144,6 +150,18 @@ impl EdgeBinding {
         self.connections.lock().get(number)
     }
 
+    /// How many channels and listeners were refused to identities that had as many as they may have.
+    #[cfg(test)]
+    pub(super) fn full_count(&self) -> u64 {
+        self.forwarder.measures().edge.full.get()
+    }
+
+    /// The number of listeners of an identity.
+    #[cfg(test)]
+    pub(super) fn listeners_of(&self, identity: &str) -> usize {
+        self.hosts.lock().count_of(identity)
+    }
+
     /// The number of open channels.
     pub(crate) fn connections(&self) -> usize {
         self.connections.lock().len()
@@ -155,14 +173,36 @@ impl EdgeBinding {
     }
 
     /// Notes by `change` that a channel begins or ceases to belong to a session, and reports how
-    /// many channels the identity of the session then has.
-    pub(super) fn count(
+    /// many channels the identity of the session then has, unless `change` refuses.
+    pub(super) fn count<E>(
         &self,
-        change: impl FnOnce(&mut OpenChannels<SdkConnection>) -> usize,
+        change: impl FnOnce(&mut OpenChannels<SdkConnection>) -> Result<usize, E>,
         session: &ApiSession,
-    ) {
+    ) -> Result<(), E> {
         let _turn = self.counting.lock();
-        let count = change(&mut self.connections.lock());
+        let count = change(&mut self.connections.lock())?;
         self.control.identity_connections(&session.identity, count);
+        Ok(())
+    }
+
+    /// The refusal of one more of something of which an identity has as many as it may have. It is counted, and the log
+    /// has a line unless it has many already.
+    pub(super) fn full(&self, session: &ApiSession, most: u32, what: &str, key: &str) -> Refusal {
+        let id = &session.identity;
+        let whose = match &session.identity_name {
+            Some(name) => format!("{name} ({id})"),
+            None => id.clone(),
+        };
+        let text = format!(
+            "identity {whose} has {most} {what} at this router, as many as it may have; close some, or raise \
+             edge.perIdentity.{key} in the router's file"
+        );
+        self.forwarder.measures().edge.full.one();
+        if let Some(left_out) = self.full.lock().due(weft_circuit::now()) {
+            tracing::warn!(
+                "refused: {text} ({left_out} more such refusals since the last such line)"
+            );
+        }
+        Refusal::new(ErrorCode::INTERNAL, RetryHint::DEFAULT, text)
     }
 }

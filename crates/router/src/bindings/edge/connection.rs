@@ -1,6 +1,7 @@
 //! One SDK channel: its session, and its messages to the SDK.
 
 use std::{
+    convert::Infallible,
     sync::{Arc, OnceLock, Weak},
     time::Duration,
 };
@@ -135,21 +136,25 @@ impl SdkConnection {
                 judged = this.binding.access.authenticate(token, certificates) => judged,
                 _ = this.channel.closed() => return,
             };
-            match judged {
-                Ok(session) => this.is_of(session),
+            let measures = &this.binding.forwarder.measures().edge;
+            let refusal = match judged {
+                Ok(session) => match this.is_of(session) {
+                    Ok(()) => return,
+                    Err(full) => full,
+                },
                 Err(refusal) => {
-                    let measures = &this.binding.forwarder.measures().edge;
-                    measures.refused.one();
                     measures.bad_sessions.one();
                     this.note_refused(&refusal);
-                    // What came is answered, and nothing more is read until the channel is closed.
-                    this.refused.cancel();
-                    this.note_early(usize::MAX);
-                    tokio::select! {
-                        () = this.refused_channel(came) => this.channel.close(refusal.message),
-                        _ = this.channel.closed() => {}
-                    }
+                    refusal
                 }
+            };
+            measures.refused.one();
+            // What came is answered, and nothing more is read until the channel is closed.
+            this.refused.cancel();
+            this.note_early(usize::MAX);
+            tokio::select! {
+                () = this.refused_channel(came) => this.channel.close(refusal.message),
+                _ = this.channel.closed() => {}
             }
         });
     }
@@ -168,23 +173,28 @@ impl SdkConnection {
     }
 
     /// Notes the session of the channel, which was found valid, and counts the channel for its
-    /// identity.
-    fn is_of(&self, session: Arc<ApiSession>) {
+    /// identity. Refused if the identity has as many channels as it may have.
+    fn is_of(&self, session: Arc<ApiSession>) -> Result<(), Refusal> {
+        // The channel is counted before its session can end.
+        let share = self.binding.budget.whole();
+        let share = || share.child(share.limit() / CLIENT_SHARE);
+        let most = self.binding.options.per_identity.max_channels;
+        let count = |live: &mut OpenChannels<Self>| {
+            if live.count_of(&session.identity) >= most as usize {
+                return Err(());
+            }
+            let (count, memory) = live.is_of(self.number, &session, share);
+            let backlog = memory.child(BACKLOG_BUDGET.min(memory.limit() / 2));
+            let _ = self.memory.set(Memory { ends: memory, backlog });
+            Ok(count)
+        };
+        let counted = self.binding.count(count, &session);
+        counted.map_err(|()| self.binding.full(&session, most, "channels", "maxChannels"))?;
         self.channel.judged();
         self.binding.forwarder.measures().edge.let_in.one();
         if let Early::Full = std::mem::replace(&mut *self.early.lock(), Early::Over) {
             self.backlog(false);
         }
-        // The channel is counted before its session can end.
-        let share = self.binding.budget.whole();
-        let share = || share.child(share.limit() / CLIENT_SHARE);
-        let count = |live: &mut OpenChannels<Self>| {
-            let (count, memory) = live.is_of(self.number, &session, share);
-            let backlog = memory.child(BACKLOG_BUDGET.min(memory.limit() / 2));
-            let _ = self.memory.set(Memory { ends: memory, backlog });
-            count
-        };
-        self.binding.count(count, &session);
         self.session.send_replace(Some(Arc::clone(&session)));
         // An event that ends the session, or the channel, may have come before the session was
         // noted here.
@@ -194,6 +204,7 @@ impl SdkConnection {
         if self.channel.is_closed() {
             self.is_of_none();
         }
+        Ok(())
     }
 
     /// Takes a closed channel out of the counts of its identity. Of several calls only the first
@@ -201,7 +212,10 @@ impl SdkConnection {
     pub(super) fn is_of_none(&self) {
         if let Some(session) = self.session.send_replace(None) {
             self.binding.forwarder.measures().edge.ended.one();
-            self.binding.count(|live| live.was_of(self.number, &session), &session);
+            let left = |live: &mut OpenChannels<Self>| {
+                Ok::<_, Infallible>(live.was_of(self.number, &session))
+            };
+            let Ok(()) = self.binding.count(left, &session);
         }
     }
 

@@ -54,6 +54,8 @@ pub(super) struct Hosts {
     by_terminator: HashMap<String, Arc<Hosted>>,
     /// Terminator id by identity and listener id.
     by_listener: HashMap<(String, Bytes), String>,
+    /// The number of listeners of each identity that has some.
+    by_identity: HashMap<String, usize>,
 }
 
 /// The relation of a bind to the listeners of the router.
@@ -76,7 +78,11 @@ impl Hosts {
 
     /// Enters a listener, in the place of an older one with its terminator.
     pub(super) fn enter(&mut self, hosted: &Arc<Hosted>) {
-        self.by_terminator.insert(hosted.terminator.clone(), Arc::clone(hosted));
+        // The older listener is of the same identity.
+        let older = self.by_terminator.insert(hosted.terminator.clone(), Arc::clone(hosted));
+        if older.is_none() {
+            *self.by_identity.entry(hosted.session.identity.clone()).or_default() += 1;
+        }
         if let Some(key) = hosted.listener_key() {
             self.by_listener.insert(key, hosted.terminator.clone());
         }
@@ -89,6 +95,12 @@ impl Hosts {
             return false;
         }
         self.by_terminator.remove(&hosted.terminator);
+        if let Some(count) = self.by_identity.get_mut(&hosted.session.identity) {
+            *count -= 1;
+            if *count == 0 {
+                self.by_identity.remove(&hosted.session.identity);
+            }
+        }
         // A newer listener of the same id may have got a terminator of its own meanwhile.
         if let Some(key) = hosted.listener_key()
             && self.by_listener.get(&key) == Some(&hosted.terminator)
@@ -96,6 +108,11 @@ impl Hosts {
             self.by_listener.remove(&key);
         }
         true
+    }
+
+    /// The number of listeners of an identity.
+    pub(super) fn count_of(&self, identity: &str) -> usize {
+        self.by_identity.get(identity).copied().unwrap_or_default()
     }
 
     /// The relation of a bind to the listeners that are known (docs/protocol/sdk.md 8.3).

@@ -76,6 +76,11 @@ impl<T> OpenChannels<T> {
         (known.numbers.len(), known.budget.clone())
     }
 
+    /// The number of channels of an identity.
+    pub(super) fn count_of(&self, identity: &str) -> usize {
+        self.by_identity.get(identity).map_or(0, |known| known.numbers.len())
+    }
+
     /// Notes that a channel does not belong to this session any more. Returns the number of
     /// channels that the session's identity has left.
     pub(super) fn was_of(&mut self, number: u64, session: &ApiSession) -> usize {

@@ -21,7 +21,10 @@ use weft_channel::{
     ChannelHandle, ChannelOptions, DialOptions, GroupPolicy, Inbox, InboxLimits, Listeners, dial,
     inbox,
 };
-use weft_config::{RouterConfig, XgressOptions, router::ForwarderConfig};
+use weft_config::{
+    RouterConfig, XgressOptions,
+    router::{EdgePerIdentity, ForwarderConfig},
+};
 use weft_identity::{
     Authority, AuthoritySpec, Identity, KeyAlgorithm, KeyedChain, Leaf, LiveIdentity, PrivateKey,
     Purpose, San, Subject, TrustBundle,
@@ -56,6 +59,7 @@ mod binds;
 mod fakes;
 mod grouped;
 mod hosting;
+mod limits;
 mod native;
 mod pause;
 mod revoked;
@@ -119,6 +123,10 @@ async fn router_with(fin_hold: Duration) -> Router {
 }
 
 async fn router_telling(fin_hold: Duration, spans: Spans) -> Router {
+    router_for(fin_hold, spans, EdgePerIdentity::default()).await
+}
+
+async fn router_for(fin_hold: Duration, spans: Spans, per_identity: EdgePerIdentity) -> Router {
     let authority = Authority::make_root(&AuthoritySpec::new("root"), SystemTime::now()).unwrap();
     let judge = ClientAuth::Require;
     let tls = ServerTls { alpn: &[], client_auth: judge };
@@ -141,6 +149,7 @@ async fn router_telling(fin_hold: Duration, spans: Spans) -> Router {
         }],
         client_tls: None,
         fin_hold,
+        per_identity,
         tunnel: None,
         threads: weft_channel::Threads::of(runtime.clone()),
         control_runtime: runtime,
