@@ -430,6 +430,11 @@ async fn for_binding(session: &RouterSession, request: CircuitRequest, span: &mu
     name_dialer(&mut peer_data, identity.as_deref());
     span.set(attribute::SERVICE_NAME, &*service.name);
     let service = service.base.id.clone();
+    let dialer = identity.as_ref().map(|identity| identity.base.id.clone());
+    let dialing = dialer.as_ref().map(|dialer| session.making.dialing(dialer));
+    if let Some(None) = dialing {
+        return failed(weft_wire::BUSY_TEXT.to_owned());
+    }
     let spec = CircuitSpec {
         router: session.router.id.clone(),
         tags: CircuitTags {

@@ -7,7 +7,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use weft_model::Id;
 
 /// Most circuits of one router in the making at the same time.
-const MOST: usize = 1024;
+const MOST: usize = weft_network::create::AT_ONCE;
 /// Most of them that one identity dials: a dial to a host that does not answer takes seconds.
 const MOST_OF_ONE: usize = MOST / 2;
 

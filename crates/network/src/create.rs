@@ -6,6 +6,7 @@
 //! an end that takes none is given a moment, if no other terminator can be dialed instead.
 
 mod chosen;
+mod hosts;
 mod learning;
 mod outcome;
 
@@ -27,6 +28,8 @@ use crate::full::Filled;
 use crate::network::Network;
 use crate::tags::CircuitTags;
 use chosen::{Chosen, Tried};
+pub use hosts::AT_ONCE;
+pub(crate) use hosts::Hosts;
 
 /// Attempts of one circuit that do not count, because a router between the ends took no new
 /// circuits.
@@ -277,9 +280,20 @@ impl Making<'_> {
             timeout: self.network.0.options.route_timeout,
             tags: &tags.to_map(),
         };
-        let mut routed = std::mem::take(&mut self.routed);
-        let outcome = self.establish(&spec, &chosen, &mut routed, span).await;
-        self.routed = routed;
+        let network = self.network;
+        let outcome = match network.0.hosts.take(&self.spec.router, &chosen.terminator) {
+            Some(_place) => {
+                let mut routed = std::mem::take(&mut self.routed);
+                let outcome = self.establish(&spec, &chosen, &mut routed, span).await;
+                self.routed = routed;
+                outcome
+            }
+            None => Err(Broken::at(
+                &chosen.terminator.router_id,
+                FailureCause::TooMany,
+                "too many dials wait for an answer of the host",
+            )),
+        };
         match outcome {
             Ok(peer_data) => Ok(Attempt { chosen, ingress, egress, tags, peer_data }),
             Err(Broken { cause, router, text }) => {

@@ -25,6 +25,7 @@ use weft_wire::ctrl::Unroute;
 
 use crate::circuits::Circuits;
 use crate::clock;
+use crate::create::Hosts;
 use crate::full::Full;
 use crate::misreports::{Misreport, Misreports};
 use crate::moves::list::Moves;
@@ -175,6 +176,7 @@ pub(crate) struct Inner {
     pub(crate) reported: Reported,
     pub(crate) used: Used,
     pub(crate) unfounded: Unfounded,
+    pub(crate) hosts: Hosts,
     pub(crate) full: Full,
     pub(crate) texts: crate::texts::Texts,
     pub(crate) waiting: Waiting,
@@ -242,6 +244,7 @@ impl Network {
             reported: Reported::default(),
             used: Used::default(),
             unfounded: Unfounded::default(),
+            hosts: Hosts::default(),
             full: Full::new(clock::now()),
             texts: crate::texts::Texts::default(),
             waiting: Waiting::default(),

@@ -33,7 +33,7 @@ use weft_wire::{
 };
 use weft_xgress::Role;
 
-use places::{Party, Place, Turn};
+use places::{Parties, Place, Turn};
 
 use super::{links, shared::Core};
 use crate::{
@@ -96,15 +96,13 @@ fn no_room() -> RouteError {
 
 /// For whom a route has this router dial. A route that moves a circuit may name an end that is
 /// there already. A further attempt to make a circuit removes the end of an earlier one, and dials.
-fn dials(data: &dyn Data, route: &Route) -> Option<Vec<Party>> {
+fn dials(data: &dyn Data, route: &Route) -> Option<Parties> {
     let egress = route.egress.as_ref()?;
     if route.is_reroute() && data.has_destination(&egress.address) {
         return None;
     }
-    let tag = |name: &str| route.tags.get(name).filter(|id| !id.is_empty()).cloned();
-    let terminator = Some(Party::Terminator(egress.destination.clone()));
-    let (host, client) = (tag(HOST).map(Party::Host), tag(CLIENT).map(Party::Client));
-    Some([terminator, host, client].into_iter().flatten().collect())
+    let tag = |name: &str| route.tags.get(name).map(String::as_str).filter(|id| !id.is_empty());
+    Some(Parties::new(&egress.destination, tag(HOST), tag(CLIENT)))
 }
 
 /// Carries out a route that dials, once a worker is free.

@@ -12,7 +12,7 @@ use weft_wire::edge_ctrl::{
 
 use super::circuits::{dial_with, fine};
 use super::sdk::{Sdk, create};
-use super::support::{Net, Peer, quick};
+use super::support::{Net, Peer, quick, soon, until};
 
 /// A network with a service for every identity and a router, in which each identity may have little.
 async fn narrow(max_terminators: u32, max_circuits: u32) -> (Net, Peer, Id) {
@@ -95,4 +95,36 @@ async fn an_identity_dials_so_many_circuits_and_keeps_no_other_from_dialing() {
         .await;
     assert!(CreatedCircuit::from_message(&dial(&asks[1]).await).is_ok());
     assert!(EdgeError::from_message(&dial(&asks[1]).await).is_ok());
+}
+
+#[tokio::test]
+async fn a_host_that_answers_no_dials_leaves_places_for_dials_to_others() {
+    let (net, mut peer, web) = narrow(9, 9_999).await;
+    let silent = json!({"name": "silent", "encryptionRequired": false});
+    let silent = Id::new(&net.create("createService", silent).await);
+    let (bad, good) = (Sdk::new(&net, "bad").await, Sdk::new(&net, "good").await);
+    create(&peer, &bad.hosting(&silent, "bad").await).await;
+    create(&peer, &good.hosting(&web, "good").await).await;
+    // Each of these may have half of the places for its dials.
+    for name in ["bad", "lured"] {
+        let dialer = if name == "bad" { &bad } else { &Sdk::new(&net, name).await };
+        let ask = dialer.dialing(&silent).await;
+        for _ in 0..600 {
+            peer.send(ask.to_message().unwrap()).await;
+        }
+    }
+    let ask = good.dialing(&web).await;
+    let is_made = soon(async {
+        loop {
+            let reply = dial_with(&mut peer, ask.to_message().unwrap(), |route| {
+                let to_good = route.egress.as_ref().is_some_and(|end| end.destination == "good");
+                if to_good { fine() } else { None }
+            });
+            if CreatedCircuit::from_message(&reply.await).is_ok() {
+                return;
+            }
+        }
+    });
+    is_made.await;
+    until(|| net.network.circuits().in_making() == 256).await;
 }

@@ -1,17 +1,18 @@
 //! The places of routes that dial: those that are being dialed, and those that wait for a worker.
 //!
-//! A host that does not answer keeps a worker until the time for its dial is over. Each of a route's parties, its
-//! terminator, the hosting identity and the dialing identity, therefore has a share of the workers. A route begins
-//! once all of its parties have room; until then it keeps none of them from others. Where too many routes wait, a new
-//! one takes the place of the newest one of the party for which most of them wait. Routes that dial nothing take no
-//! place (`super`).
+//! A host that does not answer keeps a worker until the time for its dial is over. Both parties of a route, the hosting
+//! and the dialing identity, therefore have a share of the workers. A route begins once both of its parties have room;
+//! until then it keeps none of them from others. Where too many routes wait, a new one takes the place of the newest one
+//! of the party for which most of them wait. Routes that dial nothing take no place (`super`).
+//!
+//! The routes of the same two parties wait together, in a group of one of them. The oldest route of all groups whose
+//! party has room is looked at next; if its other party has none, the routes move into the group of that one, which is
+//! not looked at. Few parties are without room at a time, because each of them then has a large share of the workers:
+//! so each route that comes or ends costs a few such looks, however many wait.
 
 use std::{
-    collections::{BTreeMap, HashMap},
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
+    collections::{BTreeMap, BTreeSet, HashMap},
+    sync::Arc,
 };
 
 use parking_lot::Mutex;
@@ -19,19 +20,41 @@ use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
 /// One for whom a route is made.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) enum Party {
-    Terminator(String),
-    Host(String),
-    Client(String),
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+enum Party {
+    /// The hosting identity, or the terminator if that is not known.
+    Host(Arc<str>),
+    /// The dialing identity; empty if it is not known.
+    Client(Arc<str>),
+}
+
+/// For whom a route is made.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) struct Parties {
+    host: Party,
+    client: Party,
+}
+
+impl Parties {
+    /// The parties of a route to a terminator.
+    pub(super) fn new(terminator: &str, host: Option<&str>, client: Option<&str>) -> Self {
+        let host = host.map_or_else(|| format!("terminator {terminator}").into(), Arc::from);
+        let client = client.unwrap_or_default().into();
+        Self { host: Party::Host(host), client: Party::Client(client) }
+    }
+
+    fn each(&self) -> [&Party; 2] {
+        [&self.host, &self.client]
+    }
+
+    fn other(&self, party: &Party) -> &Party {
+        if self.host == *party { &self.client } else { &self.host }
+    }
 }
 
 /// The places of routes that dial.
 #[derive(Debug)]
-pub(crate) struct Places {
-    line: Mutex<Line>,
-    most: Most,
-}
+pub(crate) struct Places(Mutex<Line>);
 
 /// Most routes at the same time.
 #[derive(Debug, Clone, Copy)]
@@ -47,51 +70,63 @@ impl Most {
     /// services.
     fn workers_of(self, party: &Party) -> usize {
         match party {
-            Party::Terminator(_) | Party::Host(_) => self.workers.div_ceil(4),
+            Party::Host(_) => self.workers.div_ceil(4),
+            Party::Client(client) if client.is_empty() => self.workers,
             Party::Client(_) => self.workers.div_ceil(2),
         }
     }
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Line {
+    most: Most,
     /// Routes that are being dialed.
     busy: usize,
-    /// Routes that wait, by the order in which they came.
-    waiting: BTreeMap<u64, Waiting>,
-    /// The number of the next route.
+    /// Routes that wait.
+    count: usize,
+    /// The number of the next route that waits.
     next: u64,
-    shares: HashMap<Party, Arc<Share>>,
+    waiting: HashMap<Parties, Waiting>,
+    shares: HashMap<Party, Share>,
+    /// The groups whose party has room, by their oldest routes.
+    open: BTreeSet<(u64, Party)>,
+    /// The parties by the number of their waiting routes.
+    by_count: BTreeSet<(usize, Party)>,
+    /// How often a group was looked at.
+    #[cfg(test)]
+    looks: usize,
 }
 
+/// The waiting routes of the same two parties.
 #[derive(Debug)]
 struct Waiting {
-    shares: Vec<Arc<Share>>,
-    /// Told when a worker is free for it; dropped when its place is taken away.
-    begins: oneshot::Sender<()>,
+    /// By the order in which they came. Each is told when a worker is free for it; the sender is dropped when its place
+    /// is taken away.
+    begins: BTreeMap<u64, oneshot::Sender<()>>,
+    /// The party in whose group they are.
+    at: Party,
 }
 
-/// The routes of one party. Changed only under the lock.
+/// The routes of one party.
 #[derive(Debug)]
 struct Share {
-    party: Party,
-    waiting: AtomicUsize,
-    busy: AtomicUsize,
     /// Most routes that are being dialed.
     most: usize,
+    busy: usize,
+    /// All that wait.
+    waiting: BTreeMap<u64, Parties>,
+    /// The parties in the group of this one, by their oldest routes.
+    group: BTreeSet<(u64, Parties)>,
 }
 
 impl Share {
-    fn waiting(&self) -> usize {
-        self.waiting.load(Ordering::Relaxed)
-    }
-
     fn has_room(&self) -> bool {
-        self.busy.load(Ordering::Relaxed) < self.most
+        self.busy < self.most
     }
 
-    fn is_empty(&self) -> bool {
-        self.waiting() + self.busy.load(Ordering::Relaxed) == 0
+    /// The oldest route of the group, if the party has room.
+    fn oldest(&self) -> Option<u64> {
+        self.group.first().filter(|_| self.has_room()).map(|(number, _)| *number)
     }
 }
 
@@ -110,8 +145,7 @@ pub(in crate::control) struct Load {
 #[derive(Debug)]
 pub(super) struct Place {
     places: Arc<Places>,
-    number: u64,
-    shares: Vec<Arc<Share>>,
+    parties: Parties,
     held: Held,
 }
 
@@ -119,8 +153,8 @@ pub(super) struct Place {
 #[derive(Debug)]
 enum Held {
     Worker,
-    /// One of the places to wait at, until the route begins.
-    Turn(oneshot::Receiver<()>),
+    /// One of the places to wait at, of this number, until the route begins.
+    Turn(u64, oneshot::Receiver<()>),
     /// Another route took the place.
     Nothing,
 }
@@ -138,115 +172,186 @@ pub(super) enum Turn {
 
 impl Places {
     pub(super) fn new(workers: usize, queue: usize) -> Arc<Self> {
-        let most = Most { waiting: queue, workers: workers.max(1) };
-        Arc::new(Self { line: Mutex::default(), most })
+        Arc::new(Self(Mutex::new(Line::new(Most { waiting: queue, workers: workers.max(1) }))))
     }
 
     /// The load of the workers.
     pub(in crate::control) fn load(&self) -> Load {
-        let line = self.line.lock();
-        Load { waiting: line.waiting.len(), busy: line.busy, workers: self.most.workers }
+        let line = self.0.lock();
+        Load { waiting: line.count, busy: line.busy, workers: line.most.workers }
     }
 
     /// A place for a route of these parties; none if too many routes wait, and for none of their parties more than for
     /// those of this one.
-    pub(super) fn take(self: &Arc<Self>, parties: Vec<Party>) -> Option<Place> {
-        let mut line = self.line.lock();
-        let shares = line.shares_of(parties, self.most);
-        let number = line.next;
-        let held = if line.can_begin(&shares, self.most) {
-            line.begin(&shares);
+    pub(super) fn take(self: &Arc<Self>, parties: Parties) -> Option<Place> {
+        let mut line = self.0.lock();
+        let held = if line.can_begin(&parties) {
+            line.begin(&parties);
             Held::Worker
         } else {
-            if line.waiting.len() >= self.most.waiting && !line.displace(&shares) {
-                line.forget(&shares);
+            if line.count >= line.most.waiting && !line.displace(&parties) {
                 return None;
             }
             let (begins, begun) = oneshot::channel();
-            shares.iter().for_each(|share| add(&share.waiting, 1));
-            line.waiting.insert(number, Waiting { shares: shares.clone(), begins });
-            Held::Turn(begun)
+            Held::Turn(line.join(&parties, begins), begun)
         };
-        line.next += 1;
-        Some(Place { places: Arc::clone(self), number, shares, held })
+        Some(Place { places: Arc::clone(self), parties, held })
     }
 }
 
 impl Line {
-    fn shares_of(&mut self, parties: Vec<Party>, most: Most) -> Vec<Arc<Share>> {
-        let mut share = |party: Party| {
-            let anew = || {
-                let [waiting, busy] = [0, 0].map(AtomicUsize::new);
-                let most = most.workers_of(&party);
-                Arc::new(Share { party: party.clone(), waiting, busy, most })
-            };
-            Arc::clone(self.shares.entry(party.clone()).or_insert_with(anew))
-        };
-        parties.into_iter().map(&mut share).collect()
+    fn new(most: Most) -> Self {
+        Self {
+            most,
+            busy: 0,
+            count: 0,
+            next: 0,
+            waiting: HashMap::new(),
+            shares: HashMap::new(),
+            open: BTreeSet::new(),
+            by_count: BTreeSet::new(),
+            #[cfg(test)]
+            looks: 0,
+        }
     }
 
-    fn can_begin(&self, shares: &[Arc<Share>], most: Most) -> bool {
-        self.busy < most.workers && shares.iter().all(|share| share.has_room())
+    /// Changes the share of a party, and its places in the orders of shares. A share without routes is forgotten.
+    fn change(&mut self, party: &Party, with: impl FnOnce(&mut Share)) {
+        let most = self.most.workers_of(party);
+        let share = self.shares.entry(party.clone()).or_insert_with(|| Share {
+            most,
+            busy: 0,
+            waiting: BTreeMap::new(),
+            group: BTreeSet::new(),
+        });
+        let before = (share.waiting.len(), share.oldest());
+        with(share);
+        let after = (share.waiting.len(), share.oldest());
+        if share.busy == 0 && share.waiting.is_empty() {
+            self.shares.remove(party);
+        }
+        if before.0 != after.0 {
+            self.by_count.remove(&(before.0, party.clone()));
+            if after.0 > 0 {
+                self.by_count.insert((after.0, party.clone()));
+            }
+        }
+        if before.1 != after.1 {
+            if let Some(oldest) = before.1 {
+                self.open.remove(&(oldest, party.clone()));
+            }
+            self.open.extend(after.1.map(|oldest| (oldest, party.clone())));
+        }
     }
 
-    fn begin(&mut self, shares: &[Arc<Share>]) {
+    fn has_room(&self, party: &Party) -> bool {
+        self.shares.get(party).is_none_or(Share::has_room)
+    }
+
+    fn can_begin(&self, parties: &Parties) -> bool {
+        self.busy < self.most.workers
+            && parties.each().into_iter().all(|party| self.has_room(party))
+    }
+
+    fn begin(&mut self, parties: &Parties) {
         self.busy += 1;
-        shares.iter().for_each(|share| add(&share.busy, 1));
+        parties.each().into_iter().for_each(|party| self.change(party, |share| share.busy += 1));
+    }
+
+    /// Gives the worker of a route back.
+    fn end(&mut self, parties: &Parties) {
+        self.busy -= 1;
+        parties.each().into_iter().for_each(|party| self.change(party, |share| share.busy -= 1));
+        self.go_on();
+    }
+
+    /// Adds a route that waits; returns its number.
+    fn join(&mut self, parties: &Parties, begins: oneshot::Sender<()>) -> u64 {
+        let number = self.next;
+        self.next += 1;
+        self.count += 1;
+        for party in parties.each() {
+            self.change(party, |share| drop(share.waiting.insert(number, parties.clone())));
+        }
+        if let Some(known) = self.waiting.get_mut(parties) {
+            known.begins.insert(number, begins);
+        } else {
+            let waits_for_client = self.has_room(&parties.host) && !self.has_room(&parties.client);
+            let at = if waits_for_client { &parties.client } else { &parties.host }.clone();
+            self.change(&at, |share| share.group.extend([(number, parties.clone())]));
+            let begins = [(number, begins)].into();
+            self.waiting.insert(parties.clone(), Waiting { begins, at });
+        }
+        number
+    }
+
+    /// Takes a route out of those that wait. None if it does not wait.
+    fn leave(&mut self, parties: &Parties, number: u64) -> Option<oneshot::Sender<()>> {
+        let known = self.waiting.get_mut(parties)?;
+        let oldest = *known.begins.first_key_value()?.0;
+        let begins = known.begins.remove(&number)?;
+        let next = known.begins.first_key_value().map(|(next, _)| *next);
+        if oldest == number {
+            let at = known.at.clone();
+            self.change(&at, |share| {
+                share.group.remove(&(number, parties.clone()));
+                share.group.extend(next.map(|next| (next, parties.clone())));
+            });
+        }
+        if next.is_none() {
+            self.waiting.remove(parties);
+        }
+        for party in parties.each() {
+            self.change(party, |share| drop(share.waiting.remove(&number)));
+        }
+        self.count -= 1;
+        Some(begins)
     }
 
     /// Takes the place of the newest route of the party for which most routes wait. False if no party has two more than
     /// each party of the new route, so that nothing would be gained.
-    fn displace(&mut self, shares: &[Arc<Share>]) -> bool {
-        let Some(greatest) = self.shares.values().max_by_key(|share| share.waiting()) else {
+    fn displace(&mut self, parties: &Parties) -> bool {
+        let waiting = |party: &Party| self.shares.get(party).map_or(0, |share| share.waiting.len());
+        let own = parties.each().into_iter().map(waiting).max().unwrap_or_default();
+        let greatest = self.by_count.last().filter(|(count, _)| *count >= own + 2);
+        let newest =
+            greatest.and_then(|(_, party)| self.shares.get(party)?.waiting.last_key_value());
+        let Some((number, of)) = newest.map(|(number, of)| (*number, of.clone())) else {
             return false;
         };
-        let own = shares.iter().map(|share| share.waiting()).max().unwrap_or_default();
-        if greatest.waiting() < own + 2 {
-            return false;
-        }
-        let newest = self.waiting.iter().rev();
-        let newest =
-            newest.filter(|(_, route)| route.shares.iter().any(|it| Arc::ptr_eq(it, greatest)));
-        let Some(number) = newest.map(|(number, _)| *number).next() else { return false };
-        self.leave(number);
-        true
-    }
-
-    /// Takes a route out of those that wait. False if it does not wait.
-    fn leave(&mut self, number: u64) -> bool {
-        let Some(route) = self.waiting.remove(&number) else { return false };
-        route.shares.iter().for_each(|share| remove(&share.waiting, 1));
-        self.forget(&route.shares);
-        true
+        self.leave(&of, number).is_some()
     }
 
     /// Begins what can begin now, in the order in which it came.
-    fn go_on(&mut self, most: Most) {
-        while self.busy < most.workers {
-            let can_begin = |route: &Waiting| route.shares.iter().all(|share| share.has_room());
-            let first = self.waiting.iter().find(|(_, route)| can_begin(route));
-            let Some(number) = first.map(|(number, _)| *number) else { return };
-            let Some(route) = self.waiting.remove(&number) else { return };
-            route.shares.iter().for_each(|share| remove(&share.waiting, 1));
-            self.begin(&route.shares);
-            // Whoever no longer listens drops the place, and the worker with it.
-            let _ = route.begins.send(());
+    fn go_on(&mut self) {
+        while self.busy < self.most.workers {
+            #[cfg(test)]
+            {
+                self.looks += 1;
+            }
+            let Some((number, party)) = self.open.first().cloned() else { return };
+            let group = self.shares.get(&party).and_then(|share| share.group.first());
+            let Some((_, parties)) = group.cloned() else { return };
+            let other = parties.other(&party).clone();
+            if self.has_room(&other) {
+                let begins = self.leave(&parties, number);
+                self.begin(&parties);
+                if let Some(begins) = begins {
+                    // Whoever no longer listens drops the place, and the worker with it.
+                    let _ = begins.send(());
+                }
+                continue;
+            }
+            let moves = (number, parties.clone());
+            self.change(&party, |share| {
+                share.group.remove(&moves);
+            });
+            self.change(&other, |share| share.group.extend([moves]));
+            if let Some(known) = self.waiting.get_mut(&parties) {
+                known.at = other;
+            }
         }
     }
-
-    fn forget(&mut self, shares: &[Arc<Share>]) {
-        for share in shares.iter().filter(|share| share.is_empty()) {
-            self.shares.remove(&share.party);
-        }
-    }
-}
-
-fn add(count: &AtomicUsize, more: usize) {
-    count.fetch_add(more, Ordering::Relaxed);
-}
-
-fn remove(count: &AtomicUsize, less: usize) {
-    count.fetch_sub(less, Ordering::Relaxed);
 }
 
 impl Place {
@@ -255,7 +360,7 @@ impl Place {
         let begun = match &mut self.held {
             Held::Worker => return Turn::Begun,
             Held::Nothing => return Turn::Displaced,
-            Held::Turn(begins) => tokio::select! {
+            Held::Turn(_, begins) => tokio::select! {
                 biased;
                 begun = begins => begun,
                 () = given_up.cancelled() => return Turn::GivenUp,
@@ -272,110 +377,19 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        let mut line = self.places.line.lock();
+        let mut line = self.places.0.lock();
         let has_worker = match &mut self.held {
             Held::Worker => true,
-            Held::Turn(_) if line.leave(self.number) => false,
+            Held::Turn(number, _) if line.leave(&self.parties, *number).is_some() => false,
             // It began, or was displaced, and did not notice.
-            Held::Turn(begins) => begins.try_recv().is_ok(),
+            Held::Turn(_, begins) => begins.try_recv().is_ok(),
             Held::Nothing => false,
         };
         if has_worker {
-            line.busy -= 1;
-            self.shares.iter().for_each(|share| remove(&share.busy, 1));
-            line.forget(&self.shares);
-            line.go_on(self.places.most);
+            line.end(&self.parties);
         }
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use futures::FutureExt;
-
-    use super::*;
-
-    fn parties(terminator: &str, host: &str, client: &str) -> Vec<Party> {
-        let all = [
-            Party::Terminator(terminator.to_owned()),
-            Party::Host(host.to_owned()),
-            Party::Client(client.to_owned()),
-        ];
-        all.into()
-    }
-
-    /// What the place holds now.
-    fn turn(place: &mut Place) -> Option<Turn> {
-        place.begin(&CancellationToken::new()).now_or_never()
-    }
-
-    fn begun(places: &mut [Place]) -> usize {
-        places.iter_mut().map(turn).filter(|turn| *turn == Some(Turn::Begun)).count()
-    }
-
-    #[test]
-    fn every_party_has_its_share_of_the_workers_and_keeps_none_while_it_waits() {
-        let places = Places::new(16, 100);
-        let take = |terminator: &str, host: &str, client: &str| {
-            places.take(parties(terminator, host, client)).unwrap()
-        };
-        // Eight silent terminators of one identity, which dials them itself.
-        let mut silent: Vec<_> =
-            (0..40).map(|n| take(&format!("t{}", n % 8), "bad", "bad")).collect();
-        assert_eq!(begun(&mut silent), 4, "a quarter for a host");
-        // Others dial the silent one through a gateway, which has a half.
-        let mut lured: Vec<_> =
-            (0..40).map(|n| take(&format!("s{n}"), &format!("bad{}", n / 4), "gateway")).collect();
-        assert_eq!(begun(&mut lured), 8, "half of them for a client");
-        let mut one: Vec<_> = (0..6).map(|_| take("one", "good", "laptop")).collect();
-        assert_eq!(begun(&mut one), 4, "a quarter for a terminator");
-        assert_eq!(places.load(), Load { waiting: 70, busy: 16, workers: 16 });
-        drop(one.remove(0));
-        assert_eq!(begun(&mut one), 4, "the next one with room begins");
-        drop((silent, lured, one));
-        assert_eq!(places.load(), Load { waiting: 0, busy: 0, workers: 16 });
-        assert!(places.line.lock().shares.is_empty());
-    }
-
-    #[test]
-    fn where_too_many_wait_the_greatest_gives_way() {
-        let places = Places::new(1, 10);
-        let mut greedy: Vec<_> = (0..11)
-            .map(|n| places.take(parties(&format!("t{n}"), "bad", "bad")).unwrap())
-            .collect();
-        assert!(places.take(parties("t", "bad", "bad")).is_none());
-        let mut others: Vec<_> =
-            (0..20).map_while(|_| places.take(parties("web", "good", "laptop"))).collect();
-        assert_eq!(others.len(), 5, "half of the places");
-        assert_eq!(
-            greedy.iter_mut().filter_map(turn).filter(|turn| *turn == Turn::Displaced).count(),
-            5
-        );
-        assert!(places.take(parties("t", "bad", "bad")).is_none());
-        // A route that is given up makes room at once, and one that was displaced none.
-        let last = others.pop().unwrap();
-        let given_up = CancellationToken::new();
-        given_up.cancel();
-        let mut last = last;
-        assert_eq!(last.begin(&given_up).now_or_never(), Some(Turn::GivenUp));
-        drop(last);
-        drop(greedy.pop());
-        assert_eq!(places.load().waiting, 9);
-        drop(greedy);
-        assert_eq!(turn(&mut others[0]), Some(Turn::Begun), "whoever came first begins");
-        drop(others);
-        assert_eq!(places.load(), Load { waiting: 0, busy: 0, workers: 1 });
-        assert!(places.line.lock().shares.is_empty());
-    }
-
-    #[test]
-    fn a_worker_that_nobody_took_is_given_to_the_next() {
-        let places = Places::new(1, 2);
-        let take = || places.take(parties("t", "h", "c")).unwrap();
-        let (first, second, mut third) = (take(), take(), take());
-        drop(first);
-        // It has begun, and did not notice.
-        drop(second);
-        assert_eq!(turn(&mut third), Some(Turn::Begun));
-    }
-}
+mod tests;
