@@ -14,7 +14,7 @@
 //! - `tokens`: how tokens are stored; `activity`: times of use; `routers`: sessions as routers know
 //!   them; `notices`: what routers are told;
 //! - `removal`: takes sessions out of the tables; `gone`: remembers their ids for a while;
-//! - `services`, `touched`: service sessions; `clients`: descriptions of clients.
+//! - `services`, `touched`: service sessions; `service_limit`: their number; `clients`: descriptions of clients.
 
 mod activity;
 mod clients;
@@ -27,6 +27,7 @@ mod removal;
 mod renewed;
 mod room;
 mod routers;
+mod service_limit;
 mod services;
 pub(crate) mod stands;
 mod tokens;
@@ -49,6 +50,7 @@ use super::password::Hashed;
 use activity::Activity;
 use former::Former;
 use notices::Notices;
+use service_limit::ServiceLimit;
 use stands::password_print;
 
 pub use clients::{About, ClientDescription};
@@ -84,6 +86,8 @@ struct Inner {
     flush: Duration,
     /// Sessions with every factor that an identity may have.
     per_identity: usize,
+    /// Service sessions that an identity may have.
+    services: ServiceLimit,
 }
 
 struct Tables {
@@ -166,6 +170,7 @@ impl Sessions {
             longest: durations.longest_session,
             flush: durations.activity_flush,
             per_identity,
+            services: ServiceLimit::default(),
         }));
         sessions.drop_strays();
         sessions.drop_stray_activity();

@@ -5,11 +5,7 @@ use std::{collections::HashMap, sync::Arc};
 use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use weft_model::Id;
-
-/// Most circuits of one router in the making at the same time.
-const MOST: usize = weft_network::create::AT_ONCE;
-/// Most of them that one identity dials: a dial to a host that does not answer takes seconds.
-const MOST_OF_ONE: usize = MOST / 2;
+use weft_network::create::{AT_ONCE, BY_ONE};
 
 /// The places of one router.
 #[derive(Debug)]
@@ -27,7 +23,7 @@ pub(crate) struct Dialing<'m> {
 
 impl Making {
     pub(crate) fn new() -> Self {
-        Self { places: Arc::new(Semaphore::new(MOST)), dialers: Mutex::default() }
+        Self { places: Arc::new(Semaphore::new(AT_ONCE)), dialers: Mutex::default() }
     }
 
     /// A place for a request; none if all are taken.
@@ -39,7 +35,7 @@ impl Making {
     pub(crate) fn dialing<'m>(&'m self, dialer: &'m Id) -> Option<Dialing<'m>> {
         let mut dialers = self.dialers.lock();
         match dialers.get_mut(dialer) {
-            Some(count) if *count >= MOST_OF_ONE => return None,
+            Some(count) if *count >= BY_ONE => return None,
             Some(count) => *count += 1,
             None => drop(dialers.insert(dialer.clone(), 1)),
         }

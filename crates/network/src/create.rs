@@ -28,8 +28,8 @@ use crate::full::Filled;
 use crate::network::Network;
 use crate::tags::CircuitTags;
 use chosen::{Chosen, Tried};
-pub use hosts::AT_ONCE;
 pub(crate) use hosts::Hosts;
+pub use hosts::{AT_ONCE, BY_ONE};
 
 /// Attempts of one circuit that do not count, because a router between the ends took no new
 /// circuits.

@@ -85,7 +85,14 @@ impl Sessions {
         let mut known = known.filter_map(|it| it.get::<ServiceSession>());
         let same = known.find(|it| it.session_type == new.session_type).cloned();
         drop(known);
-        same.map_or_else(|| self.keep_service(&mut tables, new), Ok)
+        if let Some(same) = same {
+            return Ok(same);
+        }
+        if tables.service.count_referrers(IDENTITY, &new.identity_id) >= self.0.services.most {
+            drop(tables);
+            return Err(self.0.services.refuse(&new.identity_id));
+        }
+        self.keep_service(&mut tables, new)
     }
 
     fn keep_service(
@@ -104,5 +111,55 @@ impl Sessions {
     #[cfg(any(test, feature = "testing"))]
     pub fn plant_service(&self, session: ServiceSession) {
         drop(self.keep_service(&mut self.0.tables.write(), session));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use weft_identity::SealKey;
+    use weft_kernel::Durations;
+    use weft_model::Base;
+    use weft_model::entity::ApiSession;
+    use weft_store::Memory;
+
+    use super::*;
+
+    #[test]
+    fn an_identity_has_so_many_service_sessions_and_keeps_no_other_from_them() {
+        let (key, store) = (Arc::new(SealKey::random().unwrap()), Arc::new(Memory::new()));
+        let now = Timestamp(1_000_000);
+        let mut sessions = Sessions::load(store, key, &Durations::default(), 0, now).unwrap();
+        Arc::get_mut(&mut sessions.0).unwrap().services.most = 3;
+        let identity = |login: &str| Id::new(&login[..1]);
+        for login in ["a1", "a2", "b1"] {
+            let session = ApiSession {
+                base: Base::new(Id::new(login), now),
+                identity_id: identity(login),
+                last_activity_at: now,
+                ..ApiSession::default()
+            };
+            sessions.open(session, login, |_| true).unwrap();
+        }
+        let ask = |login: &str, service: &str| {
+            let id = Id::new(&format!("{login} {service}"));
+            sessions.service_or(ServiceSession {
+                token: id.as_str().into(),
+                base: Base::new(id, now),
+                api_session_id: Id::new(login),
+                identity_id: identity(login),
+                service_id: Id::new(service),
+                ..ServiceSession::default()
+            })
+        };
+        for (login, service) in [("a1", "s1"), ("a1", "s2"), ("a2", "s1")] {
+            ask(login, service).unwrap();
+        }
+        let refused = ask("a2", "s2").unwrap_err();
+        assert_eq!(refused.status(), 429);
+        assert!(refused.to_string().contains("identity a has 3 service sessions"), "{refused}");
+        assert!(ask("a1", "s1").is_ok(), "it exists");
+        assert!(ask("b1", "s1").is_ok());
+        sessions.end(&[Id::new("a1")]);
+        assert!(ask("a2", "s2").is_ok());
     }
 }

@@ -10,6 +10,8 @@ use weft_model::entity::Terminator;
 
 /// Most circuits of one router in the making at the same time.
 pub const AT_ONCE: usize = 1024;
+/// Most of them that one identity dials: a dial to a host that does not answer takes seconds.
+pub const BY_ONE: usize = AT_ONCE / 2;
 /// Most of them to the terminators of one identity.
 const TO_ONE: usize = AT_ONCE / 4;
 

@@ -41,6 +41,7 @@ async fn what_is_asked_before_the_session_is_judged_waits_within_bounds() {
         let (channel, message) = (sdk.channel.clone(), connect.to_message());
         answers.push(tokio::spawn(async move { channel.request(message, PATIENCE).await }));
     }
+    router.until("the channel", || router.data.edge().connections() == 1).await;
     let connection = router.data.edge().live().pop().unwrap();
     router.until("it is read no more", || connection.pause.is_on()).await;
     assert!(answers.iter().all(|answer| !answer.is_finished()));
