@@ -89,6 +89,12 @@ impl Circuit {
         self.tags.client.as_ref().map(Id::as_str)
     }
 
+    /// The identity for which the circuit counts. A circuit that exists on the report of routers alone counts for
+    /// nobody: otherwise a router could use up what an identity may dial.
+    fn counts_for(&self) -> Option<&Id> {
+        self.tags.client.as_ref().filter(|_| !self.is_of_earlier_run())
+    }
+
     /// Whether the circuit exists on the report of routers alone: an earlier run of this controller
     /// made it.
     pub fn is_of_earlier_run(&self) -> bool {
@@ -435,7 +441,7 @@ impl Tables {
         }
         self.by_client.insert(&circuit.client.as_str().into(), &id);
         self.by_terminator.insert(&circuit.terminator, &id);
-        self.by_dialer.add(circuit.tags.client.as_ref());
+        self.by_dialer.add(circuit.counts_for());
         self.up.insert(id, circuit);
     }
 
@@ -445,7 +451,7 @@ impl Tables {
         circuit.path.nodes.iter().for_each(|router| self.by_router.remove(router, id));
         self.by_client.remove(circuit.client.as_str(), id);
         self.by_terminator.remove(&circuit.terminator, id);
-        self.by_dialer.remove(circuit.tags.client.as_ref());
+        self.by_dialer.remove(circuit.counts_for());
     }
 
     /// Replaces a circuit by its new state: another path, or more pieces of an adopted one.
@@ -474,9 +480,9 @@ impl Tables {
             self.by_terminator.remove(&before.terminator, id);
             self.by_terminator.insert(&now.terminator, id);
         }
-        if before.tags.client != now.tags.client {
-            self.by_dialer.remove(before.tags.client.as_ref());
-            self.by_dialer.add(now.tags.client.as_ref());
+        if before.counts_for() != now.counts_for() {
+            self.by_dialer.remove(before.counts_for());
+            self.by_dialer.add(now.counts_for());
         }
         self.up.insert(Arc::clone(id), now);
     }

@@ -21,13 +21,18 @@ fn the_circuits_of_a_dialing_identity_are_counted_until_they_end() {
         Arc::new(circuit)
     };
     assert!(circuits.put(dialed("c2", &laptop)));
-    // What routers report counts too.
     assert!(circuits.adopt(dialed("c3", &laptop), || {}));
     assert_eq!(circuits.reserve("c4", by(&laptop), &r1), Err(NotReserved::Dialer));
     assert_eq!(circuits.reserve("c4", by(&other), &r1), Ok(()));
-    assert!(circuits.put(dialed("c3", &other)), "a router told another dialer");
+    assert!(circuits.put(dialed("c3", &other)), "another dialer is told");
     assert_eq!((circuits.dialed_by(&laptop), circuits.dialed_by(&other)), (1, 2));
-    for id in ["c2", "c3"] {
+    // What a router alone reports uses up nobody's limit.
+    let mut reported = circuit("c5", &["r1"], &[]);
+    reported.tags.client = Some(laptop.clone());
+    reported.tags.reported_by = Some(r1.clone());
+    assert!(circuits.adopt(Arc::new(reported), || {}));
+    assert_eq!(circuits.dialed_by(&laptop), 1);
+    for id in ["c2", "c3", "c5"] {
         circuits.remove(id).unwrap();
     }
     circuits.release("c4");
