@@ -251,12 +251,7 @@ impl SdkConnection {
                 }
             }
             Err(refusal) => {
-                tracing::info!(
-                    terminator = %hosted.terminator,
-                    service = %hosted.grant.service,
-                    %refusal,
-                    "a terminator was refused"
-                );
+                self.binding.note_refused_terminator(&hosted, &refusal);
                 let (patience, sender) = (&self.binding.patience, &hosted.session.identity);
                 patience.hold(sender, Asked::Use(Use::Bind), begun, &hosted.over).await;
                 let known = self.ids.release_host(&hosted);

@@ -17,7 +17,11 @@ use weft_wire::{VersionInfo, edge::ErrorCode};
 use weft_xgress::Options;
 
 use super::{
-    connection::SdkConnection, hosted::Hosts, live::OpenChannels, patience::Patience, trust::Trust,
+    connection::SdkConnection,
+    hosted::{Hosted, Hosts},
+    live::OpenChannels,
+    patience::Patience,
+    trust::Trust,
 };
 use crate::{
     forwarder::Forwarder,
@@ -81,6 +85,8 @@ pub(crate) struct EdgeBinding {
     pub(super) refusals: Mutex<LogLines>,
     /// The lines of the log about identities that have as much as they may have.
     full: Mutex<LogLines>,
+    /// The lines of the log about terminators that a controller refused.
+    terminators: Mutex<LogLines>,
 }
 
 impl EdgeBinding {
@@ -106,6 +112,7 @@ impl EdgeBinding {
             patience: Patience::default(),
             refusals: Mutex::new(LogLines::new(weft_circuit::now())),
             full: Mutex::new(LogLines::new(weft_circuit::now())),
+            terminators: Mutex::new(LogLines::new(weft_circuit::now())),
         })
     }
 
@@ -183,6 +190,18 @@ impl EdgeBinding {
         let count = change(&mut self.connections.lock())?;
         self.control.identity_connections(&session.identity, count);
         Ok(())
+    }
+
+    /// Logs that a controller refused the terminator of a listener, unless there are many such lines already.
+    pub(super) fn note_refused_terminator(&self, hosted: &Hosted, refusal: &Refusal) {
+        let (terminator, service) = (&hosted.terminator, &hosted.grant.service);
+        match self.terminators.lock().due(weft_circuit::now()) {
+            Some(left_out) => tracing::info!(
+                terminator, service, %refusal,
+                "a terminator was refused; {left_out} more were refused since the last such line"
+            ),
+            None => tracing::debug!(terminator, service, %refusal, "a terminator was refused"),
+        }
     }
 
     /// The refusal of one more of something of which an identity has as many as it may have. It is counted, and the log
