@@ -24,6 +24,7 @@ mod dialed;
 mod edges;
 #[cfg(test)]
 mod ends;
+mod filled;
 #[cfg(test)]
 mod floors;
 #[cfg(test)]
