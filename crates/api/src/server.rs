@@ -18,7 +18,7 @@ use weft_web::{Places, Scraper, Scrapes, StartError, Terms};
 
 use crate::answer::Signature;
 use crate::compress::Compressor;
-use crate::files::mounts;
+use crate::files::{Origins, mounts};
 use crate::health;
 use crate::limits::Limits;
 use crate::routes::Routes;
@@ -79,6 +79,7 @@ impl ApiServer {
             requests: Places::new(limits.requests, limits.requests_per_source, limits.grace),
             files: Places::new(limits.files, limits.files_per_source, limits.grace),
             compressor: Compressor::new(),
+            origins: Origins::default(),
             bodies: Places::new(limits.body_bytes, limits.body_bytes_per_source, limits.grace),
             answers: Places::new(limits.answer_bytes, limits.answer_bytes_per_source, limits.grace),
             scrapes: Scrapes::default(),

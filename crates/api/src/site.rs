@@ -13,7 +13,7 @@ use weft_web::{Places, Scraper, Scrapes, StartError, Terms};
 
 use crate::answer::Signature;
 use crate::compress::Compressor;
-use crate::files::Mount;
+use crate::files::{Mount, Origins};
 use crate::limits::Limits;
 use crate::routes::Routes;
 use crate::texts::Texts;
@@ -28,6 +28,7 @@ pub(crate) struct Shared {
     pub(crate) requests: Arc<Places>,
     pub(crate) files: Arc<Places>,
     pub(crate) compressor: Compressor,
+    pub(crate) origins: Origins,
     pub(crate) bodies: Arc<Places>,
     pub(crate) answers: Arc<Places>,
     pub(crate) scrapes: Scrapes,

@@ -59,7 +59,7 @@ pub use router::{EndpointsFile, RouterConfig};
 pub use source::Source;
 pub use suggest::{nearest, similar};
 pub use template::{ControllerTemplate, RouterTemplate, TunnelerMode};
-pub use web::{BindPoint, FileOptions, WebApi, WebServer};
+pub use web::{BindPoint, ContentPolicy, FileOptions, WebApi, WebServer};
 pub use xgress_options::XgressOptions;
 pub use yaml::{Environment, ProcessEnvironment, spaces_after_colons};
 

@@ -8,7 +8,9 @@
 mod body;
 mod conditions;
 mod disk;
+mod inline;
 mod place;
+mod policy;
 mod reply;
 mod serve;
 
@@ -19,7 +21,10 @@ use weft_config::{FileOptions, WebApi};
 use weft_contract::Api;
 
 pub(crate) use body::FileBody;
+pub(crate) use policy::Origins;
 pub(crate) use serve::LEAST_RATE;
+
+use policy::Policy;
 
 use crate::paths::unescape;
 use crate::site::Site;
@@ -35,6 +40,7 @@ pub(crate) struct Files {
     location: PathBuf,
     index: PathBuf,
     assets_at_root: bool,
+    policy: Arc<Policy>,
 }
 
 /// An application among the APIs of a bind point.
@@ -54,6 +60,7 @@ impl Files {
             location: options.location.clone(),
             index: options.index_file.clone().into(),
             assets_at_root: options.assets_at_root,
+            policy: Arc::new(Policy::new(options.policy.clone())),
         }
     }
 
@@ -118,6 +125,8 @@ impl Site {
 
 #[cfg(test)]
 mod tests {
+    use weft_config::ContentPolicy;
+
     use super::*;
 
     fn files(path: &str, assets_at_root: bool) -> Files {
@@ -126,6 +135,7 @@ mod tests {
             location: "/nowhere".into(),
             index_file: "index.html".into(),
             assets_at_root,
+            policy: ContentPolicy::default(),
         })
     }
 
@@ -153,6 +163,7 @@ mod tests {
                 location: "/nowhere".into(),
                 index_file: "index.html".into(),
                 assets_at_root: false,
+                policy: ContentPolicy::default(),
             })
         };
         let own = Api::Weft;

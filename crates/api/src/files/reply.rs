@@ -20,6 +20,7 @@ use super::Files;
 use super::body::Source;
 use super::conditions::{NoSuchPart, Validators, Verdict};
 use super::disk::{Found, Opened};
+use super::policy::{self, is_page};
 use crate::answer::Refused;
 use crate::compress::{Compressor, MADE, WORTH_IT, is_compressible};
 use crate::encodings::{Encoding, Encodings};
@@ -33,12 +34,11 @@ const PATIENCE: Duration = Duration::from_secs(3);
 
 /// File names do not contain versions, so that browsers have to check each time whether their copy
 /// is current. Only pages of the same origin may show the application in a frame.
-const ALWAYS: [(HeaderName, HeaderValue); 6] = [
+const ALWAYS: [(HeaderName, HeaderValue); 5] = [
     (CACHE_CONTROL, HeaderValue::from_static("no-cache")),
     (VARY, HeaderValue::from_static("accept-encoding")),
     (X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
     (X_FRAME_OPTIONS, HeaderValue::from_static("SAMEORIGIN")),
-    (CONTENT_SECURITY_POLICY, HeaderValue::from_static("frame-ancestors 'self'")),
     (REFERRER_POLICY, HeaderValue::from_static("same-origin")),
 ];
 
@@ -86,22 +86,22 @@ impl Form {
         }
     }
 
-    /// The entity tag of this form.
-    fn tag(&self, plain: &Opened) -> String {
+    /// The entity tag of this form. `mark` is that of the policy.
+    fn tag(&self, plain: &Opened, mark: &str) -> String {
         let version = match self {
             Self::Beside(_, beside) => &beside.version,
             Self::Plain | Self::Made(_) => &plain.version,
         };
         match self.encoding() {
-            Some(encoding) => format!("\"{version}-{}\"", encoding.name()),
-            None => format!("\"{version}\""),
+            Some(encoding) => format!("\"{version}{mark}-{}\"", encoding.name()),
+            None => format!("\"{version}{mark}\""),
         }
     }
 }
 
 /// Chooses the form, judges the conditions of the request, and prepares the answer.
 pub(super) async fn prepare(
-    mut found: Found,
+    (mut found, policy): (Found, HeaderValue),
     files: &Files,
     encodings: &Encodings,
     compressor: &Compressor,
@@ -109,13 +109,14 @@ pub(super) async fn prepare(
 ) -> Result<Prepared, Refused> {
     let media = media_type(&found.place);
     let form = Form::choose(&mut found, &media, encodings);
-    let (tag, modified) = (form.tag(&found.plain), found.plain.last_modified());
+    let mark = if is_page(&found.place) { policy::mark(&policy) } else { String::new() };
+    let (tag, modified) = (form.tag(&found.plain, &mark), found.plain.last_modified());
     let validators = Validators { tag, modified };
     let whole = found.plain.length;
     match validators.judge(&head.headers) {
         Verdict::Send => {}
         Verdict::Unchanged => {
-            let (status, headers) = (StatusCode::NOT_MODIFIED, common(&validators));
+            let (status, headers) = (StatusCode::NOT_MODIFIED, common(&validators, policy));
             return Ok(Prepared { status, headers, contents: Contents::None });
         }
         Verdict::Failed => {
@@ -125,13 +126,13 @@ pub(super) async fn prepare(
     }
     let part = validators.part(&head.headers, whole).map_err(|NoSuchPart| no_such_part(whole))?;
     let name = files.location.join(&found.place).to_string_lossy().into_owned();
-    let sent = send(form, found.plain, part.as_ref(), (compressor, name)).await;
+    let sent = send(form, found.plain, part.as_ref(), (compressor, name), &mark).await;
     let Sent { contents, length, encoding, tag } = sent.map_err(|error| {
         tracing::warn!(location = %files.location.display(), %error, "a file of an application cannot be read; its client gets an error");
         Failure::unhandled("the file cannot be read; the controller's log says more")
     })?;
     // The form that could be made may differ from the chosen one.
-    let mut headers = common(&Validators { tag, ..validators });
+    let mut headers = common(&Validators { tag, ..validators }, policy);
     headers.insert(CONTENT_TYPE, media);
     headers.insert(ACCEPT_RANGES, HeaderValue::from_static("bytes"));
     if let Some(length) = length {
@@ -163,8 +164,9 @@ async fn send(
     mut plain: Opened,
     part: Option<&RangeInclusive<u64>>,
     (compressor, name): (&Compressor, String),
+    mark: &str,
 ) -> io::Result<Sent> {
-    let (encoding, tag) = (form.encoding(), form.tag(&plain));
+    let (encoding, tag) = (form.encoding(), form.tag(&plain, mark));
     let made = |contents, length| Sent { contents, length, encoding, tag };
     match form {
         Form::Plain => {}
@@ -197,7 +199,7 @@ async fn send(
         None => (0, plain.length),
     };
     plain.file.seek(SeekFrom::Start(first))?;
-    let tag = Form::Plain.tag(&plain);
+    let tag = Form::Plain.tag(&plain, mark);
     let contents = Contents::Stream(Source::Plain(plain.file.take(length)));
     Ok(Sent { contents, length: Some(length), encoding: None, tag })
 }
@@ -219,8 +221,9 @@ impl Read for Steady {
 }
 
 /// The headers of every answer for a version, 304 included.
-fn common(validators: &Validators) -> HeaderMap {
+fn common(validators: &Validators, policy: HeaderValue) -> HeaderMap {
     let mut headers: HeaderMap = ALWAYS.into_iter().collect();
+    headers.insert(CONTENT_SECURITY_POLICY, policy);
     if let Ok(tag) = HeaderValue::from_str(&validators.tag) {
         headers.insert(ETAG, tag);
     }

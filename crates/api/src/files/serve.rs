@@ -69,11 +69,20 @@ impl Site {
             let encodings =
                 if is_part { Encodings::default() } else { Encodings::of(&head.headers) };
             let (location, index) = (files.location.clone(), files.index.clone());
-            let find = move || disk::find(&location, place, &index, &encodings);
+            let policy = Arc::clone(&files.policy);
+            let find = move || {
+                let Some(mut found) = disk::find(&location, place, &index, &encodings)? else {
+                    return Ok(None);
+                };
+                let hashes = policy.hashes(&found.place, &mut found.plain)?;
+                Ok(Some((found, hashes)))
+            };
             let found = spawn_blocking(find).await.map_err(io::Error::other);
             let found = found.flatten().map_err(|error| unreadable(&error, files, path))?;
-            let found = found.ok_or(ErrorCode::NotFound)?;
-            reply::prepare(found, files, &encodings, &self.shared.compressor, head).await
+            let (found, hashes) = found.ok_or(ErrorCode::NotFound)?;
+            let origins = self.shared.origins.now(&self.shared.controller);
+            let policy = files.policy.header(&hashes, &origins);
+            reply::prepare((found, policy), files, &encodings, &self.shared.compressor, head).await
         };
         let prepared = tokio::time::timeout(self.shared.limits.handler_timeout, work).await;
         let Prepared { status, headers, contents } =

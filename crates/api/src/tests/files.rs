@@ -10,13 +10,14 @@ use reqwest::Method;
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use weft_config::web::WebOptions;
-use weft_config::{FileOptions, WebApi, WebServer};
+use weft_config::{ContentPolicy, FileOptions, WebApi, WebServer};
 use weft_identity::tls::{ClientTls, client_config};
 
 use super::{Bed, LONG, Seen, section, send};
 use crate::Limits;
 
 mod compressed;
+mod policy;
 
 const SCRIPT: &str = "export const answer = 42;\n";
 
@@ -94,6 +95,7 @@ fn zac(location: &Path) -> FileOptions {
         location: location.to_owned(),
         index_file: "index.html".into(),
         assets_at_root: true,
+        policy: ContentPolicy::default(),
     }
 }
 
@@ -171,7 +173,6 @@ async fn browsers_are_told_what_to_do_with_it() {
         ("cache-control", Some("no-cache")),
         ("x-content-type-options", Some("nosniff")),
         ("x-frame-options", Some("SAMEORIGIN")),
-        ("content-security-policy", Some("frame-ancestors 'self'")),
         ("referrer-policy", Some("same-origin")),
         ("accept-ranges", Some("bytes")),
         ("vary", Some("accept-encoding")),

@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use super::{controller, warnings};
 use crate::{
-    BindPoint, WebApi,
+    BindPoint, ContentPolicy, WebApi,
     controller::{EventSink, IdentityStatusSource, NameRule, RouterNames, Storage, UsageVersion},
     web::{AllowedOrigins, TlsVersion},
 };
@@ -319,6 +319,39 @@ fn applications_must_be_there() {
     let warned = warnings(&loaded);
     assert!(warned.contains("there is no file index.html in src yet"), "{warned}");
     assert!(warned.contains("did you mean `location`"), "{warned}");
+}
+
+#[test]
+fn applications_may_have_their_own_policy() {
+    let with = |options: &str| {
+        let api =
+            format!("{{binding: zac, options: {{location: ., indexFile: Cargo.toml{options}}}}}");
+        controller(&MINIMAL.replace("apis: [", &format!("apis: [{api}, ")))
+    };
+    let policy = |options: &str| match &with(options).unwrap().config.web[0].apis[0] {
+        WebApi::Files(files) => files.policy.clone(),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(policy(""), ContentPolicy::Made(Vec::new()));
+    let origins = vec!["https://tokens.example".to_owned()];
+    assert_eq!(policy(", connectTo: ['https://Tokens.example']"), ContentPolicy::Made(origins));
+    assert_eq!(
+        policy(", contentSecurityPolicy: \"default-src 'self';\\n  img-src *\""),
+        ContentPolicy::Given("default-src 'self'; img-src *".to_owned())
+    );
+    let both = ", contentSecurityPolicy: default-src *, connectTo: ['https://a.example']";
+    assert!(warnings(&with(both).unwrap()).contains("no effect beside contentSecurityPolicy"));
+    let long = format!(", contentSecurityPolicy: {}", "x".repeat(4097));
+    for (options, problem) in [
+        (", connectTo: ['https://a.example/x']", "is no origin"),
+        (", connectTo: ['https://*.example']", "is no origin"),
+        (", contentSecurityPolicy: ''", "a policy has 1 to 4096 bytes"),
+        (long.as_str(), "a policy has 1 to 4096 bytes"),
+        (", contentSecurityPolicy: 'default-src ä'", "no other characters than those of ASCII"),
+    ] {
+        let error = with(options).unwrap_err().to_string();
+        assert!(error.contains(problem), "{options}: {error}");
+    }
 }
 
 #[test]

@@ -2,7 +2,11 @@
 
 use std::path::{Component, Path, PathBuf};
 
+use super::origins;
 use crate::section::{Item, Section};
+
+/// Longest policy for an application, in bytes: many proxies refuse headers above 8 KiB.
+const MAX_POLICY: usize = 4096;
 
 /// An API of a server with its options.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,6 +45,23 @@ pub struct FileOptions {
     /// True if `/assets` at the root is the same as below the path: consoles that were built
     /// without a base path ask there.
     pub assets_at_root: bool,
+    /// What browsers let the application do.
+    pub policy: ContentPolicy,
+}
+
+/// The `Content-Security-Policy` of an application.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ContentPolicy {
+    /// The policy that weft makes. The application may connect to these origins, too.
+    Made(Vec<String>),
+    /// The policy of the file, instead.
+    Given(String),
+}
+
+impl Default for ContentPolicy {
+    fn default() -> Self {
+        Self::Made(Vec::new())
+    }
 }
 
 impl WebApi {
@@ -202,9 +223,32 @@ fn files(options: &Section<'_>, binding: &str) -> Option<WebApi> {
         location: location.into(),
         index_file: index_file.unwrap_or_else(|| "index.html".to_owned()),
         assets_at_root: is_console,
+        policy: policy(options),
     };
     check_location(options, &files);
     Some(WebApi::Files(files))
+}
+
+/// Settings of weft only: the original sends no policy with files.
+fn policy(options: &Section<'_>) -> ContentPolicy {
+    const KEY: &str = "contentSecurityPolicy";
+    const CONNECT: &str = "connectTo";
+    let origins = origins(options, CONNECT);
+    let Some(text) = options.text(KEY) else { return ContentPolicy::Made(origins) };
+    // A text of several lines in the file is one line of the header.
+    let text = text.split_ascii_whitespace().collect::<Vec<_>>().join(" ");
+    if text.is_empty() || text.len() > MAX_POLICY {
+        let reason =
+            format!("a policy has 1 to {MAX_POLICY} bytes; without the key weft makes one");
+        options.problem(KEY, reason);
+    } else if text.bytes().any(|byte| !matches!(byte, b' '..=b'~')) {
+        options.problem(KEY, "a policy has no other characters than those of ASCII");
+    }
+    if !origins.is_empty() {
+        let reason = format!("has no effect beside {KEY}; name the origins there, in connect-src");
+        options.warn(CONNECT, reason);
+    }
+    ContentPolicy::Given(text)
 }
 
 /// Checks that the folder exists: otherwise the mistake would be noticed only when the application

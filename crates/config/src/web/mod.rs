@@ -5,7 +5,7 @@ mod apis;
 use std::{path::PathBuf, time::Duration};
 
 pub(crate) use apis::Side;
-pub use apis::{FileOptions, OidcOptions, WebApi};
+pub use apis::{ContentPolicy, FileOptions, OidcOptions, WebApi};
 
 use weft_identity::IdentitySection;
 
@@ -253,15 +253,24 @@ fn allowed_origins(section: &Section<'_>) -> AllowedOrigins {
         }
         return AllowedOrigins::Any;
     }
+    AllowedOrigins::Named(named(section, KEY, &origins))
+}
+
+/// A list of origins, in the form of browsers.
+fn origins(section: &Section<'_>, key: &'static str) -> Vec<String> {
+    named(section, key, &section.texts(key))
+}
+
+fn named(section: &Section<'_>, key: &'static str, origins: &[String]) -> Vec<String> {
     let origins: Vec<_> = origins.iter().map(|origin| origin.to_ascii_lowercase()).collect();
     for origin in origins.iter().filter(|origin| !is_origin(origin)) {
         let text = format!(
             "`{origin}` is no origin; write it as browsers do, such as \
              https://console.example:8443, without a path and without the usual port"
         );
-        section.problem(KEY, text);
+        section.problem(key, text);
     }
-    AllowedOrigins::Named(origins)
+    origins
 }
 
 fn is_origin(text: &str) -> bool {
