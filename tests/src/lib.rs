@@ -24,6 +24,7 @@ mod dialed;
 mod edges;
 #[cfg(test)]
 mod ends;
+#[cfg(test)]
 mod filled;
 #[cfg(test)]
 mod floors;

@@ -56,7 +56,7 @@ use stands::password_print;
 pub use clients::{About, ClientDescription};
 pub(crate) use gone::Gone;
 pub use notices::{SessionNotice, SessionSubscription};
-pub use room::{INCOMPLETE, PER_IDENTITY};
+pub use room::{INCOMPLETE, INCOMPLETE_IN_ALL, PER_IDENTITY};
 pub use routers::LegacySession;
 pub(crate) use stands::{VIRTUAL, stands};
 pub use stands::{key_print, print_of};

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::json;
 use weft_auth::rates::AT_ONCE;
-use weft_auth::sessions::{INCOMPLETE, PER_IDENTITY};
+use weft_auth::sessions::{INCOMPLETE, INCOMPLETE_IN_ALL, PER_IDENTITY};
 use weft_model::Id;
 use weft_model::entity::ApiSession;
 
@@ -55,6 +55,41 @@ async fn sessions_without_a_code_end_no_others() {
     assert_eq!(counts(&bed), (PER_IDENTITY - 4, INCOMPLETE - 1));
     assert!(sessions.by_id(last.as_str()).is_some());
     assert!(sessions.by_id(owners[0].as_str()).is_none(), "not used for the longest time");
+}
+
+#[tokio::test]
+async fn the_password_alone_ends_no_login_of_another_source() {
+    let bed = small().await;
+    let half = |number: usize, from: &str| {
+        bed.clock.advance(Duration::from_millis(100));
+        let session = ApiSession { ip_address: from.to_owned(), ..login(&bed) };
+        let sessions = bed.controller.sessions();
+        let session = sessions.open(session, &format!("token {number}"), |it| it.is_mfa_complete);
+        session.unwrap().base.id.clone()
+    };
+    let is_there = |id: &Id| bed.controller.sessions().by_id(id.as_str()).is_some();
+    let owner = half(0, "192.0.2.1");
+    // From one address in both of its forms, and from one network of IPv6.
+    let first = half(1, "198.51.100.7");
+    for number in 2..100 {
+        let from = if number % 2 == 0 { "198.51.100.7" } else { "::ffff:198.51.100.7" };
+        assert!(is_there(&half(number, from)), "the newest one stays");
+    }
+    for number in 100..200 {
+        half(number, &format!("2001:db8::{number:x}"));
+    }
+    assert_eq!(counts(&bed), (0, 1 + 2 * INCOMPLETE));
+    assert!(is_there(&owner) && !is_there(&first));
+    // From so many networks that all of them have no room: of those with most sessions some end.
+    for number in 200..200 + 2 * INCOMPLETE_IN_ALL {
+        half(number, &format!("2001:db8:{:x}::1", number % 100));
+        assert!(counts(&bed).1 <= INCOMPLETE_IN_ALL);
+    }
+    assert!(is_there(&owner));
+    // The owner, too, has a share.
+    let owners: Vec<_> =
+        (0..2 * INCOMPLETE).map(|number| half(1000 + number, "192.0.2.1")).collect();
+    assert!(!is_there(&owner) && owners.last().is_some_and(is_there));
 }
 
 #[tokio::test]
