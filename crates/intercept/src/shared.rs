@@ -10,6 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use ipnet::IpNet;
 use parking_lot::Mutex;
 use tokio::{
     sync::{Notify, oneshot, watch},
@@ -42,6 +43,8 @@ pub(crate) struct Shared {
     pub(crate) places: Arc<Places>,
     pub(crate) conversations: Arc<Conversations>,
     pub(crate) carry: Arc<dyn Carry>,
+    /// The addresses of names of services.
+    pub(crate) range: IpNet,
     /// The source address of this machine's programs when they use names of services.
     own: IpAddr,
     naming: Mutex<TokenBucket>,
@@ -118,6 +121,7 @@ impl Shared {
             places: Places::new(limits.connections, limits.connections_per_source),
             conversations: Conversations::new(options),
             carry,
+            range: options.names.trunc(),
             own: options.names.addr(),
             naming: Mutex::new(TokenBucket::new(NAMING.0, NAMING.1, now)),
             complaints: Mutex::new(TokenBucket::every(Duration::from_secs(10), 5, now)),

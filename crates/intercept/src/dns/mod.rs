@@ -4,6 +4,7 @@ mod hosts;
 pub(crate) mod message;
 pub(crate) mod own;
 mod rdata;
+mod rebinding;
 mod records;
 pub(crate) mod server;
 mod standing;

@@ -2,7 +2,7 @@
 
 use std::{
     io,
-    net::{IpAddr, SocketAddr},
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -17,6 +17,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use super::{
     hosts::Hosts,
     message::{Kind, MAX_QUERY, Question, Read, read},
+    rebinding::{Rebinding, is_localhost},
     upstream::Upstreams,
 };
 use crate::{
@@ -59,6 +60,7 @@ pub(crate) struct DnsServer {
     /// True if names have addresses of IPv6; names have addresses of one family only.
     v6: bool,
     upstreams: Upstreams,
+    rebinding: Rebinding,
     hosts: Hosts,
     waiting: Arc<Places>,
     connections: Arc<Seats>,
@@ -82,6 +84,7 @@ impl DnsServer {
     pub(crate) fn new(shared: Arc<Shared>, options: DnsOptions, v6: bool) -> Arc<Self> {
         Arc::new(Self {
             hosts: Hosts::new(Arc::clone(&shared.carry)),
+            rebinding: Rebinding::new(shared.range),
             shared,
             upstreams: Upstreams::new(&options.upstream, options.mode),
             options,
@@ -265,6 +268,14 @@ impl DnsServer {
         if kind == Kind::Unforwarded {
             return unanswerable();
         }
+        if is_localhost(&question.name) {
+            let own = match kind {
+                Kind::Address { v6: false } => Some(IpAddr::from(Ipv4Addr::LOCALHOST)),
+                Kind::Address { v6: true } => Some(IpAddr::from(Ipv6Addr::LOCALHOST)),
+                _ => None,
+            };
+            return Next::Say(question.found(own, recursive));
+        }
         if let Kind::Records(kind) = kind
             && let Some(host) = self.shared.host_of(&question.name, client)
         {
@@ -299,7 +310,7 @@ impl DnsServer {
             Next::Say(answer) => return answer,
             Next::Assign => self.told(question, self.shared.assign(&question.name).await),
             Next::Wait => self.told(question, self.shared.known(&question.name).await),
-            Next::Ask => self.upstreams.ask(bytes, tcp).await,
+            Next::Ask => self.above(question, bytes, tcp).await,
             Next::AskHost(service, asked) => {
                 let records = self.hosts.ask(service, asked).await;
                 let is_named = !matches!(self.shared.naming(&question.name), Naming::Unknown);
@@ -309,11 +320,17 @@ impl DnsServer {
                         question.records(&found, recursive)
                     }
                     _ if is_named => question.found(None, recursive),
-                    _ => self.upstreams.ask(bytes, tcp).await,
+                    _ => self.above(question, bytes, tcp).await,
                 }
             }
         };
         answer.or_else(|| question.unanswerable(self.options.unanswerable, recursive))
+    }
+
+    /// The answer of another server.
+    async fn above(&self, question: &Question, bytes: &[u8], tcp: bool) -> Option<Vec<u8>> {
+        let answer = self.upstreams.ask(bytes, tcp).await?;
+        self.rebinding.kept(&question.name, answer)
     }
 
     /// The answer with the address of a name; `None` if it has none. A client that would have to wait longer

@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 
 use hickory_proto::{
     op::{Message, MessageType, OpCode, Query, ResponseCode},
-    rr::{Name, RecordType},
+    rr::{Name, RData, Record, RecordType},
 };
 
 use super::*;
@@ -137,6 +137,56 @@ async fn other_records_come_from_where_the_name_does() {
             }
         }
     }
+}
+
+/// A server that gives every name this address.
+async fn liar(address: Ipv4Addr) -> Upstream {
+    let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    let server = Upstream { address: socket.local_addr().unwrap(), tcp: false };
+    tokio::spawn(async move {
+        let mut buffer = vec![0; 1000];
+        while let Ok((length, from)) = socket.recv_from(&mut buffer).await {
+            let mut message = Message::from_vec(&buffer[..length]).unwrap();
+            message.metadata.message_type = MessageType::Response;
+            let name = message.queries[0].name().clone();
+            message.add_answer(Record::from_rdata(name, 60, RData::A(address.into())));
+            socket.send_to(&message.to_vec().unwrap(), from).await.unwrap();
+        }
+    });
+    server
+}
+
+#[tokio::test]
+async fn no_other_server_leads_a_name_to_a_service() {
+    for (address, of_public, of_private) in [
+        ([203, 0, 113, 9], 1, 1),
+        ([10, 0, 0, 9], 1, 1),
+        ([127, 0, 0, 1], 0, 1),
+        ([100, 64, 0, 2], 0, 0),
+    ] {
+        let lab = Lab::with(vec![liar(address.into()).await]);
+        lab.add(&["one.example"]);
+        lab.put_in();
+        for (name, count) in [("page.example", of_public), ("printer.local", of_private)] {
+            assert_eq!(lab.ask(name).await, (FOUND, count, true), "{name} {address:?}");
+        }
+        assert_eq!(lab.ask("one.example").await, (FOUND, 1, false), "its own name");
+    }
+}
+
+#[tokio::test]
+async fn localhost_is_this_machine_whatever_others_say() {
+    let above = fake(3, SOON).await;
+    let lab = Lab::with(vec![above.server]);
+    lab.add(&["app.localhost", "*.localhost"]);
+    lab.put_in();
+    for name in ["localhost", "LOCALHOST.", "app.localhost", "a.b.localhost"] {
+        for (kind, count) in [(RecordType::A, 1), (RecordType::AAAA, 1), (RecordType::MX, 0)] {
+            assert_eq!(lab.ask_for(name, kind).await, (FOUND, count, false), "{name} {kind}");
+        }
+    }
+    assert_eq!(above.asked(), 0);
+    assert_eq!(lab.ask("localhost.example").await.0, ResponseCode::NXDomain);
 }
 
 #[tokio::test(start_paused = true)]
