@@ -90,7 +90,7 @@ where
     Ok(Option::<T>::deserialize(deserializer)?.unwrap_or_default())
 }
 
-/// Reads a text of at most `MAX` characters; null is the empty text.
+/// Reads a text of at most `MAX` characters, with spaces in place of control characters; null is the empty text.
 pub(crate) fn short_text<'de, D, const MAX: usize>(deserializer: D) -> Result<String, D::Error>
 where
     D: Deserializer<'de>,
@@ -99,7 +99,7 @@ where
     if text.chars().count() > MAX {
         return Err(de::Error::custom(format_args!("should be at most {MAX} characters long")));
     }
-    Ok(text)
+    Ok(text.replace(char::is_control, " "))
 }
 
 /// A text was shorter or longer than the API allows.

@@ -76,7 +76,9 @@ impl RouterSession {
         };
         *self.greeted.lock() = true;
         self.change_facts(|facts| {
-            facts.hostname.clone_from(&hello.hostname);
+            if is_plain(&hello.hostname) {
+                facts.hostname.clone_from(&hello.hostname);
+            }
             facts.protocols = listeners(&hello);
         });
         if supports_data_model(message) {
@@ -130,18 +132,30 @@ impl RouterSession {
 /// counts.
 fn listeners(hello: &ClientHello) -> std::collections::BTreeMap<String, String> {
     if !hello.listeners.is_empty() {
-        let advertised = hello.listeners.iter().filter_map(|listener| listener.advertise.as_ref());
+        let advertised = hello.listeners.iter().take(MAX_LISTENERS);
+        let advertised = advertised.filter_map(|listener| listener.advertise.as_ref());
         return advertised
             .filter_map(|at| url(&at.protocol, &at.hostname, u16::try_from(at.port).ok()?))
             .collect();
     }
-    let old = hello.protocols.iter().zip(&hello.protocol_ports);
+    let old = hello.protocols.iter().zip(&hello.protocol_ports).take(MAX_LISTENERS);
     old.filter_map(|(protocol, port)| url(protocol, &hello.hostname, port.parse().ok()?)).collect()
 }
 
-/// A protocol, and the address of its listener as clients are told it.
+/// Listeners of a router for SDKs at most.
+const MAX_LISTENERS: usize = 64;
+/// Longest host name or protocol in a router's hello, in bytes.
+const MAX_NAME: usize = 255;
+
+/// Whether a name in a router's hello is short and has no control characters.
+fn is_plain(name: &str) -> bool {
+    name.len() <= MAX_NAME && !name.contains(char::is_control)
+}
+
+/// A protocol, and the address of its listener as clients are told it; none for one with an invalid name.
 fn url(protocol: &str, host: &str, port: u16) -> Option<(String, String)> {
-    Some((protocol.to_owned(), format!("{protocol}://{}", host_port(host, port))))
+    let is_valid = is_plain(protocol) && is_plain(host);
+    is_valid.then(|| (protocol.to_owned(), format!("{protocol}://{}", host_port(host, port))))
 }
 
 #[cfg(test)]
@@ -176,6 +190,12 @@ mod tests {
             assert_eq!(listeners(&hello)["tls"], url);
         }
         assert_eq!(listeners(&old).len(), 1);
+        for wrong in ["x".repeat(MAX_NAME + 1), "er1\u{1b}[2J".to_owned()] {
+            assert!(listeners(&ClientHello { hostname: wrong, ..old.clone() }).is_empty());
+        }
+        let many = |number: usize| (0..number).map(|number| number.to_string()).collect();
+        let many = ClientHello { protocols: many(1000), protocol_ports: many(1000), ..old.clone() };
+        assert_eq!(listeners(&many).len(), MAX_LISTENERS);
         let advertise = EdgeAddress {
             protocol: "tls".into(),
             hostname: "er1.example".into(),

@@ -187,12 +187,21 @@ pub fn id_set(field: &str, texts: &[String]) -> Result<Vec<Id>, Failure> {
 /// Reads role attributes in a body.
 pub fn attributes(texts: &[String]) -> Result<Vec<Arc<str>>, Failure> {
     role::attributes(texts)
-        .map_err(|error| Failure::field("roleAttributes", error.to_string(), error.0.clone()))
+        .map_err(|error| Failure::field("roleAttributes", error.to_string(), error.value()))
 }
 
 /// Reads the roles of a policy in a body.
 pub fn roles(field: &str, texts: &[String]) -> Result<Roles, Failure> {
-    Roles::parse(texts).map_err(|error| Failure::field(field, error.to_string(), texts.join(", ")))
+    let roles = Roles::parse(texts)
+        .map_err(|error| Failure::field(field, error.to_string(), texts.join(", ")))?;
+    for attribute in &roles.attributes {
+        // A list may name what no entity can have.
+        if !attribute.starts_with(['#', '@']) {
+            role::check_attribute(attribute)
+                .map_err(|error| Failure::field(field, error.to_string(), error.value()))?;
+        }
+    }
+    Ok(roles)
 }
 
 /// Roles with names in place of ids; ids of no entity are left out (docs/protocol/management-api.md

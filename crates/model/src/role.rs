@@ -129,15 +129,21 @@ impl Roles {
     }
 }
 
+/// Role attributes of an entity at most.
+pub const MAX_ATTRIBUTES: usize = 1000;
+/// Longest role attribute, in bytes.
+pub const MAX_ATTRIBUTE: usize = 1024;
+
 /// Sorts the role attributes of an entity, removes repetitions, and refuses attributes that no role
 /// list could name: empty ones, and those that begin with `#` or `@`
 /// (docs/protocol/management-api.md 7.1).
 pub fn attributes<S: AsRef<str>>(entries: &[S]) -> Result<Vec<Arc<str>>, AttributeError> {
+    if entries.len() > MAX_ATTRIBUTES {
+        return Err(AttributeError::Many(entries.len()));
+    }
     let mut list: Vec<Arc<str>> = Vec::with_capacity(entries.len());
     for entry in entries.iter().map(AsRef::as_ref) {
-        if entry.is_empty() || entry.starts_with(['#', '@']) {
-            return Err(AttributeError(entry.into()));
-        }
+        check_attribute(entry)?;
         list.push(entry.into());
     }
     list.sort_unstable();
@@ -145,10 +151,46 @@ pub fn attributes<S: AsRef<str>>(entries: &[S]) -> Result<Vec<Arc<str>>, Attribu
     Ok(list)
 }
 
-/// A role attribute that no role list could name.
+/// Checks a role attribute: a role list can name it, it is not too long, and has no control characters.
+pub fn check_attribute(attribute: &str) -> Result<(), AttributeError> {
+    if attribute.is_empty() || attribute.starts_with(['#', '@']) {
+        return Err(AttributeError::Unnameable(attribute.into()));
+    }
+    if attribute.len() > MAX_ATTRIBUTE {
+        return Err(AttributeError::Long(attribute.chars().take(32).collect()));
+    }
+    if attribute.contains(char::is_control) {
+        return Err(AttributeError::Control(attribute.into()));
+    }
+    Ok(())
+}
+
+/// Why role attributes were refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("role attributes may not be empty or begin with # or @: {0:?}")]
-pub struct AttributeError(pub String);
+pub enum AttributeError {
+    /// No role list could name the attribute.
+    #[error("role attributes may not be empty or begin with # or @: {0:?}")]
+    Unnameable(String),
+    /// There are too many of them.
+    #[error("an entity has at most {MAX_ATTRIBUTES} role attributes, not {0}")]
+    Many(usize),
+    /// The attribute with this beginning is too long.
+    #[error("a role attribute has at most {MAX_ATTRIBUTE} bytes: {0:?}...")]
+    Long(String),
+    /// The attribute has a control character.
+    #[error("role attributes must have no control characters: {0:?}")]
+    Control(String),
+}
+
+impl AttributeError {
+    /// The attribute, or their number, as far as it is shown.
+    pub fn value(&self) -> String {
+        match self {
+            Self::Unnameable(text) | Self::Long(text) | Self::Control(text) => text.clone(),
+            Self::Many(count) => count.to_string(),
+        }
+    }
+}
 
 #[cfg(test)]
 mod tests {
@@ -173,6 +215,16 @@ mod tests {
         assert!(matches!(Roles::parse(&["@a\n"]), Err(RoleError::Id { .. })));
         assert!(attributes(&["ok", "#no"]).is_err());
         assert!(attributes(&["@no"]).is_err());
+        assert!(attributes(&["<b>x</b> \u{e9}".to_owned(), "x".repeat(MAX_ATTRIBUTE)]).is_ok());
+        for (wrong, reason) in [
+            (vec!["x".repeat(MAX_ATTRIBUTE + 1)], "at most 1024 bytes"),
+            (vec!["a\nb".to_owned()], "no control characters"),
+            (vec!["\u{85}".to_owned()], "no control characters"),
+            (vec!["x".to_owned(); MAX_ATTRIBUTES + 1], "at most 1000 role attributes, not 1001"),
+        ] {
+            let error = attributes(&wrong).unwrap_err();
+            assert!(error.to_string().contains(reason) && error.value().len() < 64, "{error}");
+        }
     }
 
     #[test]

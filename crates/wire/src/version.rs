@@ -38,7 +38,7 @@ impl Default for VersionInfo {
 impl VersionInfo {
     /// Reads the form of control channels: five fields between bars.
     pub fn from_header(text: &str) -> Option<Self> {
-        let mut fields = text.split('|').map(str::to_owned);
+        let mut fields = text.split('|').map(told);
         let info = Self {
             version: fields.next()?,
             revision: fields.next()?,
@@ -62,13 +62,25 @@ impl VersionInfo {
 
     /// Reads the form of SDK connections.
     pub fn from_json(text: &str) -> Option<Self> {
-        serde_json::from_str(text).ok()
+        let info: Self = serde_json::from_str(text).ok()?;
+        let Self { version, revision, build_date, os, arch } = &info;
+        let [version, revision, build_date, os, arch] =
+            [version, revision, build_date, os, arch].map(|text| told(text));
+        Some(Self { version, revision, build_date, os, arch })
     }
 
     /// The release, if it can be compared.
     pub fn release(&self) -> Option<Version> {
         self.version.parse().ok()
     }
+}
+
+/// Longest field of a build that is kept, in characters.
+const MAX_FIELD: usize = 255;
+
+/// What a program says of itself, as it is kept: not too long, and without control characters.
+fn told(text: &str) -> String {
+    text.chars().take(MAX_FIELD).map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
 /// A release number that can be compared: optional `v`, numbers between dots, optional
@@ -228,7 +240,15 @@ mod tests {
             info.to_json(),
             r#"{"version":"v2.0.3","revision":"abc","buildDate":"2026-01-01","os":"linux","arch":"amd64"}"#
         );
-        assert_eq!(VersionInfo::from_json(&info.to_json()), Some(info));
+        assert_eq!(VersionInfo::from_json(&info.to_json()), Some(info.clone()));
+        // Whatever a program says, what is kept has a length and moves no cursor.
+        let long = VersionInfo { revision: format!("\u{1b}[2J{}", "x".repeat(1000)), ..info };
+        let told = format!(" [2J{}", "x".repeat(MAX_FIELD - 4));
+        for read in
+            [VersionInfo::from_json(&long.to_json()), VersionInfo::from_header(&long.to_header())]
+        {
+            assert_eq!(read.unwrap().revision, told);
+        }
     }
 
     proptest! {

@@ -80,7 +80,7 @@ fn report(
     at: &str,
 ) -> Result<Option<Report>, Failure> {
     let text = |name: &str, text: &Option<String>, most: usize| {
-        let text = text.clone().unwrap_or_default();
+        let text = text.as_deref().unwrap_or_default().replace(char::is_control, " ");
         short(&format!("{at}{name}"), &text, most).map(|()| text)
     };
     let required = |name: &str, given: &Option<String>| match given {
@@ -95,7 +95,7 @@ fn report(
         }
         let mut all = texts.iter().enumerate();
         all.try_for_each(|(at, text)| short(&format!("{field}[{at}]"), text, MAX_WORD))?;
-        Ok(texts.to_vec())
+        Ok(texts.iter().map(|text| text.replace(char::is_control, " ")).collect())
     };
     let word = body.type_id.as_deref().unwrap_or_default();
     text("id", &body.id, MAX_WORD)?;

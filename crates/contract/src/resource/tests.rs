@@ -269,3 +269,23 @@ fn logins_of_old_clients_are_read() {
         "envInfo.hostname: should be at most 253 characters long"
     );
 }
+
+#[test]
+fn what_clients_say_of_themselves_is_one_line() {
+    let texts = [
+        ("sdkInfo", &["appId", "appVersion", "branch", "revision", "type", "version"][..]),
+        ("envInfo", &["arch", "domain", "hostname", "os", "osRelease", "osVersion"]),
+    ];
+    for (object, members) in texts {
+        for member in members {
+            let body = |text: &str| {
+                let body = serde_json::json!({object: {*member: text}}).to_string();
+                body::decode::<session::AuthenticateBody>(body.as_bytes(), Verb::Create)
+            };
+            let read = body("a\u{1b}[2J\r\n\u{0}\u{85}<b>").unwrap();
+            let read = serde_json::json!({"sdkInfo": read.sdk_info, "envInfo": read.env_info});
+            assert_eq!(read[object][*member], "a [2J    <b>", "{object}.{member}");
+            assert!(body(&"x".repeat(256)).is_err(), "{object}.{member}");
+        }
+    }
+}

@@ -193,7 +193,7 @@ impl Take<Option<Id>> for String {
 impl Take<Vec<Arc<str>>> for Vec<String> {
     fn take(&self, member: &str) -> Result<Vec<Arc<str>>, Failure> {
         role::attributes(self)
-            .map_err(|error| Failure::field(member, error.to_string(), error.0.clone()))
+            .map_err(|error| Failure::field(member, error.to_string(), error.value()))
     }
 }
 

@@ -28,6 +28,10 @@ pub(crate) struct PostureChecks;
 
 /// Longest list of systems, addresses, domains or processes.
 const MAX_ITEMS: usize = 1000;
+/// Longest domain, hash or fingerprint, in bytes: that of a device's report about them.
+const MAX_WORD: usize = 512;
+/// Longest path of a program, in bytes.
+const MAX_PATH: usize = 4096;
 
 fn mfa_flag<'a>(it: &PostureCheck, get: impl Fn(&MfaCheck) -> bool) -> Value<'a> {
     match it.check_type {
@@ -183,12 +187,17 @@ fn few(field: &str, count: usize) -> Result<(), Failure> {
     Err(Failure::field(field, reason, count.to_string()))
 }
 
-/// Checks that no text is empty.
+/// Checks that no text is empty or too long, or has control characters.
 fn texts(field: &str, texts: &[String]) -> Result<Vec<String>, Failure> {
     few(field, texts.len())?;
-    let trimmed = texts.iter().enumerate().map(|(at, text)| match text.trim() {
-        "" => Err(Failure::field(&format!("{field}[{at}]"), "must not be empty", &**text)),
-        text => Ok(text.to_owned()),
+    let trimmed = texts.iter().enumerate().map(|(at, text)| {
+        let field = format!("{field}[{at}]");
+        let text = text.trim();
+        if text.is_empty() {
+            return Err(Failure::field(&field, "must not be empty", ""));
+        }
+        convert::plain(&field, text, MAX_WORD)?;
+        Ok(text.to_owned())
     });
     trimmed.collect()
 }
@@ -295,12 +304,18 @@ impl Given<'_> {
         if path.trim().is_empty() {
             return Err(Failure::field(&format!("{field}.path"), "path is required", path));
         }
+        convert::plain(&format!("{field}.path"), &path, MAX_PATH)?;
         let kept = |texts: Vec<String>| -> Vec<String> {
             texts.into_iter().filter(|text| !text.trim().is_empty()).collect()
         };
         let hashes = self.hashes.clone().unwrap_or_default();
         few(&format!("{field}.hashes"), hashes.len())?;
         few(&format!("{field}.signerFingerprints"), self.signers.len())?;
+        for (name, texts) in [("hashes", &hashes), ("signerFingerprints", &self.signers)] {
+            for (at, text) in texts.iter().enumerate() {
+                convert::plain(&format!("{field}.{name}[{at}]"), text, MAX_WORD)?;
+            }
+        }
         Ok(ProcessSpec {
             os_type: self.os_type.unwrap_or_default().as_str().to_owned(),
             path,
