@@ -157,7 +157,7 @@ fn with_body(status: u16, media: &'static str, body: Bytes) -> Answer {
 fn put(own: &mut HeaderMap, name: HeaderName, value: &str) {
     match HeaderValue::from_str(value) {
         Ok(value) => drop(own.append(name, value)),
-        Err(_) => tracing::warn!(%name, "header left out: its value is not printable"),
+        Err(_) => tracing::debug!(%name, "header left out: its value is not printable"),
     }
 }
 

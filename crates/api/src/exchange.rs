@@ -106,7 +106,12 @@ impl Site {
                 tokio::spawn(async move { body::discard(body, &head.headers).await });
                 if failure.status() >= 500 {
                     let peer = peer.remote;
-                    tracing::warn!(%peer, request_id, %failure, "request failed");
+                    match self.shared.failures.lock().due(Instant::now()) {
+                        Some(left_out) => {
+                            tracing::warn!(%peer, request_id, %failure, left_out, "request failed");
+                        }
+                        None => tracing::debug!(%peer, request_id, %failure, "request failed"),
+                    }
                 } else {
                     tracing::debug!(peer = %peer.remote, request_id, %failure, "request refused");
                 }

@@ -2,11 +2,12 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use hyper::header::HeaderValue;
+use parking_lot::Mutex;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 use weft_channel::{Accepted, ConnectionHandler, Listeners, Registration};
@@ -14,6 +15,7 @@ use weft_config::controller::StoreCheck;
 use weft_config::{BindPoint, WebServer};
 use weft_controller::Controller;
 use weft_identity::LiveIdentity;
+use weft_limits::LogLines;
 use weft_web::{Places, Scraper, Scrapes, StartError, Terms};
 
 use crate::answer::Signature;
@@ -80,6 +82,7 @@ impl ApiServer {
             files: Places::new(limits.files, limits.files_per_source, limits.grace),
             compressor: Compressor::new(),
             origins: Origins::default(),
+            failures: Mutex::new(LogLines::new(Instant::now())),
             bodies: Places::new(limits.body_bytes, limits.body_bytes_per_source, limits.grace),
             answers: Places::new(limits.answer_bytes, limits.answer_bytes_per_source, limits.grace),
             scrapes: Scrapes::default(),

@@ -3,11 +3,13 @@
 use std::sync::Arc;
 
 use hyper::header::HeaderValue;
+use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use weft_config::{WebApi, WebServer};
 use weft_contract::Api;
 use weft_controller::Controller;
+use weft_limits::LogLines;
 use weft_web::health::Check;
 use weft_web::{Places, Scraper, Scrapes, StartError, Terms};
 
@@ -29,6 +31,8 @@ pub(crate) struct Shared {
     pub(crate) files: Arc<Places>,
     pub(crate) compressor: Compressor,
     pub(crate) origins: Origins,
+    /// Lines of the log about requests that failed, which anybody can repeat.
+    pub(crate) failures: Mutex<LogLines>,
     pub(crate) bodies: Arc<Places>,
     pub(crate) answers: Arc<Places>,
     pub(crate) scrapes: Scrapes,

@@ -293,7 +293,7 @@ impl Underlay {
                 header::REPLY_FOR => {
                     reply_for = value.try_into().ok().map(i32::from_le_bytes);
                     if reply_for.is_none() {
-                        tracing::warn!(channel = %self.channel, "reply header of a wrong length");
+                        tracing::debug!(channel = %self.channel, "reply header of a wrong length");
                     }
                 }
                 header::HEARTBEAT => {

@@ -21,13 +21,9 @@ impl Complaints {
     pub(crate) fn note(&self, service: &str, client: SocketAddr, refusal: &dyn Display) {
         let due = self.0.lock().due(now());
         match due {
-            Some(0) => {
-                tracing::warn!(service, %client, %refusal, "a client was not connected");
+            Some(left_out) => {
+                tracing::warn!(service, %client, %refusal, left_out, "a client was not connected");
             }
-            Some(left_out) => tracing::warn!(
-                service, %client, %refusal,
-                "a client was not connected, and {left_out} more since the last such line"
-            ),
             None => tracing::debug!(service, %client, %refusal, "a client was not connected"),
         }
     }

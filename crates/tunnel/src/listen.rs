@@ -13,6 +13,8 @@ use tokio::{
     sync::Semaphore,
     task::JoinHandle,
 };
+use weft_channel::clock::now;
+use weft_limits::LogLines;
 
 use crate::{
     AppData, Call, Carrier, Client, Configs, Conversations, Intercept, InterceptAddress, Protocol,
@@ -210,6 +212,7 @@ impl Drop for Listening {
 async fn accept(listener: TcpListener, way: Arc<PortWay>, carrier: Arc<dyn Carrier>) {
     let places = Arc::new(Semaphore::new(MOST_CLIENTS));
     let complaints = Arc::<Complaints>::default();
+    let mut lines = LogLines::new(now());
     loop {
         let accepted = async {
             let place = Arc::clone(&places).acquire_owned().await;
@@ -236,7 +239,9 @@ async fn accept(listener: TcpListener, way: Arc<PortWay>, carrier: Arc<dyn Carri
                 });
             }
             Err(problem) => {
-                tracing::warn!(service = %way.service.name, %problem, "a client was not accepted");
+                if let Some(left_out) = lines.due(now()) {
+                    tracing::warn!(service = %way.service.name, %problem, left_out, "a client was not accepted");
+                }
                 tokio::time::sleep(PAUSE).await;
             }
         }
@@ -259,6 +264,7 @@ async fn receive(
     let Ok(local) = socket.local_addr() else { return };
     let conversations = Conversations::new(times);
     let complaints = Arc::<Complaints>::default();
+    let mut lines = LogLines::new(now());
     let mut buffer = vec![0; MAX_DATAGRAM];
     // Without a way for new clients, the port is open for those that it has.
     while !way.close_if(conversations.is_empty()) {
@@ -272,7 +278,9 @@ async fn receive(
             // The error of an earlier answer, whose client is gone.
             Err(problem) if problem.kind() == io::ErrorKind::ConnectionRefused => continue,
             Err(problem) => {
-                tracing::warn!(at = %local, %problem, "no datagram was received");
+                if let Some(left_out) = lines.due(now()) {
+                    tracing::warn!(at = %local, %problem, left_out, "no datagram was received");
+                }
                 tokio::time::sleep(PAUSE).await;
                 continue;
             }

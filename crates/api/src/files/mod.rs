@@ -14,11 +14,15 @@ mod policy;
 mod reply;
 mod serve;
 
+use std::fmt::Display;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Instant;
 
+use parking_lot::Mutex;
 use weft_config::{FileOptions, WebApi};
 use weft_contract::Api;
+use weft_limits::LogLines;
 
 pub(crate) use body::FileBody;
 pub(crate) use policy::Origins;
@@ -41,6 +45,8 @@ pub(crate) struct Files {
     index: PathBuf,
     assets_at_root: bool,
     policy: Arc<Policy>,
+    /// Lines of the log about files that cannot be sent, for which anybody can ask.
+    complaints: Mutex<LogLines>,
 }
 
 /// An application among the APIs of a bind point.
@@ -61,6 +67,17 @@ impl Files {
             index: options.index_file.clone().into(),
             assets_at_root: options.assets_at_root,
             policy: Arc::new(Policy::new(options.policy.clone())),
+            complaints: Mutex::new(LogLines::new(Instant::now())),
+        }
+    }
+
+    /// Logs why a file is not sent.
+    fn complain(&self, path: &str, problem: &dyn Display) {
+        const TEXT: &str = "a file of an application is not sent; its client gets an error";
+        let location = self.location.display();
+        match self.complaints.lock().due(Instant::now()) {
+            Some(left_out) => tracing::warn!(%location, path, %problem, left_out, "{TEXT}"),
+            None => tracing::debug!(%location, path, %problem, "{TEXT}"),
         }
     }
 

@@ -128,7 +128,7 @@ pub(super) async fn prepare(
     let name = files.location.join(&found.place).to_string_lossy().into_owned();
     let sent = send(form, found.plain, part.as_ref(), (compressor, name), &mark).await;
     let Sent { contents, length, encoding, tag } = sent.map_err(|error| {
-        tracing::warn!(location = %files.location.display(), %error, "a file of an application cannot be read; its client gets an error");
+        files.complain(head.uri.path(), &error);
         Failure::unhandled("the file cannot be read; the controller's log says more")
     })?;
     // The form that could be made may differ from the chosen one.

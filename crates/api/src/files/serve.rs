@@ -123,18 +123,19 @@ fn to_directory(query: Option<&str>) -> Response<FileBody> {
 
 /// The answer for a file that cannot be read; the cause is only logged.
 fn unreadable(error: &io::Error, files: &Files, path: &str) -> Failure {
-    let location = files.location.display();
     match error.kind() {
         io::ErrorKind::NotFound => {
-            tracing::warn!(%location, index = %files.index.display(), "the index of an application is missing; its clients get an error");
+            let index = files.index.display();
+            files.complain(path, &format_args!("the index {index} is missing"));
             ErrorCode::NotFound.into()
         }
         io::ErrorKind::PermissionDenied => {
-            tracing::warn!(%location, path, %error, "the file must not be read by this user, or is outside of the location; its client gets an error");
+            let text = "it must not be read by this user, or is outside of the location";
+            files.complain(path, &format_args!("{text}: {error}"));
             ErrorCode::NotFound.into()
         }
         _ => {
-            tracing::warn!(%location, path, %error, "a file of an application cannot be read; its client gets an error");
+            files.complain(path, error);
             Failure::unhandled("the file cannot be read; the controller's log says more")
         }
     }

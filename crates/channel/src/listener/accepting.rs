@@ -7,16 +7,13 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::net::TcpListener;
-use weft_limits::{LogLines, TableFull, TokenBucket};
+use weft_limits::{LogLines, TableFull};
 
 use super::registered::{ListenerLimits, RegisterError, SharedListener};
 use crate::clock;
 use crate::door::{Door, KnownSources, PACE, PendingSlot, TakenBack};
 use crate::line::{Line, Waiting};
 use crate::socket::{self, PEER_TIMEOUT};
-
-/// The shortest time between two log lines about connections that cannot be accepted.
-const COMPLAINTS: Duration = Duration::from_secs(10);
 
 impl SharedListener {
     /// Opens the socket. It accepts as soon as a protocol is registered.
@@ -64,7 +61,7 @@ async fn accept(
     mut line: Line,
 ) {
     let now = || tokio::time::Instant::now().into_std();
-    let mut complaints = TokenBucket::every(COMPLAINTS, 1, now());
+    let mut lines = LogLines::new(now());
     loop {
         let is_line = !line.is_empty();
         let accepted = tokio::select! {
@@ -79,8 +76,8 @@ async fn accept(
             Some(Ok((socket, remote))) => listener.take(Waiting { socket, remote }, &mut line),
             Some(Err(error)) => {
                 // No descriptors are left, or the peer is gone already: go on after a pause.
-                if complaints.try_take(1, now()) {
-                    tracing::warn!(%error, "cannot accept connections");
+                if let Some(left_out) = lines.due(now()) {
+                    tracing::warn!(%error, left_out, "cannot accept connections");
                 }
                 drop(listener);
                 tokio::time::sleep(Duration::from_millis(50)).await;

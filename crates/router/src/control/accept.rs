@@ -7,13 +7,16 @@
 
 use std::{sync::Arc, time::Duration};
 
+use parking_lot::Mutex;
 use rustls_pki_types::CertificateDer;
 use weft_channel::{
     AcceptOptions, Admission, ChannelAcceptor, Established, GroupPolicy, HelloGate, ListenerLimits,
     Listeners, PeerHello, Refusal, RegisterError, Registration, TlsSource,
 };
+use weft_circuit::now;
 use weft_config::router::CtrlListener;
 use weft_identity::{Certificate, Identity, SpiffeId, SpiffeSubject};
+use weft_limits::LogLines;
 use weft_wire::{
     Headers, controller_capability,
     ctrl::{ControllerHello, CtrlChanListener},
@@ -42,7 +45,8 @@ impl ControlHalf {
             vouches: true,
             ..AcceptOptions::default()
         };
-        let gate = Gate { core: self.0.clone(), write_timeout: channel.write_timeout };
+        let lines = Mutex::new(LogLines::new(now()));
+        let gate = Gate { core: self.0.clone(), write_timeout: channel.write_timeout, lines };
         let acceptor = Arc::new(ChannelAcceptor::new(gate, hello));
         let bind = config.bind.host_port();
         let registration = sockets.listen(&bind, limits, &[alpn::CTRL], tls, acceptor).await?;
@@ -59,13 +63,43 @@ impl ControlHalf {
 struct Gate {
     core: Arc<Core>,
     write_timeout: Option<Duration>,
+    /// Lines of the log about peers that are refused, and have shown a certificate of the network.
+    lines: Mutex<LogLines>,
+}
+
+impl Gate {
+    /// The id of the controller that shows this chain, or the refusal of another peer.
+    fn proved(&self, chain: &[CertificateDer<'static>]) -> Result<String, Refusal> {
+        proved(&self.core.identity.current(), chain).map_err(|unproved| {
+            if let Unproved::Other { name, reason } = &unproved {
+                let text = "a program that is no controller of this network connected as one";
+                match self.lines.lock().due(now()) {
+                    Some(left_out) => tracing::warn!(name, reason, left_out, "{text}"),
+                    None => tracing::debug!(name, reason, "{text}"),
+                }
+            }
+            Refusal::close(unproved.to_string())
+        })
+    }
+
+    fn refuse(&self, id: &str, peer: &PeerHello, reason: String) -> Refusal {
+        let remote = peer.remote;
+        match self.lines.lock().due(now()) {
+            Some(left_out) => tracing::warn!(
+                controller = id, peer = %remote, reason, left_out, "a controller is refused"
+            ),
+            None => {
+                tracing::debug!(controller = id, peer = %remote, reason, "a controller is refused");
+            }
+        }
+        Refusal::answer(RejectClass::NotPermitted, reason)
+    }
 }
 
 impl HelloGate for Gate {
     /// A peer that is no controller is disconnected before its hello is read.
     fn screen(&self, certificates: &[CertificateDer<'static>]) -> Result<(), Refusal> {
-        let proved = proved(&self.core.identity.current(), certificates);
-        proved.map(|_| ()).map_err(Refusal::close)
+        self.proved(certificates).map(|_| ())
     }
 
     async fn check(&self, peer: &PeerHello) -> Result<Admission, Refusal> {
@@ -73,11 +107,8 @@ impl HelloGate for Gate {
         if core.data.get().is_none() || core.stop.is_cancelled() {
             return Err(Refusal::close("the router starts or stops"));
         }
-        let id = proved(&core.identity.current(), &peer.certificates).map_err(Refusal::close)?;
-        let no = |reason: String| {
-            tracing::warn!(controller = id, peer = %peer.remote, reason, "a controller is refused");
-            Refusal::answer(RejectClass::NotPermitted, reason)
-        };
+        let id = self.proved(&peer.certificates)?;
+        let no = |reason: String| self.refuse(&id, peer, reason);
         if peer.hello.token != id {
             return Err(no(format!(
                 "its hello has the id {:?}, its certificate {id:?}",
@@ -140,20 +171,28 @@ impl HelloGate for Gate {
     }
 }
 
-/// The id of the controller that shows this chain. An error says why the peer is no controller of
-/// this network.
-fn proved(identity: &Identity, chain: &[CertificateDer<'static>]) -> Result<String, String> {
-    leads_to_authority(identity, chain).map_err(|problem| format!("certificate: {problem}"))?;
-    let leaf = chain.first().cloned().ok_or("no certificate was presented")?;
-    let leaf = Certificate::from_der(leaf).map_err(|error| error.to_string())?;
+/// Why a peer is no controller of this network.
+#[derive(Debug, thiserror::Error)]
+enum Unproved {
+    /// It has shown no certificate of this network.
+    #[error("{0}")]
+    Stranger(String),
+    /// It has shown the certificate of something else.
+    #[error("{reason}")]
+    Other { name: String, reason: String },
+}
+
+/// The id of the controller that shows this chain.
+fn proved(identity: &Identity, chain: &[CertificateDer<'static>]) -> Result<String, Unproved> {
+    let stranger = Unproved::Stranger;
+    leads_to_authority(identity, chain)
+        .map_err(|problem| stranger(format!("certificate: {problem}")))?;
+    let leaf = chain.first().cloned();
+    let leaf = leaf.ok_or_else(|| stranger("no certificate was presented".to_owned()))?;
+    let leaf = Certificate::from_der(leaf).map_err(|error| stranger(error.to_string()))?;
     let own = identity.client().and_then(|client| spiffe(client.leaf()).ok());
-    controller_of(&leaf, own.map(|own| own.trust_domain).as_deref()).inspect_err(|reason| {
-        let name = leaf.common_name().unwrap_or_default();
-        tracing::warn!(
-            name,
-            reason,
-            "a program that is no controller of this network connected as one"
-        );
+    controller_of(&leaf, own.map(|own| own.trust_domain).as_deref()).map_err(|reason| {
+        Unproved::Other { name: leaf.common_name().unwrap_or_default().to_owned(), reason }
     })
 }
 
@@ -224,7 +263,7 @@ mod tests {
         let bundle = TrustBundle::new([root.certificate().clone()]);
         let identity = Identity::new(Some(router.clone()), Vec::new(), bundle);
         let chain: Vec<_> = chain.iter().map(|one| one.leaf().der().clone()).collect();
-        proved(&identity, &chain)
+        proved(&identity, &chain).map_err(|unproved| unproved.to_string())
     }
 
     #[test]

@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use weft_circuit::now;
-use weft_limits::{BoundedTable, Budget, Caps, Grant, TableFull, TokenBucket, WhenFull};
+use weft_limits::{BoundedTable, Budget, Caps, Grant, LogLines, TableFull, TokenBucket, WhenFull};
 use weft_xgress::ITEM_COST;
 
 use super::{
@@ -157,7 +157,7 @@ pub(crate) async fn serve_datagrams(
     let DatagramEnds { draining, stop } = ends;
     let socket = Arc::new(socket);
     let conversations = Conversations::new(limits, ingress.forwarder.budget());
-    let mut number = 0;
+    let (mut number, mut lines) = (0, LogLines::new(now()));
     loop {
         // Lets other tasks run, however much arrives.
         tokio::task::consume_budget().await;
@@ -178,7 +178,9 @@ pub(crate) async fn serve_datagrams(
                 continue;
             }
             Err(error) => {
-                tracing::warn!(listener = %ingress.options.name, %error, "cannot receive");
+                if let Some(left_out) = lines.due(now()) {
+                    tracing::warn!(listener = %ingress.options.name, %error, left_out, "cannot receive");
+                }
                 tokio::time::sleep(Duration::from_millis(50)).await;
                 continue;
             }

@@ -16,7 +16,7 @@ use tokio::{
 use tokio_rustls::{TlsAcceptor, TlsStream};
 use tokio_util::sync::CancellationToken;
 use weft_circuit::now;
-use weft_limits::{TokenBucket, source_of};
+use weft_limits::{LogLines, source_of};
 
 use super::{
     Addresses, Ingress, Opened,
@@ -24,9 +24,6 @@ use super::{
     shares::{Share, Shares},
 };
 use crate::bindings::socket::{self, Stream};
-
-/// The shortest time between two log lines about connections that cannot be accepted.
-const COMPLAINTS: Duration = Duration::from_secs(10);
 
 /// The limits of a listener.
 #[derive(Clone, Copy, Debug)]
@@ -63,7 +60,7 @@ pub(crate) async fn serve_streams(
 ) {
     let room = Arc::new(Semaphore::new(limits.connections));
     let shares = Shares::new(limits.per_source);
-    let mut complaints = TokenBucket::every(COMPLAINTS, 1, now());
+    let mut lines = LogLines::new(now());
     loop {
         let accepted = tokio::select! {
             () = stop.cancelled() => return,
@@ -104,8 +101,8 @@ pub(crate) async fn serve_streams(
             }
             Err(error) => {
                 // No descriptors are left, or the client is gone already: go on after a pause.
-                if complaints.try_take(1, now()) {
-                    tracing::warn!(listener = %ingress.options.name, %error, "cannot accept");
+                if let Some(left_out) = lines.due(now()) {
+                    tracing::warn!(listener = %ingress.options.name, %error, left_out, "cannot accept");
                 }
                 tokio::time::sleep(Duration::from_millis(50)).await;
             }

@@ -1,0 +1,277 @@
+//! Whoever is not authenticated fills no log: in the files that read from strangers, each line above the level `debug`
+//! is one of a bounded number.
+#![allow(clippy::unwrap_used, reason = "these are tests")]
+
+use regex::Regex;
+use weft_pages::files::{self, File};
+use weft_pages::source::Reader;
+
+/// Files and folders that read from strangers: they accept connections and datagrams, make handshakes, read hellos and
+/// requests, and judge who a peer is.
+const READERS: &[&str] = &[
+    "crates/web/src/",
+    "crates/channel/src/",
+    "crates/dtls/src/",
+    "crates/proxy/src/",
+    "crates/api/src/",
+    "crates/auth/src/attempts.rs",
+    "crates/auth/src/enroll.rs",
+    "crates/auth/src/enroll/",
+    "crates/auth/src/external_token.rs",
+    "crates/auth/src/guesses/",
+    "crates/auth/src/lockout.rs",
+    "crates/auth/src/login.rs",
+    "crates/auth/src/refusals.rs",
+    "crates/auth/src/third_party_ca.rs",
+    "crates/auth/src/tickets.rs",
+    "crates/control/src/gate.rs",
+    "crates/router/src/bindings/edge/",
+    "crates/router/src/bindings/ingress/",
+    "crates/router/src/control/accept.rs",
+    "crates/router/src/api_proxy.rs",
+    "crates/router/src/link/accept.rs",
+    "crates/router/src/link/refused.rs",
+    "crates/router/src/web.rs",
+    "crates/intercept/src/dns/",
+    "crates/intercept/src/shared.rs",
+    "crates/intercept/src/tcp.rs",
+    "crates/intercept/src/udp.rs",
+    "crates/tunnel/src/complaints.rs",
+    "crates/tunnel/src/listen.rs",
+];
+
+/// Lines that no stranger can cause in any number: file, beginning of the message, reason.
+const OTHERS: &[(&str, &str, &str)] = &[
+    // Faults of the program or its surroundings.
+    (
+        "crates/api/src/exchange.rs",
+        "an operation panicked",
+        "no input is known that ends in a panic: each one is to be mended",
+    ),
+    (
+        "crates/auth/src/lockout.rs",
+        "a password with too many wrong tries could not be locked",
+        "as often as a password is locked",
+    ),
+    (
+        "crates/auth/src/tickets.rs",
+        "an enrollment ticket could not be signed",
+        "who asks for a ticket is logged in",
+    ),
+    // Start, stop, and files of the operator.
+    (
+        "crates/api/src/files/policy.rs",
+        "external JWT signers have more origins",
+        "once for each change of a signer",
+    ),
+    ("crates/api/src/server.rs", "connections cut", "at the stop"),
+    ("crates/api/src/server.rs", "the stop waits for operations", "at the stop"),
+    ("crates/api/src/server.rs", "web server listens", "at the start"),
+    ("crates/channel/src/trace.rs", "messages are not traced any more", "once for each trace"),
+    ("crates/channel/src/trace.rs", "messages were not traced", "once for each trace"),
+    ("crates/channel/src/trace.rs", "the end of the trace", "once for each trace"),
+    (
+        "crates/intercept/src/dns/server.rs",
+        "another program has the DNS server's address",
+        "at the start",
+    ),
+    ("crates/intercept/src/dns/server.rs", "DNS server", "at the start"),
+    ("crates/router/src/web.rs", "a server of the section web has no certificate", "at the start"),
+    ("crates/router/src/web.rs", "web server listens", "at the start"),
+    ("crates/router/src/web.rs", "the changed identity files cannot be used", "when files change"),
+    ("crates/tunnel/src/listen.rs", "a template of the service's config", "when a service changes"),
+    ("crates/web/src/scrape.rs", "another certificate may read metrics", "when a file changes"),
+    ("crates/web/src/scrape.rs", "the new certificate for metrics", "when a file changes"),
+    // Bounded by something else.
+    (
+        "crates/auth/src/attempts.rs",
+        "many wrong codes of a second factor",
+        "once until the next right code; guesses wait",
+    ),
+    (
+        "crates/auth/src/lockout.rs",
+        "too many wrong passwords: the password is locked",
+        "a locked password is tried no more",
+    ),
+    (
+        "crates/auth/src/lockout.rs",
+        "too many wrong passwords of the last administrator",
+        "of one name: 10 guesses a minute",
+    ),
+    (
+        "crates/intercept/src/dns/upstream.rs",
+        "a DNS server answers again",
+        "after it was silent, which takes 5 s",
+    ),
+    (
+        "crates/intercept/src/dns/upstream.rs",
+        "a DNS server gives no answer",
+        "a server is silent after 5 s without an answer",
+    ),
+    (
+        "crates/intercept/src/shared.rs",
+        "warnings were left out",
+        "it is itself the count of lines that were left out",
+    ),
+    (
+        "crates/router/src/bindings/ingress/mod.rs",
+        "no circuit was made",
+        "one in a second, the same one in 10 s",
+    ),
+    // About peers that were judged before.
+    (
+        "crates/auth/src/login.rs",
+        "the note whether the certificate came with its chain",
+        "the login was right",
+    ),
+    (
+        "crates/channel/src/datagram/pump.rs",
+        "messages of more than",
+        "messages of this program itself",
+    ),
+    ("crates/channel/src/shared.rs", "connection closed", "its peer was admitted"),
+    (
+        "crates/control/src/gate.rs",
+        "a router is refused",
+        "it has shown the certificate of a router",
+    ),
+    ("crates/router/src/bindings/edge/bind.rs", "a terminator was refused", "the session may host"),
+    ("crates/router/src/bindings/edge/bind.rs", "a terminator is removed", "the session may host"),
+    (
+        "crates/router/src/bindings/edge/messages.rs",
+        "an SDK is disconnected",
+        "its session was judged, and one line ends it",
+    ),
+    ("crates/router/src/link/accept.rs", "link accepted", "a controller knows the router"),
+    (
+        "crates/router/src/link/accept.rs",
+        "the two connections of a split link",
+        "a controller knows the router",
+    ),
+    (
+        "crates/router/src/link/accept.rs",
+        "the hello of a link is not understood",
+        "a controller knows the router",
+    ),
+];
+
+/// A line of a log, as it is written in a file.
+#[derive(Debug, PartialEq, Eq)]
+struct Line {
+    place: String,
+    message: String,
+}
+
+/// The lines above `debug` of a file that are not limited.
+///
+/// Limited is a line that says how many were left out before it ([`weft_limits::LogLines`]), and one that is passed to
+/// a function `complain`, which bounds them.
+fn unlimited(reader: &Reader, file: &File) -> Vec<Line> {
+    let written = Regex::new(r"\b(?:warn|info|error|event)!\s*\(").unwrap();
+    let complaint =
+        Regex::new(r"\bcomplain\(\s*(?:move\s*)?\|\|\s*\{?\s*(?:tracing\s*::\s*)?$").unwrap();
+    // Comments, literals and tests are blank there, at the same places.
+    let code = reader.read(&file.text).code;
+    let mut found = Vec::new();
+    for it in written.find_iter(&code) {
+        let end = end_of_call(&code, it.end());
+        let call = &file.text[it.start()..end];
+        let is_limited = code[it.start()..end].contains("left_out")
+            || call.contains("{left_out}")
+            || complaint.is_match(&code[..it.start()]);
+        if !is_limited {
+            let line = files::line_of(&file.text, it.start());
+            found.push(Line { place: format!("{}:{line}", file.path), message: message(call) });
+        }
+    }
+    found
+}
+
+/// Where the arguments of a call end that begin at an offset.
+fn end_of_call(code: &str, from: usize) -> usize {
+    let mut depth = 1;
+    for (at, byte) in code.bytes().enumerate().skip(from) {
+        depth += match byte {
+            b'(' => 1,
+            b')' => -1,
+            _ => 0,
+        };
+        if depth == 0 {
+            return at;
+        }
+    }
+    code.len()
+}
+
+/// The last text of a call: its message.
+fn message(call: &str) -> String {
+    let text = Regex::new(r#"(?s)"((?:[^"\\]|\\.)*)""#).unwrap();
+    let last = text.captures_iter(call).last();
+    last.map_or_else(|| call.to_owned(), |it| it[1].to_owned())
+}
+
+#[test]
+fn strangers_cause_a_bounded_number_of_log_lines() {
+    let (reader, files) = (Reader::new().unwrap(), files::all().unwrap());
+    let is_read = |file: &&File| {
+        let path = file.path.as_str();
+        let is_test =
+            path.contains("/tests/") || path.ends_with("tests.rs") || path.ends_with("testing.rs");
+        path.ends_with(".rs") && !is_test && READERS.iter().any(|it| path.starts_with(it))
+    };
+    let read: Vec<&File> = files.iter().filter(is_read).collect();
+    for reader in READERS {
+        assert!(
+            read.iter().any(|file| file.path.starts_with(reader)),
+            "{reader} is not there any more"
+        );
+    }
+    let found: Vec<Line> = read.iter().flat_map(|file| unlimited(&reader, file)).collect();
+    let is_other = |line: &Line, (path, begins, _): &(&str, &str, &str)| {
+        line.place.rsplit_once(':').is_some_and(|(own, _)| own == *path)
+            && line.message.starts_with(begins)
+    };
+    let wrong: Vec<String> = found
+        .iter()
+        .filter(|line| !OTHERS.iter().any(|other| is_other(line, other)))
+        .map(|line| format!("{}: {:?}", line.place, line.message))
+        .collect();
+    assert!(
+        wrong.is_empty(),
+        "lines of the log that a stranger may cause without bound: let `weft_limits::LogLines` say when one is due, \
+         and name `left_out` in it; or say in OTHERS why no stranger causes many\n{}",
+        wrong.join("\n")
+    );
+    for other in OTHERS {
+        assert!(!other.2.is_empty(), "{other:?} has no reason");
+        assert!(found.iter().any(|line| is_other(line, other)), "{other:?} is no line any more");
+    }
+}
+
+#[test]
+fn a_line_is_limited_if_it_says_how_many_were_left_out() {
+    let reader = Reader::new().unwrap();
+    let unlimited = |text: &str| {
+        let file = File { path: "x.rs".to_owned(), text: text.to_owned() };
+        unlimited(&reader, &file).into_iter().map(|line| line.message).collect::<Vec<_>>()
+    };
+    for limited in [
+        "fn f() { tracing::warn!(%peer, left_out, \"refused\"); }",
+        "fn f() { tracing::info!(%peer, \"refused; {left_out} more\"); }",
+        "fn f() { self.complain(|| tracing::warn!(%peer, \"refused\")); }",
+        "fn f() { shared.complain(|| {\n    tracing::warn!(%peer, \"refused\");\n}); }",
+        "fn f() { tracing::debug!(%peer, \"refused\"); } // warn!(\"x\")",
+        "fn f() { let text = \"warn!(x)\"; }",
+        "#[cfg(test)]\nmod tests { fn f() { tracing::warn!(\"x\"); } }",
+    ] {
+        assert_eq!(unlimited(limited), [""; 0], "{limited}");
+    }
+    for (text, messages) in [
+        ("fn f() { tracing::warn!(%peer, \"refused\"); }", &["refused"][..]),
+        ("fn f() { info!(\"a\"); error!(x = \"b\", \"c \\\"d\\\"\"); }", &["a", "c \\\"d\\\""]),
+        ("fn f() { tracing::event!(Level::WARN, \"a (b\"); let left_out = 1; }", &["a (b"]),
+        ("fn f() { complain(|| g()); tracing::warn!(\"a\"); }", &["a"]),
+    ] {
+        assert_eq!(unlimited(text), messages, "{text}");
+    }
+}
