@@ -6,7 +6,13 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::{facts::Facts, show, source::Source, yaml::Place};
+use crate::{
+    facts::{Facts, Origin},
+    show,
+    source::Source,
+    veil::Veil,
+    yaml::Place,
+};
 
 /// A message about a key of a file, with its place.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -154,6 +160,11 @@ impl fmt::Display for Invalid {
 
 impl std::error::Error for Invalid {}
 
+/// The names of variables, in place of a value.
+fn names_of(names: &[String]) -> String {
+    format!("(${})", names.join(", $"))
+}
+
 /// A file that was read to its end, with all mistakes and warnings.
 #[derive(Debug, Clone)]
 pub struct Examined<T> {
@@ -171,6 +182,8 @@ pub struct Examined<T> {
     pub not_acted_upon: Vec<KeyAt>,
     /// Every key with its value.
     pub facts: Facts,
+    /// The variables that the file names.
+    pub(crate) veil: Veil,
 }
 
 impl<T> Examined<T> {
@@ -180,6 +193,30 @@ impl<T> Examined<T> {
         let found = self.facts.get(key).filter(|fact| fact.origin.line_and_column().is_some());
         let found = found.map(|fact| fact.value.clone()).filter(|value| !value.is_empty());
         KeyAt { found, ..KeyAt::new(key, message).at(self.facts.place(key)) }
+    }
+
+    /// Hides the values of variables in all messages and facts.
+    pub fn hide_variables(&mut self) {
+        let parts = self.veil.parts();
+        let messages = [&mut self.problems, &mut self.warnings, &mut self.not_acted_upon];
+        for about in messages.into_iter().flatten() {
+            about.message = parts.hidden_in(&about.message);
+            // Also a value that is too short to be found in a text.
+            let origin = self.facts.get(&about.key).map(|fact| &fact.origin);
+            if let (Some(found), Some(Origin::Variables { names, .. })) = (&mut about.found, origin)
+            {
+                *found = names_of(names);
+            }
+            for text in [&mut about.found, &mut about.suggestion].into_iter().flatten() {
+                *text = parts.hidden_in(text);
+            }
+        }
+        for fact in self.facts.all_mut() {
+            fact.value = match &fact.origin {
+                Origin::Variables { names, .. } => names_of(names),
+                _ => parts.hidden_in(&fact.value),
+            };
+        }
     }
 
     /// Sorts mistakes and warnings by their places; those without a place come last.

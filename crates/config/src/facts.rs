@@ -138,6 +138,10 @@ impl Facts {
         &self.all
     }
 
+    pub(crate) fn all_mut(&mut self) -> &mut [KeyFact] {
+        &mut self.all
+    }
+
     /// The facts of one key.
     #[must_use]
     pub fn get(&self, key: &str) -> Option<&KeyFact> {

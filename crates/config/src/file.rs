@@ -1,6 +1,6 @@
 //! From a file to a configuration: read, parse, replace variables, check.
 
-use std::{fs::File, io::Read as _, path::Path};
+use std::{cell::RefCell, fs::File, io::Read as _, path::Path};
 
 use crate::{
     error::{Error, Examined, KeyAt},
@@ -8,6 +8,7 @@ use crate::{
     not_acted_upon,
     section::{Context, Section},
     source::Source,
+    veil::Veil,
     yaml::{self, Environment, Tree, Value},
 };
 
@@ -94,7 +95,12 @@ pub(crate) fn examine_tree<T>(
         );
         cx.warn(KeyAt::new(twice.key.clone(), text).at(twice.last));
     }
-    yaml::expand(&mut tree.root, environment, &mut |place, name| {
+    let veil = RefCell::new(Veil::default());
+    let noted = |name: &str| {
+        let value = environment.variable(name);
+        value.inspect(|value| veil.borrow_mut().note(name, value.clone()))
+    };
+    yaml::expand(&mut tree.root, &noted, &mut |place, name| {
         let text = format!("the variable `{name}` is not set; it is replaced by an empty text");
         cx.warn(KeyAt::new("", text).at(place));
     });
@@ -117,6 +123,7 @@ pub(crate) fn examine_tree<T>(
         warnings: cx.warnings.into_inner(),
         not_acted_upon: not_acted_upon::of(&tree.root, kind),
         facts,
+        veil: veil.into_inner(),
     };
     examined.sort();
     examined

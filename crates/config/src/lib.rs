@@ -41,6 +41,7 @@ pub mod show;
 mod source;
 mod suggest;
 mod template;
+mod veil;
 pub mod web;
 mod xgress_options;
 mod yaml;

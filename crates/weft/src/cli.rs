@@ -28,7 +28,7 @@ pub(crate) use logins::{LoginArgs, LoginsArgs, LogoutArgs, StatusArgs, UseArgs};
 pub(crate) use printing::Output;
 pub(crate) use programs::{
     ControllerCommand, ControllerConfigArgs, DatabaseArgs, DatabaseCommand, QuickstartArgs,
-    RouterCommand, RouterConfigArgs, RouterSort, TraceShowArgs,
+    RouterCommand, RouterConfigArgs, RouterSort, TraceShowArgs, Variables,
 };
 pub(crate) use proofs::{TrafficArgs, VerifyCaArgs, VerifyCommand};
 pub(crate) use tunnels::{

@@ -10,7 +10,7 @@ use weft_config::ControllerConfig;
 use crate::{
     ask,
     check::{self, Purpose},
-    cli::ControllerCommand,
+    cli::{ControllerCommand, Variables},
     compose,
     compose::controller::Core,
     failure::Failure,
@@ -40,7 +40,9 @@ pub(crate) async fn controller(command: ControllerCommand) -> Result<(), Failure
         ControllerCommand::Run { file, log: _ } => {
             compose::controller::run(&file, &signals::first_of_service()?).await
         }
-        ControllerCommand::Check { file, output } => check_file(&file, output.format()),
+        ControllerCommand::Check { file, variables, output } => {
+            check_file(&file, variables, output.format())
+        }
         ControllerCommand::Password { file, username } => {
             until_interrupted(password::set(&file, &username)).await
         }
@@ -51,10 +53,13 @@ pub(crate) async fn controller(command: ControllerCommand) -> Result<(), Failure
 }
 
 /// Reports everything that is wrong with a file.
-fn check_file(file: &Path, format: Format) -> Result<(), Failure> {
+fn check_file(file: &Path, variables: Variables, format: Format) -> Result<(), Failure> {
     let examined = ControllerConfig::examine_path(file);
     let mut examined = examined.map_err(|error| check::unreadable(file, error, format))?;
     check::controller(&mut examined, Purpose::Advice);
+    if !variables.show_variables {
+        examined.hide_variables();
+    }
     check::report(&examined, format)
 }
 

@@ -10,7 +10,7 @@ use weft_router::enroll::{EnrollError, enroll as enroll_router};
 
 use crate::{
     check::{self, Purpose},
-    cli::RouterCommand,
+    cli::{RouterCommand, Variables},
     compose,
     enroll::read_token,
     failure::Failure,
@@ -30,17 +30,24 @@ pub(crate) async fn router(command: RouterCommand) -> Result<(), Failure> {
             let grace = Duration::from_secs(grace);
             compose::router::run(&file, grace, &stop).await
         }
-        RouterCommand::Check { file, output } => check_file(&file, output.format()),
-        RouterCommand::Explain { file, output } => explain::explain(&file, output.format()),
+        RouterCommand::Check { file, variables, output } => {
+            check_file(&file, variables, output.format())
+        }
+        RouterCommand::Explain { file, variables, output } => {
+            explain::explain(&file, variables, output.format())
+        }
         RouterCommand::Config(args) => new_file::write(&args),
     }
 }
 
 /// Reports everything that is wrong with a file.
-fn check_file(file: &Path, format: Format) -> Result<(), Failure> {
+fn check_file(file: &Path, variables: Variables, format: Format) -> Result<(), Failure> {
     let examined = RouterConfig::examine_path(file);
     let mut examined = examined.map_err(|error| check::unreadable(file, error, format))?;
     check::router(&mut examined, Purpose::Advice);
+    if !variables.show_variables {
+        examined.hide_variables();
+    }
     check::report(&examined, format)
 }
 

@@ -45,6 +45,35 @@ fn marks_end_with_their_value_and_credentials_are_not_shown() {
     assert!(!proxy.is_empty() && !proxy.contains("geheim"), "{proxy}");
 }
 
+/// Whoever wrote a file may name any variable in it.
+#[test]
+fn values_of_variables_are_hidden_on_request() {
+    let value = "hunter2:Tr0ub4dor/x-y.z";
+    let variables = |name: &str| (name == "MINE").then(|| value.to_owned());
+    let text = "v: 3\nidentity: {cert: /no/$MINE, server_cert: s, key: b}\n\
+                ctrl: {endpoint: 'tls:${MINE}:6262'}\n\
+                forwarder: {faultTxInterval: $MINE, idleTxInterval: '${MINE}s'}\n\
+                link: {listeners: [{binding: transport, bind: 'tls:$MINE'}, {binding: $MINE}]}\n\
+                listeners: [{binding: $MINE, address: $MINE}]\n\
+                healthChecks: {ctrlPingCheck: {interval: $MINE}}\n";
+    let mut examined = RouterConfig::examine(text, Path::new("r.yml"), &variables).unwrap();
+    // As a check of what the file names adds it.
+    let about = examined.about("identity.cert", format!("cannot read /no/{value}: HUNTER2"));
+    examined.problems.push(about);
+    let said = |examined: &Examined<RouterConfig>| {
+        let facts = examined.facts.all().iter().map(|fact| format!("{fact:?}"));
+        let all = examined.problems.iter().chain(&examined.warnings);
+        let one = |problem| excerpt(&examined.path, &examined.source, Severity::Error, problem);
+        facts.chain(all.map(one)).collect::<Vec<_>>().join("\n").to_lowercase()
+    };
+    let parts = ["hunter2", "tr0ub4dor", "x-y.z"];
+    assert!(parts.iter().all(|part| said(&examined).contains(part)), "{}", said(&examined));
+    examined.hide_variables();
+    let said = said(&examined);
+    assert!(parts.iter().all(|part| !said.contains(part)), "{said}");
+    assert!(said.contains("cannot read /no/$mine: $mine") && said.contains("($mine)"), "{said}");
+}
+
 #[test]
 fn a_mistake_is_shown_in_its_line() {
     assert_eq!(

@@ -8,6 +8,15 @@ use weft_config::HostPort;
 use super::printing::Output;
 use crate::{log::LogArgs, session::LoginChoice};
 
+/// How values of variables of the environment are printed.
+#[derive(Debug, Clone, Copy, Args)]
+pub(crate) struct Variables {
+    /// Show the values of variables of the environment that the file names; whoever wrote the file may
+    /// have named secrets of yours
+    #[arg(long)]
+    pub(crate) show_variables: bool,
+}
+
 /// Arguments of `weft quickstart`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  weft quickstart --home ./w1\n  \
@@ -121,10 +130,13 @@ pub(crate) enum ControllerCommand {
     /// Report everything that is wrong with a controller's file, and start nothing
     ///
     /// The exit status is 2 if there is a mistake. `weft controller run` makes the same checks, and also
-    /// checks that the ports are free.
+    /// checks that the ports are free. Values of variables of the environment that the file names are not
+    /// shown.
     Check {
         /// The controller's configuration file
         file: PathBuf,
+        #[command(flatten)]
+        variables: Variables,
         #[command(flatten)]
         output: Output,
     },
@@ -218,22 +230,27 @@ pub(crate) enum RouterCommand {
     ///
     /// Checked are the names of keys, their values and bounds, and the things that the file names: keys
     /// and certificates, addresses, interfaces, folders. The exit status is 2 if there is a mistake.
-    /// `weft router run` makes the same checks, and also checks that the ports are free.
+    /// `weft router run` makes the same checks, and also checks that the ports are free. Values of
+    /// variables of the environment that the file names are not shown.
     #[command(after_help = "Example:\n  weft router check router.yaml --output json")]
     Check {
         /// The router's configuration file
         file: PathBuf,
         #[command(flatten)]
+        variables: Variables,
+        #[command(flatten)]
         output: Output,
     },
     /// Print every value that is in effect with a router's file, and where it comes from
     ///
-    /// A value comes from the file (its line is shown), from a variable of the environment, or is a
-    /// default.
+    /// A value comes from the file (its line is shown), from a variable of the environment (its name is
+    /// shown), or is a default.
     #[command(after_help = "Example:\n  weft router explain router.yaml")]
     Explain {
         /// The router's configuration file
         file: PathBuf,
+        #[command(flatten)]
+        variables: Variables,
         #[command(flatten)]
         output: Output,
     },

@@ -6,13 +6,17 @@ use serde_json::{Value, json};
 use weft_config::{KeyFact, Origin, RouterConfig, section_order};
 
 use crate::{
+    cli::Variables,
     failure::Failure,
     output::{self, Format},
 };
 
 /// Prints the values of a file.
-pub(super) fn explain(file: &Path, format: Format) -> Result<(), Failure> {
-    let examined = RouterConfig::examine_path(file)?;
+pub(super) fn explain(file: &Path, variables: Variables, format: Format) -> Result<(), Failure> {
+    let mut examined = RouterConfig::examine_path(file)?;
+    if !variables.show_variables {
+        examined.hide_variables();
+    }
     let mut facts: Vec<&KeyFact> = examined.facts.all().iter().collect();
     facts.sort_by_key(|fact| section_order(&fact.key));
     let rows: Vec<Value> = facts.into_iter().filter_map(row).collect();

@@ -4,7 +4,7 @@ use std::{fs, net::TcpStream, path::Path};
 
 use serde_json::Value;
 
-use crate::program::{text, weft};
+use crate::program::{text, weft, weft_in};
 
 async fn run(folder: &Path, args: &[&str]) -> (i32, String) {
     let done = weft(folder, args).await;
@@ -150,6 +150,38 @@ async fn a_new_file_passes_and_every_value_is_explained() {
     let (status, said) = run(folder.path(), &["router", "explain", "edge.yml"]).await;
     assert_eq!(status, 0);
     assert!(said.contains("KEY") && said.contains("listeners[0].options.advertise"), "{said}");
+}
+
+/// The file names a variable of whoever checks it.
+#[tokio::test(flavor = "multi_thread")]
+async fn values_of_variables_are_shown_only_if_asked_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = async |args: &[&str]| {
+        let environment = [("MINE", "/geheim/tr0ub4dor".to_owned())];
+        let done = weft_in(folder.path(), &environment, args).await;
+        (done.status.code().unwrap(), text(&done))
+    };
+    let identity = "identity: {cert: $MINE/cert, server_cert: /s, key: /k, ca: /a}\n";
+    let good = format!("v: 3\nctrl: {{endpoint: 'tls:localhost:6262'}}\n{identity}");
+    fs::write(folder.path().join("good.yml"), good).unwrap();
+    let bad = format!("v: 3\nctrl: {{endpoint: 'tls:$MINE'}}\n{identity}");
+    fs::write(folder.path().join("bad.yml"), bad).unwrap();
+    for (command, status, hidden, shown) in [
+        (&["router", "check", "bad.yml"][..], 2, "$MINE/cert", "/geheim/tr0ub4dor/cert"),
+        (
+            &["router", "check", "bad.yml", "--format", "json"],
+            2,
+            "$MINE/cert",
+            "/geheim/tr0ub4dor/cert",
+        ),
+        (&["router", "explain", "good.yml"], 0, "($MINE)", "/geheim/tr0ub4dor/cert"),
+    ] {
+        let (ended, said) = run(command).await;
+        assert!(ended == status && said.contains(hidden), "{command:?}: {said}");
+        assert!(!said.contains("geheim") && !said.contains("tr0ub4dor"), "{command:?}: {said}");
+        let (_, said) = run(&[command, &["--show-variables"]].concat()).await;
+        assert!(said.contains(shown), "{command:?}: {said}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
