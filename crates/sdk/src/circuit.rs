@@ -139,6 +139,9 @@ impl Circuit {
             if inner.owes_end {
                 inner.finish(now);
             }
+            if inner.owes_close {
+                inner.close(now);
+            }
         });
     }
 
@@ -234,13 +237,7 @@ impl Circuit {
 
     /// The application has dropped its connection; its data is still sent.
     pub(crate) fn close(&self) {
-        self.change(|inner, now| {
-            inner.left = true;
-            match &mut inner.transport {
-                Transport::Own(end) => end.close(now),
-                Transport::Routed(routed) => routed.close(),
-            }
-        });
+        self.change(State::close);
     }
 
     /// True if the application has dropped its connection and only its data is still to be sent.

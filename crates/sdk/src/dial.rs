@@ -1,6 +1,7 @@
 //! Dials to services (docs/protocol/sdk.md 7).
 
 use crate::channel::{Dialed, RouterChannel};
+use crate::circuit::Circuit;
 use crate::connection::{Connection, Info};
 use crate::ends::Own;
 use crate::error::{Error, Failure, Result};
@@ -211,6 +212,8 @@ async fn connect(
         return Ok(Ok(Connection::new(circuit, Some(keys), info, Arc::clone(guard))));
     };
     circuit.prove();
+    // The dial may be given up meanwhile.
+    let unproved = Unproved(Some(&circuit));
     let exchange = Exchange {
         circuit: &circuit,
         ends: &inner.ends,
@@ -220,8 +223,26 @@ async fn connect(
         keys: &keys.session,
     };
     let outcome = exchange.dial(hint).await.map_err(refused)?;
+    unproved.proved();
     info.peer = Some(outcome.peer);
     Ok(Ok(Connection::opened(circuit, outcome.inward, info, Arc::clone(guard))))
+}
+
+/// A circuit whose host has not proved itself; given up when dropped.
+struct Unproved<'a>(Option<&'a Circuit>);
+
+impl Unproved<'_> {
+    fn proved(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for Unproved<'_> {
+    fn drop(&mut self) {
+        if let Some(circuit) = self.0 {
+            circuit.abort();
+        }
+    }
 }
 
 /// What a proof of both ends needs beside the keys.

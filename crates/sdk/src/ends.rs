@@ -17,6 +17,7 @@ use weft_e2e::ending::Hint;
 use weft_e2e::proof::{End, EndKey, Memory, Stated};
 use weft_identity::KeySet;
 use weft_identity::token::{Expect, peek};
+use weft_limits::LogLines;
 
 use self::meetings::Meetings;
 use crate::account::Account;
@@ -41,6 +42,8 @@ pub(crate) struct Ends {
     hint: Hint,
     statements: Mutex<HashMap<String, Known>>,
     meetings: Mutex<Meetings>,
+    /// Lines about dialers that have not proved themselves.
+    complaints: Mutex<LogLines>,
 }
 
 #[derive(Debug, Clone)]
@@ -105,9 +108,9 @@ impl Own {
         let left = u64::try_from(claims.exp).ok().map(Duration::from_secs);
         let end = SystemTime::UNIX_EPOCH + left.ok_or("it has no end")?;
         let left = end.duration_since(self.now()).unwrap_or_default();
-        let EndClaims { sub, name, session, .. } = claims;
+        let EndClaims { sub: identity, name, session, service, .. } = claims;
         let good_until = Instant::now() + left;
-        Ok(Stated { print, peer: Peer { identity: sub, name, session, good_until } })
+        Ok(Stated { print, peer: Peer { identity, name, session, service, good_until } })
     }
 }
 
@@ -118,7 +121,8 @@ impl Ends {
             problem: error.to_string(),
         })?;
         let (statements, meetings) = (Mutex::default(), Mutex::default());
-        Ok(Self { key, hint: rand::random(), statements, meetings })
+        let complaints = Mutex::new(LogLines::new(weft_circuit::now()));
+        Ok(Self { key, hint: rand::random(), statements, meetings, complaints })
     }
 
     /// The public key, as logins name it.
@@ -131,6 +135,11 @@ impl Ends {
         self.hint
     }
 
+    /// The number of lines about dialers without a proof that were left out, if one is to be logged now.
+    pub(crate) fn complains(&self) -> Option<u64> {
+        self.complaints.lock().due(weft_circuit::now())
+    }
+
     /// The controller's statement for a service session; `None` if the controller gives none, or was not reached.
     pub(crate) async fn statement(&self, account: &Account, session: &str) -> Option<Arc<Own>> {
         let now = Instant::now();
@@ -139,6 +148,10 @@ impl Ends {
         let own = own.filter(|own| own.good_until > now + LATER);
         if known.is_some_and(|known| now < known.ask) {
             return own;
+        }
+        if own.is_some() {
+            // Others go on with the known one meanwhile.
+            self.keep(session, own.clone(), now + UNREACHED);
         }
         let asked = account.ask(|api| api.end_statement(session).boxed());
         let patience = if own.is_some() { LATER } else { FIRST };
@@ -225,9 +238,11 @@ impl Ends {
         self.meetings.lock().forget(&own.session, hint);
     }
 
-    /// What this host remembers of a dialer.
-    pub(crate) fn recall(&self, name: &[u8; 16]) -> Option<Memory<Peer>> {
-        self.meetings.lock().dialer(name, Instant::now())
+    /// What this host remembers of a dialer of a service. It proves nothing for another service, for which the controller
+    /// has stated nothing.
+    pub(crate) fn recall(&self, name: &[u8; 16], service: &str) -> Option<Memory<Peer>> {
+        let known = self.meetings.lock().dialer(name, Instant::now());
+        known.filter(|known| known.peer.service == service)
     }
 
     /// Remembers a dialer.

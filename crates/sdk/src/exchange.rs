@@ -78,7 +78,7 @@ impl Exchange<'_> {
         for _ in 0..2 {
             let heard = line.hear().await?;
             let accepts = |text: &str| self.ends.dialer(self.own, self.service, text);
-            match host.take(&heard, accepts, |name| self.ends.recall(name)) {
+            match host.take(&heard, accepts, |name| self.ends.recall(name, self.service)) {
                 Ok(AtHost::Proved(proved, said)) => {
                     let dialer = &proved.memory.peer.identity;
                     if let Some(other) = claimed.filter(|claimed| claimed != dialer) {

@@ -11,11 +11,16 @@ use crate::inner::Guard;
 use crate::sealing::Keys;
 use bytes::Bytes;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::oneshot;
 use weft_contract::entity::DialBind;
 use weft_e2e::PublicKey;
 use weft_e2e::ending::{self, HostKey};
 use weft_spans::attribute;
+
+/// The longest wait for the controller's statement about this host: routers wait 5 s for the answer to a dial, which goes
+/// without a proof then.
+const STATED: Duration = Duration::from_secs(2);
 
 /// A connection that waits to be accepted. Dropped without an answer, it is refused.
 ///
@@ -121,7 +126,7 @@ impl Incoming {
         let marker = self.arrival.dial.marker.as_deref().unwrap_or_default();
         let seals_end = ending::dialer_seals(marker);
         let statement = match ending::dialer_proves(marker) {
-            true => self.statement().await,
+            true => tokio::time::timeout(STATED, Box::pin(self.statement())).await.ok().flatten(),
             false => None,
         };
         let key = own.public_key();
@@ -184,11 +189,14 @@ fn prove(
             // The application may have dropped the connection meanwhile.
             Ok(outcome) => drop(sender.send(outcome)),
             Err(problem) => {
-                tracing::warn!(
-                    circuit = %circuit.id(),
-                    problem,
-                    "a connection is closed, because its dialer has not proved who it is"
-                );
+                if let Some(left_out) = guard.inner.ends.complains() {
+                    tracing::warn!(
+                        circuit = %circuit.id(),
+                        problem,
+                        left_out,
+                        "a connection is closed, because its dialer has not proved who it is"
+                    );
+                }
                 circuit.abort();
             }
         }

@@ -12,6 +12,8 @@ pub struct Peer {
     pub name: String,
     /// The id of its service session.
     pub(crate) session: String,
+    /// The id of the service that the session is for.
+    pub(crate) service: String,
     /// The end of the controller's statement.
     pub(crate) good_until: Instant,
 }

@@ -135,7 +135,6 @@ const OTHERS: &[(&str, &str, &str)] = &[
         "a router is refused",
         "it has shown the certificate of a router",
     ),
-    ("crates/router/src/bindings/edge/bind.rs", "a terminator was refused", "the session may host"),
     ("crates/router/src/bindings/edge/bind.rs", "a terminator is removed", "the session may host"),
     (
         "crates/router/src/bindings/edge/messages.rs",

@@ -130,6 +130,11 @@ impl Forwarder {
             by_owner.entry(owner).or_default().push(circuit.to_string());
         }
         for (owner, circuits) in by_owner {
+            tracing::debug!(
+                circuits = circuits.len(),
+                controller = owner.as_ref().map(ToString::to_string),
+                "circuits without a next place, or whose messages wait for a link that is away, are reported"
+            );
             for some in circuits.chunks(FAULTS_AT_ONCE) {
                 self.control.forward_faults(owner.as_ref(), some.to_vec());
             }

@@ -28,6 +28,8 @@ pub(super) struct State {
     pub(super) proving: bool,
     /// True if the application has ended its direction meanwhile.
     pub(super) owes_end: bool,
+    /// True if the application has dropped its connection meanwhile.
+    pub(super) owes_close: bool,
     /// Requests for hops of the route, and answers to those of the other end.
     pub(super) traces: Traces,
     /// True once the router has been told that the circuit is over, or need not be.
@@ -54,6 +56,7 @@ impl State {
             preface: VecDeque::new(),
             proving: false,
             owes_end: false,
+            owes_close: false,
             traces: Traces::default(),
             told: false,
             released: false,
@@ -105,6 +108,20 @@ impl State {
         match &mut self.transport {
             Transport::Own(end) => end.finish(now),
             Transport::Routed(routed) => routed.finish(),
+        }
+    }
+
+    /// Ends the circuit, behind all that was written. While the other end has not proved itself, that waits: the other
+    /// end shall see the end of a connection, and not the failure of a proof.
+    pub(super) fn close(&mut self, now: Instant) {
+        self.left = true;
+        if self.proving {
+            self.owes_close = true;
+            return;
+        }
+        match &mut self.transport {
+            Transport::Own(end) => end.close(now),
+            Transport::Routed(routed) => routed.close(),
         }
     }
 

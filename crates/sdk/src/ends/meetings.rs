@@ -84,3 +84,73 @@ impl<K: Clone + Eq + Hash> Table<K> {
         gone
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use weft_e2e::KeyPair;
+    use weft_e2e::proof::{AtHost, Dialer, End, EndKey, Facts, Host, Stated, print};
+
+    use super::*;
+
+    /// What a host remembers of a dialer with this session.
+    fn memory(session: &str, good_until: Instant) -> Memory<Peer> {
+        let mut rng = rand::rng();
+        let (dialer, host) =
+            (KeyPair::generate(&mut rng).unwrap(), KeyPair::generate(&mut rng).unwrap());
+        let key = EndKey::generate().unwrap();
+        let end = End { key: &key, statement: "s" };
+        let (one, other) = (dialer.public_key(), host.public_key());
+        let facts = Facts { service: "web", circuit: "c", dialer: one, host: other };
+        let keys = dialer.client_session(&other).unwrap();
+        let (_, said) = Dialer::<Peer>::new(facts, end, &keys, None).unwrap();
+        let keys = host.server_session(&one).unwrap();
+        let peer = Peer {
+            identity: "i".into(),
+            name: "n".into(),
+            session: session.into(),
+            service: "web".into(),
+            good_until,
+        };
+        let stated = Stated { print: print(key.public()), peer };
+        match (Host { facts, end, keys: &keys }).take(&said, |_| Ok(stated), |_| None).unwrap() {
+            AtHost::Proved(proved, _) => proved.memory,
+            AtHost::Again(_) => panic!("nothing was remembered"),
+        }
+    }
+
+    #[test]
+    fn of_each_session_the_newest_meeting_counts_and_none_for_ever() {
+        let now = Instant::now();
+        let later = now + Duration::from_secs(9);
+        let mut meetings = Meetings::default();
+        let (old, new, other) = (memory("s1", later), memory("s1", later), memory("s2", later));
+        meetings.remember(old.clone(), later);
+        assert!(meetings.dialer(&old.name, now).is_some());
+        meetings.remember(new.clone(), later);
+        meetings.remember(other.clone(), later);
+        assert!(meetings.dialer(&old.name, now).is_none());
+        assert!(
+            meetings.dialer(&new.name, now).is_some()
+                && meetings.dialer(&new.name, later).is_none()
+        );
+        assert_eq!(meetings.names.len(), 2);
+        // The oldest ones give way.
+        for session in 0..MOST {
+            let mut memory = other.clone();
+            memory.peer.session = format!("more {session}");
+            memory.name = u128::try_from(session).unwrap().to_be_bytes();
+            meetings.remember(memory, later);
+        }
+        assert!(meetings.dialer(&new.name, now).is_none());
+        assert_eq!((meetings.dialers.entries.len(), meetings.names.len()), (MOST, MOST));
+        meetings.meet("s1", [1; 16], new, later);
+        assert!(
+            meetings.host("s1", [1; 16], now).is_some()
+                && meetings.host("s2", [1; 16], now).is_none()
+        );
+        meetings.forget("s1", [1; 16]);
+        assert!(meetings.host("s1", [1; 16], now).is_none());
+    }
+}

@@ -139,3 +139,36 @@ async fn a_dialer_that_never_proves_itself_stops_no_other() {
     drop(waiting);
     assert!(soon(silent).await.unwrap().is_err());
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_host_that_leaves_at_once_is_an_end_and_no_failed_proof() {
+    let network = network().await;
+    let (dialer, mut listener, _host) = ends(&network).await;
+    let hosting = tokio::spawn(async move {
+        drop(listener.accept().await.unwrap().accept().await.unwrap());
+        let mut accepted = listener.accept().await.unwrap().accept().await.unwrap();
+        accepted.write_all(b"bye").await.unwrap();
+    });
+    for said in ["", "bye"] {
+        let mut dialed = soon(dialer.dial("secret")).await.unwrap();
+        assert!(dialed.info().peer.is_some());
+        let mut read = String::new();
+        soon(dialed.read_to_string(&mut read)).await.unwrap();
+        assert_eq!(read, said);
+    }
+    soon(hosting).await.unwrap();
+    until(|| network.router.circuits() == 0).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_dial_that_is_given_up_during_the_proof_leaves_nothing() {
+    let network = network().await;
+    let (dialer, mut listener, _host) = ends(&network).await;
+    network.router.core.mute.store(true, Ordering::Relaxed);
+    let accepting = tokio::spawn(async move { listener.accept().await.unwrap().accept().await });
+    let dialing = dialer.dial("secret");
+    assert!(tokio::time::timeout(Duration::from_secs(1), dialing).await.is_err());
+    until(|| network.router.circuits() == 0).await;
+    let mut accepted = soon(accepting).await.unwrap().unwrap();
+    assert!(soon(accepted.peer()).await.is_err());
+}

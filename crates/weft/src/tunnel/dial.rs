@@ -15,7 +15,7 @@ use super::{
     explain::{self, Use},
     identities,
 };
-use crate::{cli::DialArgs, codes::Codes, failure::Failure, signals::until_interrupted};
+use crate::{cli::DialArgs, codes::Codes, failure::Failure, output, signals::until_interrupted};
 
 /// Interval at which the controller is asked for changes of services. Long, because a dial needs none.
 const REFRESH: Duration = Duration::from_secs(300);
@@ -49,7 +49,7 @@ async fn connect(args: DialArgs) -> Result<(), Failure> {
     };
     codes.ask_no_more().await;
     if args.verbose {
-        eprintln!("{}", described(&connection));
+        output::say(described(&connection));
     }
     let (input, output) = (tokio::io::stdin(), StandardOutput(tokio::io::stdout()));
     let carried = weft_tunneler::carry::pipe(connection, input, output).await;
