@@ -353,7 +353,7 @@ async fn self_check(
 ) -> Result<(), Failure> {
     let terms = verify::Terms { all_routers: true, ..verify::Terms::default() };
     let (export, progress) = (Export::off(), ProgressBar::hidden());
-    match verify::measure(client, &CHECK, &terms, &export, &progress, stop).await {
+    match Box::pin(verify::measure(client, &CHECK, &terms, &export, &progress, stop)).await {
         Ok(checked) => step(&format!("self-check passed: {}", banner::checked(&checked.measured))),
         Err(failure) if must_pass || stop.is_cancelled() => {
             return Err(failure.during("self-check"));

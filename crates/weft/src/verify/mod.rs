@@ -53,7 +53,8 @@ pub(crate) async fn traffic(args: TrafficArgs) -> Result<(), Failure> {
     let terms = terms(&args);
     let progress = progress(&args);
     let export = Export::start("weft-verify");
-    let checked = measure(&client, &amount, &terms, &export, &progress, &signals::first()?).await;
+    let stop = signals::first()?;
+    let checked = Box::pin(measure(&client, &amount, &terms, &export, &progress, &stop)).await;
     progress.finish_and_clear();
     export.end().await;
     let checked = checked?;
@@ -91,7 +92,7 @@ pub(crate) async fn measure(
     progress.set_message("looking for edge routers");
     let all = edge_routers(client).await?;
     let scene = Scene::new(client, terms, stop);
-    let played = play(&scene, amount, export, progress, stop).await;
+    let played = Box::pin(play(&scene, amount, export, progress, stop)).await;
     let checked = played.map(|(measured, routers)| {
         let others = all.into_iter().filter(|name| !routers.contains(name)).collect();
         Checked { measured, others, routers }
