@@ -17,8 +17,8 @@ use crate::handle::Auth;
 /// Most certificates in the text of a CA.
 pub const MAX_CERTIFICATES: usize = 32;
 
-/// Most signatures that are checked among the certificates of a CA: each login by certificate does so. Certificates
-/// beyond them do not count; 32 in a row, in the worst order, take a third of this.
+/// Most signatures that are checked among the certificates of a CA, because each login by certificate checks them.
+/// Certificates that are not reached by so many do not count.
 const MAX_CHECKS: usize = 1024;
 
 /// The authorities in the text of a CA, in order.

@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use weft_contract::entity::DialBind;
 use weft_contract::resource::service_session::{END_AUDIENCE, EndClaims, EndStatement};
 use weft_e2e::ending::Hint;
-use weft_e2e::proof::{End, EndKey, Memory, Stated};
+use weft_e2e::proof::{End, EndKey, MAX_STATEMENT, Memory, Stated};
 use weft_identity::KeySet;
 use weft_identity::token::{Expect, peek};
 use weft_limits::LogLines;
@@ -70,15 +70,18 @@ pub(crate) struct Own {
 
 impl Own {
     fn of(session: &str, told: EndStatement) -> Option<Self> {
+        // Peers read no longer one.
+        if told.statement.len() > MAX_STATEMENT {
+            return None;
+        }
         let (_, claims) = peek::<EndClaims>(&told.statement).ok()?;
-        let life = u64::try_from(claims.exp.checked_sub(claims.iat)?).ok()?;
-        let told_at = SystemTime::UNIX_EPOCH + Duration::from_secs(u64::try_from(claims.iat).ok()?);
+        let (told_at, end) = (time(claims.iat)?, time(claims.exp)?);
         let read = Instant::now();
         Some(Self {
             session: session.to_owned(),
             text: told.statement,
             keys: KeySet::from_json(told.keys.to_string().as_bytes()).ok()?,
-            good_until: read + Duration::from_secs(life).min(LONGEST),
+            good_until: read + end.duration_since(told_at).ok()?.min(LONGEST),
             told_at,
             read,
         })
@@ -105,13 +108,18 @@ impl Own {
         }
         let print = hex::decode(&claims.key).ok().and_then(|bytes| bytes.try_into().ok());
         let print = print.ok_or("it names no key")?;
-        let left = u64::try_from(claims.exp).ok().map(Duration::from_secs);
-        let end = SystemTime::UNIX_EPOCH + left.ok_or("it has no end")?;
-        let left = end.duration_since(self.now()).unwrap_or_default();
+        let end = time(claims.exp).ok_or("its end is no time")?;
+        let left = end.duration_since(self.now()).unwrap_or_default().min(LONGEST);
         let EndClaims { sub: identity, name, session, service, .. } = claims;
         let good_until = Instant::now() + left;
         Ok(Stated { print, peer: Peer { identity, name, session, service, good_until } })
     }
+}
+
+/// The time of a claim, in seconds since 1970; none after 2106.
+fn time(seconds: i64) -> Option<SystemTime> {
+    let seconds = u32::try_from(seconds).ok()?;
+    Some(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds.into()))
 }
 
 impl Ends {
@@ -249,5 +257,36 @@ impl Ends {
     pub(crate) fn remember(&self, own: &Own, memory: &Memory<Peer>) {
         let until = own.good_until.min(memory.peer.good_until);
         self.meetings.lock().remember(memory.clone(), until);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use weft_identity::token::TokenSigner;
+    use weft_identity::{KeyAlgorithm, PrivateKey};
+
+    use super::*;
+
+    /// What is kept of a controller's answer with these times, and so long a name.
+    fn kept(iat: i64, exp: i64, name: usize) -> Option<Own> {
+        let key = PrivateKey::generate(KeyAlgorithm::EcP256).unwrap();
+        let signer = TokenSigner::with_kid(key, "k1").unwrap();
+        let claims = json!({"iss": "c", "aud": END_AUDIENCE, "iat": iat, "exp": exp, "sub": "i1",
+            "name": "n".repeat(name), "session": "s1", "service": "web", "role": "Dial", "key": ""});
+        let mut keys = KeySet::new();
+        keys.insert("k1", signer.public().clone());
+        let statement = signer.sign(&claims).unwrap();
+        Own::of("s1", EndStatement { statement, keys: keys.to_json().unwrap() })
+    }
+
+    #[test]
+    fn a_statement_of_an_odd_time_or_length_is_none() {
+        let own = kept(1_800_000_000, 1_800_000_600, 9).unwrap();
+        assert!(own.now() >= SystemTime::UNIX_EPOCH + Duration::from_secs(1_800_000_000));
+        for (iat, exp) in [(i64::MAX, i64::MAX), (0, i64::MAX), (i64::MIN, 9), (-1, 600), (9, 8)] {
+            assert!(kept(iat, exp, 9).is_none(), "{iat} {exp}");
+        }
+        assert!(kept(1_800_000_000, 1_800_000_600, MAX_STATEMENT).is_none());
     }
 }

@@ -1,8 +1,8 @@
 //! The scripts that stand in a page itself: inline scripts, and event handlers in attributes. A content security policy
 //! allows each by the hash of its text.
 //!
-//! The page is one of the operator's files. Where this reading is simpler than a browser's, a script is left out, and
-//! the browser does not run it; no hash of another text can come out.
+//! The page is one of the operator's files. This reading is simpler than a browser's: a script may be left out, which the
+//! browser then does not run, and text of the page that a browser takes for no script may get a hash.
 
 use std::collections::BTreeSet;
 
@@ -12,6 +12,9 @@ use sha2::{Digest as _, Sha256};
 
 /// Elements whose contents are text up to their end tag.
 const RAW: [&str; 5] = ["script", "style", "textarea", "title", "xmp"];
+
+/// Longest character reference that is read, in bytes.
+const MAX_REFERENCE: usize = 16;
 
 /// Sources for `script-src`, `'sha256-...'`, one for each script and handler of a page.
 pub(super) fn hashes(page: &str) -> BTreeSet<String> {
@@ -103,7 +106,9 @@ fn unescaped(value: &str) -> String {
     let mut rest = value;
     while let Some((before, after)) = rest.split_once('&') {
         text.push_str(before);
-        let reference = after.split_once(';');
+        // The longest reference that is read has few characters; a page may have many `&`.
+        let end = after.bytes().take(MAX_REFERENCE).position(|byte| byte == b';');
+        let reference = end.and_then(|end| Some((after.get(..end)?, after.get(end + 1..)?)));
         match reference.and_then(|(name, after)| Some((referred(name)?, after))) {
             Some((c, after)) => {
                 text.push(c);

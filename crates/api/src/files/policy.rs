@@ -26,6 +26,10 @@ const MOST_READ: u64 = 1024 * 1024;
 const MOST_HASHES: usize = 40;
 /// Origins in a policy.
 const MOST_ORIGINS: usize = 60;
+/// Bytes of these origins in all: proxies refuse headers of 8 KiB.
+const MOST_ORIGIN_BYTES: usize = 4096;
+/// Longest origin, in bytes: a scheme, a host name of 253 and a port.
+const MOST_OF_AN_ORIGIN: usize = 270;
 /// Pages whose hashes are kept.
 const MOST_PAGES: usize = 16;
 
@@ -146,11 +150,15 @@ fn found(addresses: &Addresses, snapshot: &Snapshot) -> String {
     let signers = snapshot.list::<ExtJwtSigner>().filter(|signer| signer.enabled);
     let signers = signers.flat_map(|signer| [&signer.external_auth_url, &signer.jwks_endpoint]);
     let urls = addresses.apis.values().flatten().chain(signers.flatten());
-    let mut origins = BTreeSet::new();
+    let (mut origins, mut bytes) = (BTreeSet::new(), 0);
     for origin in urls.filter_map(|url| origin(url)) {
-        if origins.len() < MOST_ORIGINS {
+        if origins.contains(&origin) {
+            continue;
+        }
+        bytes += origin.len() + 1;
+        if origins.len() < MOST_ORIGINS && bytes <= MOST_ORIGIN_BYTES {
             origins.insert(origin);
-        } else if !origins.contains(&origin) {
+        } else {
             tracing::warn!(
                 most = MOST_ORIGINS,
                 "external JWT signers have more origins than the policy of a console holds; \
@@ -166,7 +174,8 @@ fn found(addresses: &Addresses, snapshot: &Snapshot) -> String {
 fn origin(url: &str) -> Option<String> {
     let origin = Url::parse(url).ok()?.origin();
     let is_plain = |text: &String| {
-        text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-_:/[]".contains(&byte))
+        text.len() <= MOST_OF_AN_ORIGIN
+            && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-_:/[]".contains(&byte))
     };
     matches!(origin, Origin::Tuple(..)).then(|| origin.ascii_serialization()).filter(is_plain)
 }
@@ -191,5 +200,6 @@ mod tests {
         ] {
             assert_eq!(origin(url).as_deref(), wanted, "{url}");
         }
+        assert_eq!(origin(&format!("https://{}.example/", "a".repeat(300_000))), None);
     }
 }

@@ -71,17 +71,22 @@ struct OldListener {
     links: mpsc::UnboundedReceiver<(bool, Established)>,
 }
 
+/// The answer of router `old` to every hello, without a group.
+fn admission() -> Admission {
+    Admission {
+        listener_id: "old".into(),
+        identity: Vec::new(),
+        headers: Headers::new(),
+        channel: ChannelOptions::link("new"),
+        group: None,
+    }
+}
+
 struct OldGate(mpsc::UnboundedSender<(bool, Established)>);
 
 impl HelloGate for OldGate {
     async fn check(&self, _: &PeerHello) -> Result<Admission, Refusal> {
-        Ok(Admission {
-            listener_id: "old".into(),
-            identity: Vec::new(),
-            headers: Headers::new(),
-            channel: ChannelOptions::link("new"),
-            group: None,
-        })
+        Ok(admission())
     }
 
     async fn established(&self, channel: Established) {
@@ -164,13 +169,7 @@ impl HelloGate for Impostor {
 
     async fn check(&self, _: &PeerHello) -> Result<Admission, Refusal> {
         self.hellos.fetch_add(1, Ordering::Relaxed);
-        Ok(Admission {
-            listener_id: "old".into(),
-            identity: Vec::new(),
-            headers: Headers::new(),
-            channel: ChannelOptions::link("new"),
-            group: None,
-        })
+        Ok(admission())
     }
 
     async fn established(&self, _: Established) {}
