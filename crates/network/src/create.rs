@@ -281,11 +281,7 @@ impl Making<'_> {
             tags: &tags.to_map(),
         };
         let network = self.network;
-        let outcome = match network.0.hosts.take(
-            &self.spec.router,
-            &chosen.terminator,
-            self.spec.tags.client.as_ref(),
-        ) {
+        let outcome = match network.0.hosts.take(&self.spec.router, &chosen.terminator) {
             Some(_place) => {
                 let mut routed = std::mem::take(&mut self.routed);
                 let outcome = self.establish(&spec, &chosen, &mut routed, span).await;
