@@ -1,0 +1,302 @@
+//! A table of what strangers begin, with places in all, a share of them for each source, and an end for each entry.
+//!
+//! An entry takes a place for each KiB, at least one. When a share is full, the oldest entries of its source go; when the
+//! table is full, those of the source that holds most. So a flood displaces itself first. Every operation takes time
+//! that grows with the logarithm of the table only, and removal by time touches what is removed.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+use std::time::Instant;
+
+use hashbrown::HashMap;
+
+/// The key of an entry: the hash of its secret.
+pub(crate) type Key = [u8; 32];
+
+/// Bytes of a place.
+const PLACE: usize = 1024;
+
+/// The places that a number of bytes takes.
+pub(crate) fn places(bytes: usize) -> usize {
+    bytes.div_ceil(PLACE).max(1)
+}
+
+#[derive(Debug)]
+struct Entry<V> {
+    value: V,
+    source: IpAddr,
+    places: usize,
+    end: Instant,
+    /// Position in the order of insertion.
+    order: u64,
+}
+
+/// What one source holds.
+#[derive(Debug, Default)]
+struct Share {
+    places: usize,
+    /// Its entries, oldest first.
+    by_age: BTreeMap<u64, Key>,
+}
+
+impl Share {
+    /// The rank among sources: the greediest last, among equals the one with the oldest entry.
+    fn rank(&self, source: IpAddr) -> (usize, Reverse<u64>, IpAddr) {
+        let oldest = self.by_age.keys().next().copied().unwrap_or(u64::MAX);
+        (self.places, Reverse(oldest), source)
+    }
+}
+
+/// The table.
+#[derive(Debug)]
+pub(crate) struct Places<V> {
+    total: usize,
+    per_source: usize,
+    used: usize,
+    entries: HashMap<Key, Entry<V>>,
+    by_end: BTreeMap<(Instant, u64), Key>,
+    shares: HashMap<IpAddr, Share>,
+    ranks: BTreeSet<(usize, Reverse<u64>, IpAddr)>,
+    next: u64,
+}
+
+impl<V> Places<V> {
+    /// An empty table with this many places in all, and for each source.
+    pub(crate) fn new(total: usize, per_source: usize) -> Self {
+        Self {
+            total,
+            per_source: per_source.min(total),
+            used: 0,
+            entries: HashMap::new(),
+            by_end: BTreeMap::new(),
+            shares: HashMap::new(),
+            ranks: BTreeSet::new(),
+            next: 0,
+        }
+    }
+
+    /// Adds an entry until `end`; gives what went for it.
+    pub(crate) fn insert(
+        &mut self,
+        key: Key,
+        value: V,
+        source: IpAddr,
+        bytes: usize,
+        end: Instant,
+    ) -> Vec<V> {
+        let places = places(bytes).min(self.per_source);
+        let mut gone: Vec<V> = self.remove(&key).into_iter().collect();
+        self.make_room(source, places, &mut gone);
+        let order = self.next;
+        self.next += 1;
+        self.by_end.insert((end, order), key);
+        self.entries.insert(key, Entry { value, source, places, end, order });
+        self.used += places;
+        self.change(source, |share| {
+            share.places += places;
+            share.by_age.insert(order, key);
+        });
+        gone
+    }
+
+    /// Changes the size of an entry. Others go if there is no room, and it is itself the last that goes.
+    pub(crate) fn resize(&mut self, key: &Key, bytes: usize) -> Vec<V> {
+        let new = places(bytes).min(self.per_source);
+        let Some(entry) = self.entries.get(key) else { return Vec::new() };
+        match new.cmp(&entry.places) {
+            std::cmp::Ordering::Equal => Vec::new(),
+            // It becomes the youngest, so that it does not make room for itself.
+            _ => match self.take(key) {
+                Some(Entry { value, source, end, .. }) => {
+                    self.insert(*key, value, source, bytes, end)
+                }
+                None => Vec::new(),
+            },
+        }
+    }
+
+    /// The entry of a key, if its end is not reached.
+    pub(crate) fn get(&self, key: &Key, now: Instant) -> Option<&V> {
+        self.entries.get(key).filter(|entry| now < entry.end).map(|entry| &entry.value)
+    }
+
+    /// The same, to be changed.
+    pub(crate) fn get_mut(&mut self, key: &Key, now: Instant) -> Option<&mut V> {
+        self.entries.get_mut(key).filter(|entry| now < entry.end).map(|entry| &mut entry.value)
+    }
+
+    /// The source of an entry.
+    pub(crate) fn source(&self, key: &Key) -> Option<IpAddr> {
+        self.entries.get(key).map(|entry| entry.source)
+    }
+
+    /// Takes an entry out.
+    pub(crate) fn remove(&mut self, key: &Key) -> Option<V> {
+        self.take(key).map(|entry| entry.value)
+    }
+
+    /// Takes out all whose end is reached.
+    pub(crate) fn expire(&mut self, now: Instant) -> Vec<V> {
+        let mut gone = Vec::new();
+        while let Some((&(end, _), &key)) = self.by_end.first_key_value()
+            && end <= now
+        {
+            gone.extend(self.remove(&key));
+        }
+        gone
+    }
+
+    /// Entries in all.
+    pub(crate) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Places taken in all.
+    pub(crate) fn used(&self) -> usize {
+        self.used
+    }
+
+    fn take(&mut self, key: &Key) -> Option<Entry<V>> {
+        let entry = self.entries.remove(key)?;
+        self.by_end.remove(&(entry.end, entry.order));
+        self.used -= entry.places;
+        self.change(entry.source, |share| {
+            share.places -= entry.places;
+            share.by_age.remove(&entry.order);
+        });
+        Some(entry)
+    }
+
+    fn make_room(&mut self, source: IpAddr, places: usize, gone: &mut Vec<V>) {
+        let held = |table: &Self| table.shares.get(&source).map_or(0, |share| share.places);
+        while held(self) + places > self.per_source {
+            if !self.evict(source, gone) {
+                break;
+            }
+        }
+        while self.used + places > self.total {
+            let greediest = self.ranks.last().map(|(_, _, source)| *source);
+            if !greediest.is_some_and(|source| self.evict(source, gone)) {
+                break;
+            }
+        }
+    }
+
+    /// Takes out the oldest entry of a source. False: it has none.
+    fn evict(&mut self, source: IpAddr, gone: &mut Vec<V>) -> bool {
+        let oldest = self.shares.get(&source).and_then(|share| share.by_age.values().next());
+        let Some(key) = oldest.copied() else { return false };
+        gone.extend(self.remove(&key));
+        true
+    }
+
+    /// Changes the share of a source, and its rank with it.
+    fn change(&mut self, source: IpAddr, change: impl FnOnce(&mut Share)) {
+        let share = self.shares.entry(source).or_default();
+        self.ranks.remove(&share.rank(source));
+        change(share);
+        match share.by_age.is_empty() {
+            true => _ = self.shares.remove(&source),
+            false => _ = self.ranks.insert(share.rank(source)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn key(number: u8) -> Key {
+        [number; 32]
+    }
+
+    fn source(number: u8) -> IpAddr {
+        [192, 0, 2, number].into()
+    }
+
+    #[test]
+    fn the_oldest_of_the_greediest_goes_first() {
+        let end = Instant::now() + Duration::from_secs(60);
+        let mut table = Places::new(6, 3);
+        for number in 0..3 {
+            assert!(table.insert(key(number), number, source(1), 1, end).is_empty());
+        }
+        assert_eq!(table.insert(key(3), 3, source(1), 1, end), [0], "its share is full");
+        table.insert(key(4), 4, source(2), 1, end);
+        table.insert(key(5), 5, source(2), 1, end);
+        table.insert(key(6), 6, source(3), 1, end);
+        assert_eq!(table.insert(key(7), 7, source(4), 1, end), [1], "the table is full");
+        assert_eq!(table.insert(key(8), 8, source(4), 1, end), [2], "among equals the oldest");
+        assert_eq!(table.insert(key(9), 9, source(5), 2048, end), [4, 7]);
+        assert_eq!((table.len(), table.used()), (5, 6));
+    }
+
+    #[test]
+    fn entries_end() {
+        let start = Instant::now();
+        let after = |secs| start + Duration::from_secs(secs);
+        let mut table = Places::new(9, 9);
+        for (number, secs) in [(1, 60), (2, 10), (3, 30)] {
+            table.insert(key(number), number, source(1), 1, after(secs));
+        }
+        assert_eq!(table.get(&key(2), after(9)), Some(&2));
+        assert_eq!(table.get(&key(2), after(10)), None);
+        assert_eq!(table.expire(after(31)), [2, 3]);
+        assert_eq!(table.get_mut(&key(1), after(31)), Some(&mut 1));
+        assert_eq!((table.len(), table.used()), (1, 1));
+    }
+
+    #[test]
+    fn an_entry_that_grows_displaces_older_ones() {
+        let end = Instant::now() + Duration::from_secs(60);
+        let mut table = Places::new(9, 3);
+        for number in 0..3 {
+            table.insert(key(number), number, source(1), 1, end);
+        }
+        assert_eq!(table.resize(&key(0), 2048), [1]);
+        assert_eq!(table.resize(&key(0), 1 << 20), [2], "it never takes more than a share");
+        assert_eq!((table.len(), table.used()), (1, 3));
+        assert!(table.resize(&key(0), 1).is_empty() && table.used() == 1);
+    }
+
+    proptest! {
+        /// After any steps, the table holds what it says, within its limits.
+        #[test]
+        fn the_books_are_right(steps in prop::collection::vec((0u8..5, any::<u8>(), 0u8..6, 1usize..5000), 0..200)) {
+            let start = Instant::now();
+            let mut now = start;
+            let mut table = Places::new(16, 8);
+            for (step, number, from, bytes) in steps {
+                match step {
+                    0 => drop(table.remove(&key(number))),
+                    1 => {
+                        now += Duration::from_secs(1);
+                        table.expire(now);
+                    }
+                    2 => drop(table.resize(&key(number), bytes)),
+                    _ => {
+                        let end = now + Duration::from_secs(u64::from(number % 7));
+                        table.insert(key(number), number, source(from), bytes, end);
+                        prop_assert!(table.entries.contains_key(&key(number)));
+                    }
+                }
+                let held: usize = table.entries.values().map(|entry| entry.places).sum();
+                prop_assert_eq!(held, table.used);
+                prop_assert!(table.used <= 16);
+                prop_assert_eq!(table.by_end.len(), table.entries.len());
+                prop_assert_eq!(table.ranks.len(), table.shares.len());
+                for (source, share) in &table.shares {
+                    prop_assert!(table.ranks.contains(&share.rank(*source)));
+                    let own = table.entries.values().filter(|entry| entry.source == *source);
+                    prop_assert_eq!(own.map(|entry| entry.places).sum::<usize>(), share.places);
+                    prop_assert!(share.places <= 8 && !share.by_age.is_empty());
+                }
+            }
+        }
+    }
+}

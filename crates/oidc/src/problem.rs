@@ -1,0 +1,152 @@
+//! Errors of OAuth 2.0 and their answers (docs/protocol/auth.md 15.5).
+
+use std::fmt;
+
+use serde_json::json;
+
+/// The word of an error.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Code {
+    /// The request is malformed.
+    InvalidRequest,
+    /// Nobody knows the client, or it authenticates in a way that it does not have.
+    InvalidClient,
+    /// The code, refresh token or device code is not, or no longer, good.
+    InvalidGrant,
+    /// The client may not do this.
+    UnauthorizedClient,
+    /// The type of grant does not exist here.
+    UnsupportedGrantType,
+    /// The type of response does not exist here.
+    UnsupportedResponseType,
+    /// The scope is larger than what was granted.
+    InvalidScope,
+    /// The audience is not one of this network.
+    InvalidTarget,
+    /// Somebody refused, or a proof is missing.
+    AccessDenied,
+    /// The login is not finished.
+    InteractionRequired,
+    /// Nobody is logged in, and the request forbids to ask.
+    LoginRequired,
+    /// The parameter `request` does not exist here.
+    RequestNotSupported,
+    /// The parameter `request_uri` does not exist here.
+    RequestUriNotSupported,
+    /// The parameter `registration` does not exist here.
+    RegistrationNotSupported,
+    /// Nobody has agreed to a device code yet.
+    AuthorizationPending,
+    /// A device asks too often.
+    SlowDown,
+    /// A device code is too old.
+    ExpiredToken,
+    /// Something failed here.
+    ServerError,
+    /// There is no room at the moment.
+    TemporarilyUnavailable,
+}
+
+impl Code {
+    /// The word itself.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::InvalidRequest => "invalid_request",
+            Self::InvalidClient => "invalid_client",
+            Self::InvalidGrant => "invalid_grant",
+            Self::UnauthorizedClient => "unauthorized_client",
+            Self::UnsupportedGrantType => "unsupported_grant_type",
+            Self::UnsupportedResponseType => "unsupported_response_type",
+            Self::InvalidScope => "invalid_scope",
+            Self::InvalidTarget => "invalid_target",
+            Self::AccessDenied => "access_denied",
+            Self::InteractionRequired => "interaction_required",
+            Self::LoginRequired => "login_required",
+            Self::RequestNotSupported => "request_not_supported",
+            Self::RequestUriNotSupported => "request_uri_not_supported",
+            Self::RegistrationNotSupported => "registration_not_supported",
+            Self::AuthorizationPending => "authorization_pending",
+            Self::SlowDown => "slow_down",
+            Self::ExpiredToken => "expired_token",
+            Self::ServerError => "server_error",
+            Self::TemporarilyUnavailable => "temporarily_unavailable",
+        }
+    }
+}
+
+/// An error and its description. The description never has a text of the request in it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Problem {
+    /// The word.
+    pub code: Code,
+    /// What was wrong and what helps, for people.
+    pub description: String,
+}
+
+impl Problem {
+    /// An error with its description.
+    #[must_use]
+    pub fn new(code: Code, description: impl Into<String>) -> Self {
+        Self { code, description: description.into() }
+    }
+
+    /// The status of an answer that tells the error directly: 400, except for faults of the controller. Clients that
+    /// are refused get 400, too, as from the original.
+    #[must_use]
+    pub fn status(&self) -> u16 {
+        match self.code {
+            Code::ServerError => 500,
+            Code::TemporarilyUnavailable => 503,
+            _ => 400,
+        }
+    }
+
+    /// The body of that answer, JSON.
+    #[must_use]
+    pub fn body(&self) -> String {
+        json!({"error": self.code.word(), "error_description": self.shown()}).to_string()
+    }
+
+    /// The description in the characters that RFC 6749 allows for it.
+    #[must_use]
+    pub fn shown(&self) -> String {
+        let allowed = |c: char| matches!(c, ' '..='~') && c != '"' && c != '\\';
+        self.description.chars().map(|c| if allowed(c) { c } else { ' ' }).collect()
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.code.word(), self.description)
+    }
+}
+
+impl std::error::Error for Problem {}
+
+/// `invalid_request` with a description.
+pub(crate) fn invalid(description: impl Into<String>) -> Problem {
+    Problem::new(Code::InvalidRequest, description)
+}
+
+/// `invalid_grant` with a description.
+pub(crate) fn bad_grant(description: impl Into<String>) -> Problem {
+    Problem::new(Code::InvalidGrant, description)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_are_json_with_their_status() {
+        let problem = Problem::new(Code::InvalidGrant, "a \"quoted\" näme");
+        assert_eq!(problem.status(), 400);
+        assert_eq!(
+            problem.body(),
+            r#"{"error":"invalid_grant","error_description":"a  quoted  n me"}"#
+        );
+        assert_eq!(Problem::new(Code::ServerError, "").status(), 500);
+        assert_eq!(Problem::new(Code::InvalidClient, "").status(), 400);
+    }
+}
