@@ -220,47 +220,49 @@ fn detail_certificate(auth: Auth, caller: Caller, call: Call) -> Answer {
     .boxed()
 }
 
+/// Issues a certificate that names a session and its identity (docs/protocol/auth.md 2.4).
+pub(crate) async fn session_certificate(
+    auth: &Auth,
+    caller: &Caller,
+    (session, identity): (&Id, &Id),
+    csr: &str,
+    life: Duration,
+) -> Result<SessionCertificate, Failure> {
+    let (now, keys) = (auth.now(), auth.keys());
+    let refused = |error: weft_identity::Error| {
+        Failure::because(ErrorCode::CouldNotProcessCsr, error.to_string())
+    };
+    let request = CertificateRequest::from_pem(csr).map_err(refused)?;
+    auth.rates().change_certificate(identity)?;
+    let (id, identity) = (auth.ids().entity(), identity.as_str());
+    let name = SpiffeId::api_session(&keys.trust_domain, identity, session.as_str(), id.as_str());
+    let leaf = Leaf::for_session(&request, identity, &name, life, system_time(now));
+    let leaf = leaf.map_err(refused)?;
+    let authority = Arc::clone(&keys);
+    let sign = move |_: &Auth| authority.authority.issue(&leaf).map_err(refused);
+    let leaf = auth.sign_in_turn(caller, keys.authority.key().algorithm(), sign).await?;
+    let cert_pem = to_pem(keys.bundle.chain_of(&leaf).iter());
+    Ok(SessionCertificate { id, cert_pem, ..login::certificate(auth, &leaf, now) })
+}
+
 /// A certificate that proves the session to routers for twelve hours (docs/protocol/auth.md 12.3).
 fn create_certificate(auth: Auth, caller: Caller, call: Call) -> Answer {
     async move {
         let body: SessionCertificateBody = call.decode(Verb::Create)?;
         let session = session_of(&auth, &caller)?;
         let csr = body.csr.unwrap_or_default();
-        let now = auth.now();
-        let keys = auth.keys();
-        let refused = |error: weft_identity::Error| {
-            Failure::because(ErrorCode::CouldNotProcessCsr, error.to_string())
-        };
-        let request = CertificateRequest::from_pem(&csr).map_err(refused)?;
-        auth.rates().change_certificate(&session.identity_id)?;
-        let id = auth.ids().entity();
-        let identity = session.identity_id.as_str();
-        let name = SpiffeId::api_session(
-            &keys.trust_domain,
-            identity,
-            session.base.id.as_str(),
-            id.as_str(),
-        );
-        let at = system_time(now);
-        let leaf = Leaf::for_session(&request, identity, &name, CERTIFICATE_LIFE, at);
-        let leaf = leaf.map_err(refused)?;
-        let authority = Arc::clone(&keys);
-        let sign = move |_: &Auth| authority.authority.issue(&leaf).map_err(refused);
-        let leaf = auth.sign_in_turn(&caller, keys.authority.key().algorithm(), sign).await?;
-        let chain = to_pem(keys.bundle.chain_of(&leaf).iter());
-        let kept = SessionCertificate {
-            id: id.clone(),
-            cert_pem: chain.clone(),
-            ..login::certificate(&auth, &leaf, now)
-        };
+        let (id, identity) = (&session.base.id, &session.identity_id);
+        let kept =
+            session_certificate(&auth, &caller, (id, identity), &csr, CERTIFICATE_LIFE).await?;
+        let (id, chain) = (kept.id.clone(), kept.cert_pem.clone());
         caller.begin()?;
-        auth.sessions().add_certificate(&session.base.id, kept, now);
+        auth.sessions().add_certificate(&session.base.id, kept, auth.now());
         auth.sessions().begun().await;
         Reply::created_with(&SessionCertificateCreated {
             links: links(CERTIFICATES, id.as_str(), &[]),
             id: id.to_string(),
             certificate: chain,
-            cas: keys.bundle.to_pem(),
+            cas: auth.keys().bundle.to_pem(),
         })
     }
     .boxed()

@@ -47,11 +47,11 @@ impl Auth {
             role: convert::word(session.session_type),
             key: hex::encode(Sha256::digest(&login.end_key)),
         })?;
-        Ok(EndStatement { statement, keys: self.keys_of_statements()? })
+        Ok(EndStatement { statement, keys: self.token_keys()? })
     }
 
-    /// The keys that sign statements, as a published set.
-    fn keys_of_statements(&self) -> Result<serde_json::Value, Failure> {
+    /// The keys that sign tokens and statements, as a published set.
+    pub(crate) fn token_keys(&self) -> Result<serde_json::Value, Failure> {
         let failed = |error: weft_identity::Error| Failure::unhandled(error.to_string());
         let mut keys = KeySet::new();
         let certificates = [self.token_certificates(), self.session_certificates()].concat();

@@ -14,6 +14,7 @@ use super::admission::Admission;
 use super::attempts::Attempts;
 use super::guesses::Guesses;
 use super::keyring::{Keyring, LoadError};
+use super::oidc::Unfinished;
 use super::password::Hasher;
 use super::posture::Postures;
 use super::rates::{Rates, sessions_of};
@@ -48,6 +49,7 @@ pub(crate) struct Core {
     pub(crate) settled: Mutex<SettledClock>,
     pub(crate) service_changes: ServiceChanges,
     pub(crate) tickets: Tickets,
+    pub(crate) unfinished: Unfinished,
 }
 
 /// A handle that does not keep the state alive.
@@ -110,6 +112,7 @@ impl Auth {
             settled: Mutex::default(),
             service_changes: ServiceChanges::default(),
             tickets: Tickets::default(),
+            unfinished: Unfinished::default(),
             kernel,
         })))
     }
@@ -177,6 +180,11 @@ impl Auth {
     /// The keys in use, and former ones.
     pub fn keyring(&self) -> &Keyring {
         &self.0.keyring
+    }
+
+    /// Logins by OpenID Connect that are not finished.
+    pub(crate) fn unfinished(&self) -> &Unfinished {
+        &self.0.unfinished
     }
 
     /// The renewals of routers' certificates.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::handle::{Auth, WeakAuth};
 use super::sessions::follow::follow_model;
 use super::sessions::stands::stands;
-use super::{lapsed, revocations, router_certificate};
+use super::{bearer, lapsed, revocations, router_certificate};
 
 /// The interval at which sessions are checked for their end (docs/protocol/auth.md 10.3).
 const ENDS: Duration = Duration::from_secs(1);
@@ -25,6 +25,7 @@ pub fn begin(auth: &Auth) {
     tokio::spawn(follow_model(auth.weak()));
     tokio::spawn(sweep(auth.weak()));
     tokio::spawn(revocations::purge(auth.weak()));
+    tokio::spawn(bearer::revoke::follow_ends(auth.weak()));
     tokio::spawn(lapsed::enable(auth.weak()));
 }
 
@@ -42,6 +43,7 @@ async fn sweep(weak: WeakAuth) {
         auth.sessions().sweep(auth.now());
         auth.traces().sweep(auth.now());
         auth.sweep_postures();
+        auth.unfinished().sweep();
         auth.sweep_keys();
     }
 }

@@ -9,8 +9,9 @@
 //! ```
 //!
 //! - `login`: `POST /authenticate`; [`resolve`]: finds the caller of a request by its credentials;
-//! - [`sessions`]: API sessions with opaque tokens and their service sessions, known to this
-//!   controller only, announced to routers;
+//! - [`sessions`]: API sessions and their service sessions, known to this controller only; those with
+//!   opaque tokens are announced to routers;
+//! - [`bearer`]: API sessions with signed tokens; [`oidc`]: the OIDC provider, which issues them;
 //! - [`service_session`]: permissions to dial or host, as signed tokens, and their check for
 //!   routers;
 //! - [`refusals`]: refused certificates in the log;
@@ -53,6 +54,7 @@
 
 pub mod admission;
 pub mod attempts;
+pub mod bearer;
 pub mod credentials;
 pub mod current;
 mod end_statement;
@@ -71,6 +73,7 @@ pub mod lockout;
 pub mod lockouts;
 pub mod login;
 pub mod mfa;
+pub mod oidc;
 pub mod operator;
 pub mod own_tickets;
 pub mod password;

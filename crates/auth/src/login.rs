@@ -40,52 +40,66 @@ pub const HANDLERS: &[(Api, &str, Handler<Auth>)] =
     &[(Api::Management, "authenticate", authenticate), (Api::Client, "authenticate", authenticate)];
 
 /// A verified first factor.
-struct Shown {
-    authenticator: Id,
-    identity: Arc<Identity>,
+#[derive(Debug, Clone)]
+pub(crate) struct Shown {
+    pub(crate) authenticator: Id,
+    pub(crate) identity: Arc<Identity>,
     is_cert_extendable: bool,
     extend_requested: bool,
     improper_chain: bool,
-    leaf: Option<Certificate>,
+    pub(crate) leaf: Option<Certificate>,
     /// The third-party CA that issued the certificate, if one did.
     ca: Option<Id>,
     /// A fingerprint of the credential, by which a change of it is noticed.
     print: Arc<str>,
 }
 
+/// Verifies the first factor of a login, in its turn and within the limits. The login counts once it is
+/// [kept](Counted::keep).
+pub(crate) async fn first_factor(
+    auth: &Auth,
+    caller: &Caller,
+    method: &str,
+    body: &AuthenticateBody,
+) -> Result<(Shown, Counted), Failure> {
+    let wanted = Wanted { auth, caller, until: auth.patience() };
+    let (shown, admitted) = match method {
+        method::PASSWORD => {
+            let (username, _) = name_and_password(body)?;
+            // A password that has to wait for its turn takes no place meanwhile.
+            let turn = turn_for(auth, caller, username).await?;
+            let named = auth.snapshot().authenticator_by_username(username).cloned();
+            let admitted = match wanted.admit(username, named, turn.is_of_known()).await {
+                Ok(admitted) => admitted,
+                Err(busy) => {
+                    turn.neither();
+                    return Err(busy);
+                }
+            };
+            (by_password(auth, caller, body, turn).await?, admitted)
+        }
+        method::CERT => {
+            let print = caller.leaf().map(Certificate::fingerprint).unwrap_or_default();
+            // The peer proved in its TLS handshake that it has the key; whether the certificate
+            // is still good is not verified yet.
+            let named = auth.snapshot().authenticator_by_fingerprint(print).cloned();
+            let admitted = wanted.admit(print, named, false).await?;
+            (by_certificate(auth, caller).await?, admitted)
+        }
+        // This release has no logins with tokens of external signers: such tokens only enroll.
+        method::EXT_JWT => return Err(ErrorCode::InvalidAuth.into()),
+        _ => return Err(ErrorCode::InvalidAuthMethod.into()),
+    };
+    let counted = wanted.count(&shown.identity.base.id, admitted).await?;
+    Ok((shown, counted))
+}
+
 fn authenticate(auth: Auth, caller: Caller, call: Call) -> Answer {
     async move {
         let body: AuthenticateBody = call.decode_optional(Verb::Create)?;
-        let wanted = Wanted { auth: &auth, caller: &caller, until: auth.patience() };
-        let (shown, admitted) = match call.query.get("method") {
-            Some(method::PASSWORD) => {
-                let (username, _) = name_and_password(&body)?;
-                // A password that has to wait for its turn takes no place meanwhile.
-                let turn = turn_for(&auth, &caller, username).await?;
-                let named = auth.snapshot().authenticator_by_username(username).cloned();
-                let admitted = match wanted.admit(username, named, turn.is_of_known()).await {
-                    Ok(admitted) => admitted,
-                    Err(busy) => {
-                        turn.neither();
-                        return Err(busy);
-                    }
-                };
-                (by_password(&auth, &caller, &body, turn).await?, admitted)
-            }
-            Some(method::CERT) => {
-                let print = caller.leaf().map(Certificate::fingerprint).unwrap_or_default();
-                // The peer proved in its TLS handshake that it has the key; whether the certificate
-                // is still good is not verified yet.
-                let named = auth.snapshot().authenticator_by_fingerprint(print).cloned();
-                let admitted = wanted.admit(print, named, false).await?;
-                (by_certificate(&auth, &caller).await?, admitted)
-            }
-            // This release has no logins with tokens of external signers: such tokens only enroll.
-            Some(method::EXT_JWT) => return Err(ErrorCode::InvalidAuth.into()),
-            Some(_) => return Err(ErrorCode::InvalidAuthMethod.into()),
-            None => return Err(Failure::field("method", "method in query is required", "")),
-        };
-        let counted = wanted.count(&shown.identity.base.id, admitted).await?;
+        let missing = || Failure::field("method", "method in query is required", "");
+        let method = call.query.get("method").ok_or_else(missing)?;
+        let (shown, counted) = first_factor(&auth, &caller, method, &body).await?;
         let token = auth.ids().token();
         let session = open(&auth, &caller, &body, &shown, (call.api, token.as_str()))?;
         counted.keep();
@@ -308,7 +322,7 @@ async fn by_certificate(auth: &Auth, caller: &Caller) -> Result<Shown, Failure> 
 /// Notes in the authenticator whether its certificate came with the chain to a root
 /// (docs/protocol/auth.md 9.6); certificates of other issuers are not noted. A failure does not
 /// make the login fail.
-async fn remember_chain(auth: &Auth, shown: &Shown) {
+pub(crate) async fn remember_chain(auth: &Auth, shown: &Shown) {
     let (id, is_complete) = (shown.authenticator.clone(), !shown.improper_chain);
     let noted = move |snapshot: &Snapshot| {
         let known = snapshot.get::<Authenticator>(&id)?;
@@ -376,7 +390,7 @@ fn vouched_for(auth: &Auth, snapshot: &Snapshot, chain: &[Certificate]) -> Resul
     }
 }
 
-/// Opens the session of a login.
+/// Opens the session of a login with an opaque token.
 fn open(
     auth: &Auth,
     caller: &Caller,
@@ -384,6 +398,23 @@ fn open(
     shown: &Shown,
     (api, token): (Api, &str),
 ) -> Result<Arc<ApiSession>, Failure> {
+    let (snapshot, id) = (auth.snapshot(), auth.ids().ordered(auth.now()));
+    let session = ApiSession {
+        is_of_client: api == Api::Client,
+        ..new_session(auth, caller, body, shown, id)?
+    };
+    caller.begin()?;
+    auth.sessions().open(session, token, |it| super::resolve::is_complete(&snapshot, it))
+}
+
+/// The session of a login, in neither form of tokens yet.
+pub(crate) fn new_session(
+    auth: &Auth,
+    caller: &Caller,
+    body: &AuthenticateBody,
+    shown: &Shown,
+    id: Id,
+) -> Result<ApiSession, Failure> {
     let now = auth.now();
     let snapshot = auth.snapshot();
     let wanted = body.config_types.iter().flatten().map(String::as_str);
@@ -393,7 +424,7 @@ fn open(
     };
     let certificates = shown.leaf.iter().map(|leaf| certificate(auth, leaf, now)).collect();
     let session = ApiSession {
-        base: Base::new(auth.ids().ordered(now), now),
+        base: Base::new(id, now),
         identity_id: shown.identity.base.id.clone(),
         authenticator_id: shown.authenticator.clone(),
         config_types: WantedConfigs::of(View::of(&snapshot), wanted).into_ids(),
@@ -408,14 +439,13 @@ fn open(
         env_info: body.env_info.as_ref().map(|_| env_info(&told)),
         certificates,
         ca_id: shown.ca.clone(),
-        is_of_client: api == Api::Client,
+        is_of_client: true,
         credential: shown.print.clone(),
         end_key: body.end_key.as_deref().map(end_key).transpose()?.unwrap_or_default(),
         ..ApiSession::default()
     };
-    caller.begin()?;
     auth.sessions().put_told(&shown.identity.base.id, told);
-    auth.sessions().open(session, token, |it| super::resolve::is_complete(&snapshot, it))
+    Ok(session)
 }
 
 /// Longest key that is decoded, in characters; one of 65 bytes has 88.

@@ -6,6 +6,7 @@
 //! [`super::attempts`] the limits on guessing.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::FutureExt as _;
 use weft_contract::entity::{Base as BaseDetail, Link, Links};
@@ -47,6 +48,9 @@ pub const HANDLERS: &[(Api, &str, Handler<Auth>)] = &[
     (Api::Management, "verifyMfa", verify),
     (Api::Client, "verifyMfa", verify),
 ];
+
+/// Life of a proof for routers that a code was given. A client shows it at once.
+const PROOF: Duration = Duration::from_secs(300);
 
 /// The second factor of an identity.
 pub fn of<'s>(snapshot: &'s Snapshot, identity: &str) -> Option<&'s Arc<Mfa>> {
@@ -98,7 +102,7 @@ impl Purpose {
     }
 }
 
-/// Waits for the turn of a code, checks it, and changes the second factor in the same decision.
+/// Waits for the turn of a code of the caller, checks it, and changes the second factor in the same decision.
 async fn with_code(
     auth: &Auth,
     caller: &Caller,
@@ -107,11 +111,127 @@ async fn with_code(
     change: impl Fn(&mut Decision<'_>, Mfa) -> Result<(), Failure> + Send + Sync + 'static,
 ) -> Result<(), Failure> {
     let login = login_of(caller)?;
-    let (identity, session) = (Id::new(&login.identity), Id::new(&login.session.id));
-    purpose.finds(&auth.snapshot(), identity.as_str())?;
     let known = auth.sessions().by_id(&login.session.id);
-    let guesser = Guesser {
+    let giver = Giver {
+        identity: Id::new(&login.identity),
+        session: Id::new(&login.session.id),
         is_proven: known.is_some_and(|session| session.is_mfa_complete),
+    };
+    let is_current = |auth: &Auth| session_of(auth, caller).map(drop);
+    code_of_giver(auth, caller, giver, code, purpose, (is_current, change)).await
+}
+
+/// The identity that gives a code, in a session or in a login that leads to one.
+#[derive(Debug, Clone)]
+pub(crate) struct Giver {
+    pub(crate) identity: Id,
+    pub(crate) session: Id,
+    /// Whether the session has given a code before.
+    pub(crate) is_proven: bool,
+}
+
+impl Auth {
+    /// Checks the code that completes the login of an identity: a one-time code or a recovery code.
+    pub(crate) async fn code_of_login(
+        &self,
+        caller: &Caller,
+        giver: Giver,
+        code: String,
+    ) -> Result<(), Failure> {
+        let put = |decision: &mut Decision<'_>, mfa| {
+            decision.put(mfa);
+            Ok(())
+        };
+        code_of_giver(self, caller, giver, code, Purpose::Authenticate, (|_: &Auth| Ok(()), put))
+            .await
+    }
+
+    /// Checks the first code of a second factor, which is in use from then on.
+    pub(crate) async fn code_of_enrollment(
+        &self,
+        caller: &Caller,
+        giver: Giver,
+        code: String,
+    ) -> Result<(), Failure> {
+        let identity = giver.identity.clone();
+        let put = |decision: &mut Decision<'_>, mut mfa: Mfa| {
+            mfa.is_verified = true;
+            decision.put(mfa);
+            Ok(())
+        };
+        code_of_giver(self, caller, giver, code, Purpose::Enroll, (|_: &Auth| Ok(()), put)).await?;
+        // The other sessions of the identity need a code from now on.
+        self.sessions().changed_around(&identity);
+        Ok(())
+    }
+
+    /// The second factor of an identity.
+    pub(crate) fn mfa_of(&self, identity: &str) -> Option<Arc<Mfa>> {
+        of(&self.snapshot(), identity).cloned()
+    }
+
+    /// Begins a second factor of an identity; an unverified one is replaced.
+    pub(crate) async fn begin_mfa(&self, caller: &Caller, identity: &Id) -> Result<Id, Failure> {
+        let (identity, id) = (identity.clone(), self.ids().entity());
+        let secret = totp::secret(self.ids().bytes());
+        let codes = totp::recovery_codes(self.ids().bytes());
+        let made = id.clone();
+        self.decide(caller, move |decision| {
+            decision.require::<Identity>("identityId", &identity)?;
+            if let Some(old) = of(decision.tip(), identity.as_str()) {
+                if old.is_verified {
+                    return Err(ErrorCode::MfaExists.into());
+                }
+                decision.delete(Mfa::KIND, &old.base.id)?;
+            }
+            decision.put(Mfa {
+                base: Base::new(id.clone(), decision.now()),
+                identity_id: identity.clone(),
+                is_verified: false,
+                secret: secret.clone(),
+                recovery_codes: codes.clone(),
+                last_step: 0,
+            });
+            Ok(())
+        })
+        .await?;
+        Ok(made)
+    }
+
+    /// Removes a second factor that is not verified.
+    pub(crate) async fn drop_unverified_mfa(
+        &self,
+        caller: &Caller,
+        seen: Mfa,
+    ) -> Result<(), Failure> {
+        self.decide(caller, move |decision| {
+            let now = decision.tip().get::<Mfa>(&seen.base.id);
+            match now {
+                Some(now) if !now.is_verified => decision.delete(Mfa::KIND, &seen.base.id),
+                _ => Err(not_found(seen.identity_id.as_str())),
+            }
+        })
+        .await
+        .map(drop)
+    }
+}
+
+/// Waits for the turn of a code, checks it, and changes the second factor in the same decision. `is_current` says, after
+/// the wait, whether the code is still wanted.
+async fn code_of_giver(
+    auth: &Auth,
+    caller: &Caller,
+    Giver { identity, session, is_proven }: Giver,
+    code: String,
+    purpose: Purpose,
+    (is_current, change): (
+        impl Fn(&Auth) -> Result<(), Failure>,
+        impl Fn(&mut Decision<'_>, Mfa) -> Result<(), Failure> + Send + Sync + 'static,
+    ),
+) -> Result<(), Failure> {
+    purpose.finds(&auth.snapshot(), identity.as_str())?;
+    let guesser = Guesser {
+        is_proven,
         source: caller.origin.remote.map(|remote| remote.ip()),
         identity: identity.clone(),
         session: session.clone(),
@@ -120,7 +240,7 @@ async fn with_code(
         Failure::because(ErrorCode::ServerTooManyRequests, "too many wrong codes")
             .with_retry_after(wait)
     })?;
-    if let Err(ended) = session_of(auth, caller) {
+    if let Err(ended) = is_current(auth) {
         turn.neither();
         return Err(ended);
     }
@@ -210,12 +330,14 @@ fn totp_token(auth: Auth, caller: Caller, call: Call) -> Answer {
             Ok(())
         };
         with_code(&auth, &caller, code, Purpose::Prove, put).await?;
+        auth.mfa_passed(&Id::new(&login.session.id)).await?;
         let now = auth.now();
         let claims = TotpClaims {
             iss: auth.issuer(),
             sub: login.identity.clone(),
             aud: vec![AUDIENCE.to_owned()],
             iat: now.secs(),
+            exp: Some(now.plus(PROOF).secs()),
             jti: auth.ids().token().to_string(),
             z_asid: login.session.id.clone(),
             z_t: TokenKind::Totp,
@@ -232,31 +354,8 @@ fn totp_token(auth: Auth, caller: Caller, call: Call) -> Answer {
 /// Begins a second factor; an unverified one is replaced.
 fn enroll(auth: Auth, caller: Caller, _call: Call) -> Answer {
     async move {
-        let identity = Id::new(&login_of(&caller)?.identity);
-        let id = auth.ids().entity();
-        let secret = totp::secret(auth.ids().bytes());
-        let codes = totp::recovery_codes(auth.ids().bytes());
-        let answer = Created { links: self_link(), id: id.to_string() };
-        auth.decide(&caller, move |decision| {
-            decision.require::<Identity>("identityId", &identity)?;
-            if let Some(old) = of(decision.tip(), identity.as_str()) {
-                if old.is_verified {
-                    return Err(ErrorCode::MfaExists.into());
-                }
-                decision.delete(Mfa::KIND, &old.base.id)?;
-            }
-            decision.put(Mfa {
-                base: Base::new(id.clone(), decision.now()),
-                identity_id: identity.clone(),
-                is_verified: false,
-                secret: secret.clone(),
-                recovery_codes: codes.clone(),
-                last_step: 0,
-            });
-            Ok(())
-        })
-        .await?;
-        Reply::created_with(&answer)
+        let id = auth.begin_mfa(&caller, &Id::new(&login_of(&caller)?.identity)).await?;
+        Reply::created_with(&Created { links: self_link(), id: id.to_string() })
     }
     .boxed()
 }
@@ -365,15 +464,7 @@ fn remove(auth: Auth, caller: Caller, call: Call) -> Answer {
             auth.mfa_removed(&mfa.identity_id);
         } else {
             // No session depends on an unverified one.
-            let seen = (*mfa).clone();
-            auth.decide(&caller, move |decision| {
-                let now = decision.tip().get::<Mfa>(&seen.base.id);
-                match now {
-                    Some(now) if !now.is_verified => delete(decision, (**now).clone()),
-                    _ => Err(not_found(seen.identity_id.as_str())),
-                }
-            })
-            .await?;
+            auth.drop_unverified_mfa(&caller, (*mfa).clone()).await?;
         }
         Reply::empty()
     }
@@ -421,9 +512,12 @@ impl Auth {
     pub async fn mfa_passed(&self, session: &Id) -> Result<(), Failure> {
         let now = self.now();
         let passed = self.sessions().change(session, now, |session| {
-            session.is_mfa_required = true;
-            session.is_mfa_complete = true;
             session.mfa_passed_at = Some(now);
+            // Which factors a session by signed tokens has is written in its tokens: it gains nothing here.
+            if session.tokens.is_none() {
+                session.is_mfa_required = true;
+                session.is_mfa_complete = true;
+            }
         });
         let passed = passed.ok_or_else(|| Failure::unauthorized("the session has ended"))?;
         self.sessions().begun().await;

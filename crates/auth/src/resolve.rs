@@ -5,13 +5,20 @@ use std::sync::Arc;
 use weft_contract::{Api, Permission};
 use weft_identity::Certificate;
 use weft_kernel::{Caller, Challenge, Login, Origin, SessionRef, Who};
-use weft_model::Snapshot;
 use weft_model::entity::{ApiSession, AuthPolicy, Authenticator, Identity, Mfa};
+use weft_model::token::TokenKind;
+use weft_model::{Snapshot, Timestamp};
 
+use super::bearer::BearerRefusal;
+use super::bearer::claims::fingerprints;
+use super::bearer::shown::is_shown;
+use super::bearer::verify::Proven;
 use super::sessions::stands;
 use crate::handle::Auth;
 use crate::sessions::VIRTUAL;
 
+/// The login method of a token as a second factor, before the id of its signer.
+pub(crate) const SECOND_TOKEN: &str = "ejs:";
 /// Bearer tokens of a request that are tried.
 pub const MAX_BEARERS: usize = 3;
 
@@ -33,11 +40,7 @@ impl Auth {
         let Credentials { session, bearers, origin } = credentials;
         let who = match session.filter(|token| !token.is_empty()) {
             Some(token) => self.resolve_session(&token, &origin),
-            // This controller issues no bearer sessions and accepts none.
-            None if bearers.iter().take(MAX_BEARERS).any(|token| !token.is_empty()) => {
-                Who::Nobody(Some(Challenge::InvalidBearer))
-            }
-            None => Who::Nobody(Some(Challenge::Missing)),
+            None => self.resolve_bearers(&bearers, &origin),
         };
         Caller { who, origin }
     }
@@ -46,7 +49,10 @@ impl Auth {
     /// request came.
     pub fn resolve_again(&self, caller: &Caller) -> Caller {
         let Some(login) = caller.login() else { return caller.clone() };
-        let who = self.resolve_session(&login.session.token, &caller.origin);
+        let who = match login.session.legacy {
+            true => self.resolve_session(&login.session.token, &caller.origin),
+            false => self.resolve_bearer(&login.session.token, &caller.origin),
+        };
         Caller { who, origin: caller.origin.clone() }
     }
 
@@ -54,8 +60,14 @@ impl Auth {
     /// session.
     pub fn resolve_on(&self, snapshot: &Snapshot, caller: &Caller) -> Caller {
         let Some(login) = caller.login() else { return caller.clone() };
-        let session = self.sessions().by_token(&login.session.token, self.now());
-        let who = self.login_of(snapshot, session.as_deref(), &login.session.token, &caller.origin);
+        let (token, now) = (&login.session.token, self.now());
+        let who = match login.session.legacy {
+            true => {
+                let session = self.sessions().by_token(token, now);
+                self.login_of(snapshot, session.as_deref(), token, &caller.origin)
+            }
+            false => self.bearer_of(snapshot, token, &caller.origin).0,
+        };
         Caller { who, origin: caller.origin.clone() }
     }
 
@@ -69,6 +81,53 @@ impl Auth {
         who
     }
 
+    /// The caller with these bearer tokens: the first one that is a token of this network proves the session.
+    fn resolve_bearers(&self, bearers: &[String], origin: &Origin) -> Who {
+        let mut bearers = bearers.iter().take(MAX_BEARERS).filter(|token| !token.is_empty());
+        match bearers.clone().find(|token| self.is_own_token(token)) {
+            Some(token) => self.resolve_bearer(token, origin),
+            None if bearers.next().is_some() => Who::Nobody(Some(Challenge::InvalidBearer)),
+            None => Who::Nobody(Some(Challenge::Missing)),
+        }
+    }
+
+    fn resolve_bearer(&self, token: &str, origin: &Origin) -> Who {
+        let (who, proven) = self.bearer_of(&self.snapshot(), token, origin);
+        if let (Who::Identity(_), Some(proven)) = (&who, proven) {
+            let now = self.now();
+            self.sessions().touch(&proven.session.base.id, now);
+            self.saw_newest(&proven, now);
+        }
+        who
+    }
+
+    /// The caller with an access token, and its session.
+    fn bearer_of(
+        &self,
+        snapshot: &Snapshot,
+        token: &str,
+        origin: &Origin,
+    ) -> (Who, Option<Proven>) {
+        let now = self.now();
+        let proven = match self.proven(snapshot, token, TokenKind::Access, now) {
+            Ok(proven) => proven,
+            Err(BearerRefusal::Expired) => {
+                return (Who::Nobody(Some(Challenge::ExpiredBearer)), None);
+            }
+            Err(refusal) => {
+                tracing::debug!(%refusal, "an access token is refused");
+                return (Who::Nobody(Some(Challenge::InvalidBearer)), None);
+            }
+        };
+        let session = &proven.session;
+        let leaf = origin.certificates.first();
+        if !stands(snapshot, session, now) || !is_shown(session, &proven.claims, leaf, now) {
+            return (Who::Nobody(Some(Challenge::InvalidBearer)), None);
+        }
+        let who = identified(snapshot, session, token, now);
+        (who, Some(proven))
+    }
+
     fn login_of(
         &self,
         snapshot: &Snapshot,
@@ -80,33 +139,40 @@ impl Auth {
         let Some(session) = session else {
             return Who::Nobody(Some(Challenge::InvalidSession));
         };
-        let identity = snapshot.get::<Identity>(&session.identity_id);
-        let Some(identity) = identity.filter(|identity| !identity.is_disabled(now)) else {
-            return Who::Nobody(None);
-        };
         let leaf = origin.certificates.first();
         let is_shown = is_shown_by(snapshot, session, leaf)
             || self.sessions().shows_former(&session.base.id, origin);
         if !stands(snapshot, session, now) || !is_shown {
             return Who::Nobody(Some(Challenge::InvalidSession));
         }
-        Who::Identity(Arc::new(Login {
-            identity: identity.base.id.to_string(),
-            name: identity.name.to_string(),
-            is_admin: identity.is_admin || identity.is_default_admin,
-            permissions: identity
-                .permissions
-                .iter()
-                .filter_map(|it| Permission::parse(it))
-                .collect(),
-            complete: is_complete(snapshot, session),
-            session: SessionRef {
-                id: session.base.id.to_string(),
-                token: token.to_owned(),
-                legacy: true,
-            },
-        }))
+        identified(snapshot, session, token, now)
     }
+}
+
+/// The caller with a session that was judged.
+pub(crate) fn identified(
+    snapshot: &Snapshot,
+    session: &ApiSession,
+    token: &str,
+    now: Timestamp,
+) -> Who {
+    let identity = snapshot.get::<Identity>(&session.identity_id);
+    let Some(identity) = identity.filter(|identity| !identity.is_disabled(now)) else {
+        return Who::Nobody(None);
+    };
+    let permissions = identity.permissions.iter().filter_map(|it| Permission::parse(it));
+    Who::Identity(Arc::new(Login {
+        identity: identity.base.id.to_string(),
+        name: identity.name.to_string(),
+        is_admin: identity.is_admin || identity.is_default_admin,
+        permissions: permissions.collect(),
+        complete: is_complete(snapshot, session),
+        session: SessionRef {
+            id: session.base.id.to_string(),
+            token: token.to_owned(),
+            legacy: session.tokens.is_none(),
+        },
+    }))
 }
 
 /// Whether a caller's session may use an API. A router knows the tokens that it is told, and must
@@ -116,6 +182,10 @@ pub fn opens(auth: &Auth, caller: &Caller, api: Api) -> bool {
     let Some(login) = caller.login().filter(|_| api != Api::Client) else { return true };
     let session = auth.sessions().by_id(&login.session.id);
     let Some(session) = session.filter(|session| session.is_of_client) else { return true };
+    if let Some(tokens) = &session.tokens {
+        // Routers accept the tokens of a client with a certificate for its session.
+        return !fingerprints(tokens).is_empty() || session.certificates.is_empty();
+    }
     is_by_certificate(&auth.snapshot(), &session) || auth.legacy_session(&session).is_none()
 }
 
@@ -161,7 +231,19 @@ impl Outstanding {
 /// (docs/protocol/auth.md 8.1).
 pub fn outstanding(snapshot: &Snapshot, session: &ApiSession) -> Outstanding {
     let required = second_factors(snapshot, &session.identity_id);
-    Outstanding { totp: required.totp && !session.is_mfa_complete, ..required }
+    let is_token_given = |signer: &weft_model::Id| {
+        let tokens = session.tokens.as_ref();
+        tokens.is_some_and(|login| login.methods.iter().any(|it| is_of_signer(it, signer)))
+    };
+    Outstanding {
+        totp: required.totp && !session.is_mfa_complete,
+        signer: required.signer.filter(|signer| !is_token_given(signer)),
+    }
+}
+
+/// Whether a login method is a token of this signer, as a second factor.
+fn is_of_signer(method: &str, signer: &weft_model::Id) -> bool {
+    method.strip_prefix(SECOND_TOKEN).is_some_and(|id| id == signer.as_str())
 }
 
 /// The factors that a new session of an identity lacks.

@@ -11,10 +11,14 @@ use weft_model::token::{AUDIENCE, ClaimError, ServiceClaims, TokenKind};
 use weft_model::{Base, Choice as _, Id, Snapshot, Timestamp};
 
 use super::resolve::is_complete;
+use super::sessions::stands;
 use crate::handle::Auth;
 
 /// Longest life of a service token; it ends with the login in any case.
 const TOKEN_LIFE: Duration = Duration::from_secs(365 * 24 * 3600);
+
+/// The beginning of every signed token.
+const SIGNED: &str = "ey";
 
 /// The record of a service session. There is one for each API session, type and service; a repeated
 /// request gets the same record.
@@ -47,13 +51,14 @@ pub enum RefusalCode {
     WrongSessionType = 4,
     InvalidEdgeRouterForSession = 5,
     InvalidService = 6,
+    AccessDenied = 14,
 }
 
 impl RefusalCode {
     /// The number that tells the client what to do: 0 try again, 2 start over, 3 give up.
     pub fn retry_hint(self) -> u32 {
         match self {
-            Self::Internal => 0,
+            Self::Internal | Self::AccessDenied => 0,
             Self::InvalidService => 3,
             _ => 2,
         }
@@ -91,22 +96,45 @@ pub struct Checked {
     pub session: Id,
 }
 
+/// The service, if it exists and an identity may use it over a router; `no_router` is the refusal if it may not.
+fn usable(
+    snapshot: &Snapshot,
+    identity: &Identity,
+    service: &Id,
+    router: &Id,
+    no_router: RefusalCode,
+) -> Result<Arc<Service>, Refusal> {
+    let found = snapshot.get::<Service>(service).cloned();
+    let missing = || Refusal::new(RefusalCode::InvalidService, "the service does not exist");
+    let found = found.ok_or_else(missing)?;
+    if !snapshot.is_router_usable(&identity.base.id, service, router) {
+        let reason = "no edge router policy lets the identity use this router for the service";
+        return Err(Refusal::new(no_router, reason));
+    }
+    Ok(found)
+}
+
 impl Auth {
-    /// Signs the token of a service session (docs/protocol/edge-control-plane.md 11.5).
+    /// Signs the token of a service session (docs/protocol/edge-control-plane.md 11.5). It ends with the
+    /// login's tokens, if these end.
     pub fn service_token(&self, session: &ServiceSession) -> Result<String, Failure> {
         let now = self.now();
+        let login = self.sessions().by_id(session.api_session_id.as_str());
+        let tokens = login.as_ref().and_then(|login| login.tokens.as_ref());
+        let end = tokens.and_then(|login| login.last_end);
+        let longest = now.plus(TOKEN_LIFE);
         self.sign(&ServiceClaims {
             iss: self.issuer(),
             sub: session.service_id.to_string(),
             aud: vec![AUDIENCE.to_owned()],
             iat: now.secs(),
-            exp: now.plus(TOKEN_LIFE).secs(),
+            exp: end.map_or(longest, |end| end.min(longest)).secs(),
             jti: session.base.id.to_string(),
             z_asid: session.api_session_id.to_string(),
             z_iid: session.identity_id.to_string(),
             z_t: TokenKind::Service,
             z_st: session.session_type.as_str().to_owned(),
-            z_leg: true,
+            z_leg: tokens.is_none(),
         })
     }
 
@@ -123,7 +151,7 @@ impl Auth {
         let now = self.now();
         let snapshot = self.snapshot();
         let (login, identity) = self.check_login(&snapshot, api_session_token, now)?;
-        if self.legacy_session(&login).is_none() {
+        if login.tokens.is_none() && self.legacy_session(&login).is_none() {
             let reason = "the session is none that routers may be used with";
             return Err(Refusal::new(RefusalCode::InvalidApiSession, reason));
         }
@@ -137,7 +165,7 @@ impl Auth {
             error => invalid(&format!("service session token: {error}")),
         })?;
         let revoked = |id: &str| snapshot.get::<Revocation>(&Id::new(id)).map(|found| &**found);
-        if !claims.z_leg || claims.is_revoked(revoked) {
+        if claims.z_leg != login.tokens.is_none() || claims.is_revoked(revoked) {
             return Err(invalid("the service session token was revoked"));
         }
         let session = self.sessions().service(&claims.jti);
@@ -147,16 +175,8 @@ impl Auth {
             let reason = format!("the service session is for {}", session.session_type);
             return Err(Refusal::new(RefusalCode::WrongSessionType, reason));
         }
-        if !snapshot.is_router_usable(&identity.base.id, &session.service_id, router) {
-            return Err(Refusal::new(
-                RefusalCode::InvalidEdgeRouterForSession,
-                "no edge router policy lets the identity use this router for the service",
-            ));
-        }
-        let service = snapshot.get::<Service>(&session.service_id).cloned();
-        let service = service.ok_or_else(|| {
-            Refusal::new(RefusalCode::InvalidService, "the service does not exist")
-        })?;
+        let no_router = RefusalCode::InvalidEdgeRouterForSession;
+        let service = usable(&snapshot, &identity, &session.service_id, router, no_router)?;
         let wanted_service = service.base.id.as_str();
         self.viewer(&login)
             .decide(&snapshot, wanted_service, wanted, now)
@@ -166,20 +186,61 @@ impl Auth {
         Ok(Checked { identity, service, api_session, session, snapshot })
     }
 
-    /// The login of an opaque token in a router's request.
+    /// Checks the access token that a router passes on for a client that dials a service without a service session
+    /// (docs/protocol/edge-control-plane.md 13.3), and makes the service session. The token decides who dials; the
+    /// identity that the router names only has to be the same.
+    pub fn check_dial_by_token(
+        &self,
+        router: &Id,
+        api_session_token: &str,
+        named: &str,
+        service: &Id,
+    ) -> Result<Checked, Refusal> {
+        let (now, snapshot) = (self.now(), self.snapshot());
+        let invalid = |reason: &str| Refusal::new(RefusalCode::InvalidApiSession, reason);
+        let (login, identity) = self.check_login(&snapshot, api_session_token, now)?;
+        if login.tokens.is_none() {
+            return Err(invalid("a dial without a service session needs a signed token"));
+        }
+        if identity.base.id.as_str() != named {
+            return Err(invalid("the token is of another identity"));
+        }
+        let service = usable(&snapshot, &identity, service, router, RefusalCode::AccessDenied)?;
+        let decision =
+            self.viewer(&login).decide(&snapshot, service.base.id.as_str(), PolicyType::Dial, now);
+        if let Err(denial) = decision.clone().granted() {
+            return Err(Refusal::new(RefusalCode::InvalidService, denial.to_string()));
+        }
+        let session = record(self, &login, &service.base.id, PolicyType::Dial)
+            .map_err(|failure| Refusal::new(RefusalCode::Internal, failure.to_string()))?;
+        self.remember_end(&session.base.id, &decision);
+        let (api_session, session) = (login.base.id.clone(), session.base.id.clone());
+        Ok(Checked { identity, service, api_session, session, snapshot })
+    }
+
+    /// The login of a token in a router's request.
     fn check_login(
         &self,
         snapshot: &Snapshot,
         token: &str,
         now: Timestamp,
     ) -> Result<(Arc<ApiSession>, Arc<Identity>), Refusal> {
-        if token.starts_with("ey") {
-            let reason = "this controller issues no bearer sessions";
-            return Err(Refusal::new(RefusalCode::Internal, reason));
-        }
         let invalid = |reason: &str| Refusal::new(RefusalCode::InvalidApiSession, reason);
-        let login = self.sessions().by_token(token, now);
-        let login = login.ok_or_else(|| invalid("the session is not known or has expired"))?;
+        let login = match token.starts_with(SIGNED) {
+            true => {
+                let proven = self.proven(snapshot, token, TokenKind::Access, now);
+                let proven = proven.map_err(|refusal| invalid(&refusal.to_string()))?;
+                if !stands(snapshot, &proven.session, now) {
+                    return Err(invalid("the session's credential is no longer good"));
+                }
+                self.saw_newest(&proven, now);
+                proven.session
+            }
+            false => {
+                let login = self.sessions().by_token(token, now);
+                login.ok_or_else(|| invalid("the session is not known or has expired"))?
+            }
+        };
         if !is_complete(snapshot, &login) {
             return Err(invalid("the session needs a second factor"));
         }

@@ -45,6 +45,7 @@ use weft_model::entity::{ApiSession, SessionCertificate};
 use weft_model::{ApplyError, Entity, Id, Kind, Snapshot, Table, Timestamp};
 use weft_store::{ReadError, Store};
 
+use super::bearer::revoke::Unrevoked;
 use super::ending::EndTimes;
 use super::password::Hashed;
 use activity::Activity;
@@ -88,6 +89,7 @@ struct Inner {
     per_identity: usize,
     /// Service sessions that an identity may have.
     services: ServiceLimit,
+    unrevoked: Arc<Unrevoked>,
 }
 
 struct Tables {
@@ -161,6 +163,7 @@ impl Sessions {
             }
         }
         let tables = RwLock::new(tables);
+        let unrevoked = Arc::new(Unrevoked::load(store.live())?);
         let sessions = Self(Arc::new(Inner {
             tables,
             store,
@@ -171,6 +174,7 @@ impl Sessions {
             flush: durations.activity_flush,
             per_identity,
             services: ServiceLimit::default(),
+            unrevoked,
         }));
         sessions.drop_strays();
         sessions.drop_stray_activity();
@@ -184,12 +188,17 @@ impl Sessions {
         self.0.notices.subscribe()
     }
 
+    /// Ended sessions whose tokens are still to be revoked.
+    pub(crate) fn unrevoked(&self) -> &Arc<Unrevoked> {
+        &self.0.unrevoked
+    }
+
     fn tell(&self, notice: SessionNotice) {
         self.0.notices.tell(notice);
     }
 
-    /// Opens a session. `is_complete` says whether a session has every factor. Refused if the session
-    /// contradicts another one.
+    /// Opens a session with an opaque token. `is_complete` says whether a session has every factor. Refused if the
+    /// session contradicts another one.
     pub fn open(
         &self,
         mut session: ApiSession,
@@ -197,6 +206,15 @@ impl Sessions {
         is_complete: impl Fn(&ApiSession) -> bool,
     ) -> Result<Arc<ApiSession>, Failure> {
         lock_in(&mut session, &self.0.key, token);
+        self.open_signed(session, is_complete)
+    }
+
+    /// Opens a session that has no opaque token.
+    pub(crate) fn open_signed(
+        &self,
+        session: ApiSession,
+        is_complete: impl Fn(&ApiSession) -> bool,
+    ) -> Result<Arc<ApiSession>, Failure> {
         let session = Arc::new(session);
         {
             let mut tables = self.0.tables.write();

@@ -109,15 +109,25 @@ async fn serve(
             Ok(for_old_router(session, request, span).await)
         }
         edge_ctrl::content_type::CREATE_CIRCUIT_V3_REQUEST => {
-            Ok(refuse(without_session(&CreateCircuitV3::from_message(message)?)))
+            let request = CreateCircuitV3::from_message(message)?;
+            let made = for_sdk_by_token(session, request, span).await;
+            answered(session, made, CircuitForm::V3)
         }
         _ => {
             let made = for_sdk(session, CreateCircuitV2::from_message(message)?, span).await;
-            match made {
-                Ok(made) => created(session, made),
-                Err(error) => Ok(refuse(error)),
-            }
+            answered(session, made, CircuitForm::V2)
         }
+    }
+}
+
+fn answered(
+    session: &RouterSession,
+    made: Result<MadeCircuit, EdgeError>,
+    form: CircuitForm,
+) -> Result<Reply, WireError> {
+    match made {
+        Ok(made) => created(session, made, form),
+        Err(error) => Ok(refuse(error)),
     }
 }
 
@@ -125,7 +135,11 @@ fn refuse(error: EdgeError) -> Reply {
     Reply { message: error.to_message(), circuit: None }
 }
 
-fn created(session: &RouterSession, made: MadeCircuit) -> Result<Reply, WireError> {
+fn created(
+    session: &RouterSession,
+    made: MadeCircuit,
+    form: CircuitForm,
+) -> Result<Reply, WireError> {
     let circuit = made.id.clone();
     let answer = CreatedCircuit {
         circuit_id: made.id,
@@ -133,7 +147,7 @@ fn created(session: &RouterSession, made: MadeCircuit) -> Result<Reply, WireErro
         peer_data: made.peer_data,
         tags: made.tags,
     };
-    match answer.to_message(CircuitForm::V2) {
+    match answer.to_message(form) {
         Ok(message) => Ok(Reply { message, circuit: Some(circuit) }),
         Err(problem) => {
             // The reply is too large for the router, so that the router would wait in vain.
@@ -165,6 +179,7 @@ async fn for_sdk(
         is_of_session: true,
         identity: checked.identity,
         peer_data: request.peer_data,
+        id: None,
     };
     dial.make(session, span).await
 }
@@ -197,11 +212,32 @@ async fn for_old_router(
     }
 }
 
-/// The refusal of a request without service session: it needs a signed API session, and this
-/// controller issues none.
-fn without_session(_: &CreateCircuitV3) -> EdgeError {
-    let text = "this controller issues no bearer sessions";
-    error(ErrorCode::INVALID_API_SESSION, text)
+/// Makes a circuit for the signed API session of an SDK, without a service session of its client.
+async fn for_sdk_by_token(
+    session: &RouterSession,
+    request: CreateCircuitV3,
+    span: &mut Span,
+) -> Result<MadeCircuit, EdgeError> {
+    let checked = session
+        .plane
+        .auth
+        .check_dial_by_token(
+            &session.router.id,
+            &request.api_session_token,
+            &request.identity_id,
+            &Id::new(&request.service_id),
+        )
+        .map_err(|refusal| of_session(&refusal))?;
+    let dial = Dial {
+        service: checked.service,
+        instance: request.terminator_instance_id,
+        client: checked.session.to_string(),
+        is_of_session: true,
+        identity: checked.identity,
+        peer_data: request.peer_data,
+        id: Some(request.circuit_id).filter(|id| !id.is_empty()),
+    };
+    dial.make(session, span).await
 }
 
 /// Makes a circuit for the router's own identity.
@@ -226,6 +262,7 @@ async fn for_tunneler(
             is_of_session: false,
             identity,
             peer_data: request.peer_data,
+            id: None,
         };
         dial.make(session, span).await
     };
@@ -282,6 +319,8 @@ struct Dial {
     is_of_session: bool,
     identity: Arc<Identity>,
     peer_data: PeerData,
+    /// The id that the router chose for the circuit.
+    id: Option<String>,
 }
 
 impl Dial {
@@ -318,7 +357,7 @@ impl Dial {
             is_of_session: self.is_of_session,
             peer_data,
             tags,
-            id: None,
+            id: self.id,
         };
         let dialing = session.making.dialing(identity).ok_or_else(too_busy)?;
         let network = &session.plane.network;

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use serde_json::Value;
 use weft_contract::json::{JsonMap as ContractMap, TagValue, Tags, Username, WrongLength};
-use weft_contract::resource::client::SdkInfo as SdkDetail;
+use weft_contract::resource::client::{EnvInfo as EnvDetail, SdkInfo as SdkDetail};
 use weft_contract::{
     Base as ContractBase, Cause, EntityRef, ErrorCode, NamedRole, Timestamp as TimeWord, Word,
 };
-use weft_model::entity::{Base, Record, SdkInfo};
+use weft_model::entity::{Base, EnvInfo, Record, SdkInfo};
 use weft_model::role::{self, Roles};
 use weft_model::{Choice, Id, JsonMap, Timestamp};
 
@@ -109,6 +109,18 @@ pub fn sdk(sdk: &SdkInfo) -> SdkDetail {
         revision: sdk.revision.clone(),
         r#type: sdk.kind.clone(),
         version: sdk.version.clone(),
+    }
+}
+
+/// The machine of a client, as its login described it.
+pub fn env(env: &EnvInfo) -> EnvDetail {
+    EnvDetail {
+        arch: env.arch.clone(),
+        domain: env.domain.clone(),
+        hostname: env.hostname.clone(),
+        os: env.os.clone(),
+        os_release: env.os_release.clone(),
+        os_version: env.os_version.clone(),
     }
 }
 

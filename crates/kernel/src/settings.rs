@@ -163,6 +163,15 @@ pub struct Durations {
     pub router_enrollment: Duration,
     /// The interval at which the last activity of sessions is stored.
     pub activity_flush: Duration,
+    /// Longest life of a session that began with the token of an external signer, however often its tokens are
+    /// refreshed.
+    pub external_session: Duration,
+    /// Life of an access token.
+    pub access_token: Duration,
+    /// Life of an ID token.
+    pub id_token: Duration,
+    /// Life of a refresh token.
+    pub refresh_token: Duration,
     /// Longest life of any token, which is how long revocations are kept.
     pub longest_token: Duration,
     /// The state of an identity is unknown this long after the last report of a router about it.
@@ -180,6 +189,10 @@ impl Default for Durations {
             identity_enrollment: minutes(180),
             router_enrollment: minutes(180),
             activity_flush: Duration::from_secs(90),
+            external_session: minutes(24 * 60),
+            access_token: minutes(30),
+            id_token: minutes(30),
+            refresh_token: minutes(24 * 60),
             longest_token: minutes(24 * 60),
             unreported: minutes(5),
             revocation_purge: minutes(1),

@@ -144,6 +144,9 @@ pub struct AccessClaims {
     /// True if the client sent an incomplete chain.
     #[serde(default)]
     pub z_iccc: bool,
+    /// Number of the refresh token that this token is, or came with. Only weft's tokens have it.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub z_rn: u64,
 }
 
 /// The claims of a service token.
@@ -190,6 +193,9 @@ pub struct TotpClaims {
     pub aud: Vec<String>,
     /// Time at which the code was given, in seconds since 1970.
     pub iat: i64,
+    /// Expiry, in seconds since 1970; none in tokens of older controllers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exp: Option<i64>,
     /// Id of the token.
     #[serde(default)]
     pub jti: String,

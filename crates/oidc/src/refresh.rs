@@ -90,6 +90,18 @@ impl Numbers {
         Self { last: 1, seen: None }
     }
 
+    /// The state with this last number, and the time at which it was first seen.
+    #[must_use]
+    pub fn with(last: u64, seen: Option<Timestamp>) -> Self {
+        Self { last, seen }
+    }
+
+    /// When the last token was first seen.
+    #[must_use]
+    pub fn seen(&self) -> Option<Timestamp> {
+        self.seen
+    }
+
     /// The number of the last token.
     #[must_use]
     pub fn last(&self) -> u64 {

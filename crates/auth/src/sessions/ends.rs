@@ -15,6 +15,10 @@ const STEP: Duration = Duration::from_millis(1);
 impl Sessions {
     /// The end of a session if it is not used again.
     pub(super) fn end_of(&self, tables: &Tables, session: &ApiSession) -> Timestamp {
+        // A session by signed tokens ends with these.
+        if let Some(login) = &session.tokens {
+            return login.ends_at;
+        }
         let idle = tables.last_activity(session).plus(self.0.timeout);
         let longest = self.0.longest.map(|longest| session.base.created_at.plus(longest));
         longest.map_or(idle, |longest| longest.min(idle))

@@ -64,6 +64,10 @@ impl Sessions {
             if let Some(removed) = tables.api.remove(id) {
                 live.delete(Kind::ApiSession, id);
                 if let Some(session) = removed.get::<ApiSession>() {
+                    if let Some(login) = session.tokens.as_ref().filter(|it| it.refresh_number > 0)
+                    {
+                        self.0.unrevoked.add(live, id, login.ends_at);
+                    }
                     tables.gone.login(id.clone(), session.identity_id.clone());
                 }
                 ended.push(id.clone());

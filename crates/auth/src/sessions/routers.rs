@@ -46,7 +46,9 @@ impl Auth {
         session: &ApiSession,
         now: Timestamp,
     ) -> Option<LegacySession> {
-        let is_one = session.is_of_client && is_complete(snapshot, session);
+        // Routers judge signed tokens by themselves.
+        let is_one =
+            session.is_of_client && session.tokens.is_none() && is_complete(snapshot, session);
         if !is_one || !stands(snapshot, session, now) {
             return None;
         }

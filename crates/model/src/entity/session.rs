@@ -1,11 +1,14 @@
-//! Sessions that one controller keeps: API sessions with opaque tokens, and service sessions.
+//! Sessions that one controller keeps: API sessions, and service sessions.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
 
 use super::{Base, EnvInfo, Link, OnDelete, PolicyType, Record, SdkInfo};
-use crate::{Id, Kind, Timestamp, row::row};
+use crate::{
+    Id, Kind, RowError, Timestamp,
+    row::{Value, row},
+};
 
 row! {
     /// A certificate of an API session: it was issued for the session, or shown at its login.
@@ -28,7 +31,54 @@ row! {
 }
 
 row! {
-    /// An API session with an opaque token (docs/protocol/auth.md 9.5).
+    /// The tokens of an API session by OpenID Connect (docs/protocol/auth.md 15.5, 15.6).
+    pub struct TokenLogin {
+        /// The login client.
+        1 => pub client: String,
+        /// The issuer: the address that the client connected to.
+        2 => pub issuer: String,
+        /// Login methods: `password`, `cert`, `ext-jwt`, `totp`, `ejs:<signer>`.
+        3 => pub methods: Vec<String>,
+        /// Scopes that the client asked for.
+        4 => pub scopes: Vec<String>,
+        /// Address of the client, host and port.
+        5 => pub remote: String,
+        /// SHA-1 of the certificate of the login, hex; empty if there was none.
+        6 => pub login_fingerprint: String,
+        /// SHA-1 of the certificate that was issued for the newest tokens, hex; empty if there is none.
+        7 => pub issued_fingerprint: String,
+        /// Time at which the newest tokens were issued.
+        8 => pub issued_at: Timestamp,
+        /// The end of the newest tokens, and of the session with them.
+        9 => pub ends_at: Timestamp,
+        /// The latest end of the session, however often its tokens are refreshed; none for no limit.
+        10 => pub last_end: Option<Timestamp>,
+        /// Number of the newest refresh token; the first is 1.
+        11 => pub refresh_number: u64,
+        /// Time at which a token of the newest refresh was first seen; none until then.
+        12 => pub refresh_seen_at: Option<Timestamp>,
+        /// Id of the newest refresh token.
+        13 => pub refresh_id: String,
+        /// The value that ID tokens return to the client.
+        14 => pub nonce: String,
+        /// Time of the login.
+        15 => pub login_at: Timestamp,
+    }
+}
+
+/// Sessions with opaque tokens are many, and have none.
+impl Value for Box<TokenLogin> {
+    fn put(&self, out: &mut Vec<u8>) {
+        (**self).put(out);
+    }
+
+    fn take(input: &mut &[u8]) -> Result<Self, RowError> {
+        TokenLogin::take(input).map(Box::new)
+    }
+}
+
+row! {
+    /// An API session (docs/protocol/auth.md 9.5), with an opaque token or with signed ones.
     pub struct ApiSession {
         /// Id, times and tags.
         1 => pub base: Base,
@@ -77,6 +127,8 @@ row! {
         21 => pub sealed_token: Bytes,
         /// The key that proves the client to the ends of its connections; empty if the login named none.
         22 => pub end_key: Bytes,
+        /// The signed tokens of the session; none for a session with an opaque token.
+        24 => pub tokens: Option<Box<TokenLogin>>,
     }
 }
 

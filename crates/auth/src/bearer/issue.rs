@@ -1,0 +1,157 @@
+//! Signs the tokens of a session (docs/protocol/auth.md 15.5, 15.6).
+
+use base64::Engine as _;
+use base64::prelude::BASE64_URL_SAFE_NO_PAD;
+use sha2::{Digest as _, Sha256, Sha384, Sha512};
+use weft_identity::KeyAlgorithm;
+use weft_kernel::Failure;
+use weft_model::entity::{ApiSession, Identity, TokenLogin};
+use weft_model::token::TokenKind;
+use weft_model::{Id, Timestamp};
+
+use super::claims::Facts;
+use crate::handle::Auth;
+
+/// The scope with which a client asks for refresh tokens.
+pub(crate) const OFFLINE: &str = "offline_access";
+/// The scope with which a client asks for ID tokens.
+pub(crate) const OPENID: &str = "openid";
+
+/// Tokens that a client gets together.
+#[derive(Debug, Clone)]
+pub struct TokenSet {
+    /// The access token.
+    pub access: String,
+    /// The refresh token, if the client asked for [`OFFLINE`].
+    pub refresh: Option<String>,
+    /// The ID token, if the client asked for [`OPENID`].
+    pub id: Option<String>,
+    /// Life of the access token in seconds.
+    pub expires_in: u64,
+    /// The scopes of the tokens.
+    pub scopes: Vec<String>,
+}
+
+impl Auth {
+    /// Issues tokens of a session, and moves its end to theirs. `change` sets what is new about the tokens, such as
+    /// the number of the refresh token, or refuses. `scopes` are those of the new tokens, if these have fewer than the
+    /// session.
+    pub(crate) fn issue_tokens<E: From<Failure>>(
+        &self,
+        session: &Id,
+        scopes: Option<Vec<String>>,
+        change: impl FnOnce(&mut TokenLogin) -> Result<(), E>,
+    ) -> Result<TokenSet, E> {
+        let now = self.now();
+        let durations = &self.settings().durations;
+        let (access, refresh) =
+            (now.plus(durations.access_token), now.plus(durations.refresh_token));
+        let mut refused = None;
+        let mut ends = (access, access);
+        let changed = self.sessions().change(session, now, |session| {
+            let Some(mut login) = session.tokens.take() else { return };
+            match change(&mut login) {
+                Ok(()) => {
+                    let within = |end: Timestamp| login.last_end.map_or(end, |last| last.min(end));
+                    ends = (within(access), within(refresh));
+                    let is_refreshed = login.scopes.iter().any(|scope| scope == OFFLINE);
+                    login.ends_at = if is_refreshed { ends.0.max(ends.1) } else { ends.0 };
+                    login.issued_at = now;
+                }
+                Err(error) => refused = Some(error),
+            }
+            session.tokens = Some(login);
+        });
+        if let Some(error) = refused {
+            return Err(error);
+        }
+        let changed = changed.ok_or_else(|| E::from(ended()))?;
+        Ok(self.sign_tokens(&changed, scopes, ends, now)?)
+    }
+
+    /// Signs the tokens of a session with these ends of access and refresh token.
+    fn sign_tokens(
+        &self,
+        session: &ApiSession,
+        scopes: Option<Vec<String>>,
+        (access_end, refresh_end): (Timestamp, Timestamp),
+        now: Timestamp,
+    ) -> Result<TokenSet, Failure> {
+        let snapshot = self.snapshot();
+        let login = session.tokens.as_deref().ok_or_else(ended)?;
+        let identity = snapshot.get::<Identity>(&session.identity_id).ok_or_else(ended)?;
+        let scopes = scopes.unwrap_or_else(|| login.scopes.clone());
+        let facts = Facts { snapshot: &snapshot, session, login, scopes: &scopes, identity, now };
+        let has = |scope: &str| scopes.iter().any(|own| own == scope);
+        // The first access token has the id of its refresh token, as the original's has.
+        let is_first = login.refresh_number <= 1;
+        let jti = if is_first { login.refresh_id.clone() } else { self.ids().token().to_string() };
+        let access = self.sign(&facts.access(TokenKind::Access, &jti, access_end))?;
+        let refresh = match has(OFFLINE) {
+            true => {
+                let claims = facts.access(TokenKind::Refresh, &login.refresh_id, refresh_end);
+                Some(self.sign(&claims)?)
+            }
+            false => None,
+        };
+        let id = match has(OPENID) {
+            true => Some(self.sign_id(&facts, &access)?),
+            false => None,
+        };
+        Ok(TokenSet { access, refresh, id, expires_in: seconds(access_end, now), scopes })
+    }
+
+    /// Signs the ID token that belongs to an access token.
+    fn sign_id(&self, facts: &Facts<'_>, access: &str) -> Result<String, Failure> {
+        let end = facts.now.plus(self.settings().durations.id_token);
+        let end = facts.login.last_end.map_or(end, |last| last.min(end));
+        let hash = at_hash(self.keys().of_tokens().key().algorithm(), access);
+        self.sign(&facts.id(end, hash))
+    }
+
+    /// An ID token of a session, without an access token; and its life in seconds.
+    pub(crate) fn id_token(&self, session: &ApiSession) -> Result<(String, u64), Failure> {
+        let (now, snapshot) = (self.now(), self.snapshot());
+        let login = session.tokens.as_deref().ok_or_else(ended)?;
+        let identity = snapshot.get::<Identity>(&session.identity_id).ok_or_else(ended)?;
+        let scopes = &login.scopes;
+        let facts = Facts { snapshot: &snapshot, session, login, scopes, identity, now };
+        let end = now.plus(self.settings().durations.id_token).min(login.ends_at);
+        let token = self.sign(&facts.id(end, String::new()))?;
+        Ok((token, seconds(end, now)))
+    }
+
+    /// One more access token of a session, which does not outlive it; and its life in seconds.
+    pub(crate) fn access_token(
+        &self,
+        session: &ApiSession,
+        scopes: Vec<String>,
+    ) -> Result<(String, u64), Failure> {
+        let (now, snapshot) = (self.now(), self.snapshot());
+        let login = session.tokens.as_deref().ok_or_else(ended)?;
+        let identity = snapshot.get::<Identity>(&session.identity_id).ok_or_else(ended)?;
+        let facts = Facts { snapshot: &snapshot, session, login, scopes: &scopes, identity, now };
+        let end = now.plus(self.settings().durations.access_token).min(login.ends_at);
+        let jti = self.ids().token().to_string();
+        let token = self.sign(&facts.access(TokenKind::Access, &jti, end))?;
+        Ok((token, seconds(end, now)))
+    }
+}
+
+fn seconds(end: Timestamp, now: Timestamp) -> u64 {
+    end.since(now).as_secs()
+}
+
+fn ended() -> Failure {
+    Failure::unauthorized("the session has ended")
+}
+
+/// The claim `at_hash`: the left half of the access token's digest, by the digest of the signature's algorithm.
+fn at_hash(key: KeyAlgorithm, access: &str) -> String {
+    let digest = match key {
+        KeyAlgorithm::EcP384 => Sha384::digest(access).to_vec(),
+        KeyAlgorithm::EcP521 => Sha512::digest(access).to_vec(),
+        _ => Sha256::digest(access).to_vec(),
+    };
+    BASE64_URL_SAFE_NO_PAD.encode(&digest[..digest.len() / 2])
+}

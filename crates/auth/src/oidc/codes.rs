@@ -1,0 +1,172 @@
+//! One-time codes in a login, and the enrollment of a second factor in the middle of one (docs/protocol/auth.md 15.8).
+
+use std::time::Instant;
+
+use serde_json::json;
+use weft_contract::ErrorCode;
+use weft_kernel::{Caller, Failure, convert};
+use weft_model::Id;
+use weft_model::entity::Mfa;
+use weft_oidc::login::{Login, Missing, Owner, Refused};
+use weft_oidc::login_form::LoginForm;
+
+use super::{LoginFacts, OidcReply, OidcRequest};
+use crate::handle::Auth;
+use crate::mfa::Giver;
+use crate::totp;
+
+/// The error code of a wrong code, which has spaces in it.
+const WRONG_CODE: &str = "INVALID TOTP CODE";
+
+type AnyLogin = Login<LoginFacts>;
+
+impl Auth {
+    /// `POST /login/totp`: a one-time code, or a recovery code.
+    pub(super) async fn totp_code(&self, request: &OidcRequest) -> OidcReply {
+        let visitor = request.visitor();
+        let asked = self.asked(request, |login| login.wants_totp(visitor).cloned());
+        let (form, giver) = match asked {
+            Ok(asked) => asked,
+            Err(reply) => return reply,
+        };
+        let identity = giver.identity.to_string();
+        let caller = own(request);
+        let checked = self.code_of_login(&caller, giver, form.code.unwrap_or_default()).await;
+        if let Err(failure) = checked {
+            return refused_code(&failure);
+        }
+        let id = form.id.unwrap_or_default();
+        self.stepped(request, &id, |login| login.totp(visitor, &identity))
+    }
+
+    /// `POST /login/totp/enroll`: begins a second factor.
+    pub(super) async fn begin_totp(&self, request: &OidcRequest) -> OidcReply {
+        let visitor = request.visitor();
+        let asked = self.asked(request, |login| login.wants_totp(visitor).cloned());
+        let (form, giver) = match asked {
+            Ok(asked) => asked,
+            Err(reply) => return reply,
+        };
+        let (identity, id) = (giver.identity, form.id.unwrap_or_default());
+        if let Err(failure) = self.begin_mfa(&own(request), &identity).await {
+            return OidcReply::failure(&failure);
+        }
+        let step = |login: &mut AnyLogin| login.enrollment_started(visitor, identity.as_str());
+        if let Err(refused) = self.unfinished().lock().step(&id, Instant::now(), step) {
+            return OidcReply::refused(refused);
+        }
+        match self.mfa_of(identity.as_str()) {
+            Some(mfa) => self.enrollment(&mfa).of_login(&id),
+            None => OidcReply::failure(&Failure::not_found("MFA of identity", identity.as_str())),
+        }
+    }
+
+    /// `POST /login/totp/enroll/verify`: the first code of the second factor.
+    pub(super) async fn verify_totp(&self, request: &OidcRequest) -> OidcReply {
+        let visitor = request.visitor();
+        let asked = self.asked(request, |login| login.enrolling(visitor).cloned());
+        let (form, giver) = match asked {
+            Ok(asked) => asked,
+            Err(reply) => return reply,
+        };
+        let identity = giver.identity.to_string();
+        let caller = own(request);
+        let checked = self.code_of_enrollment(&caller, giver, form.code.unwrap_or_default()).await;
+        if let Err(failure) = checked {
+            return refused_code(&failure);
+        }
+        let id = form.id.unwrap_or_default();
+        self.stepped(request, &id, |login| login.enrolled(visitor, &identity))
+    }
+
+    /// `DELETE /login/totp/enroll`: gives up the second factor that the login has begun.
+    pub(super) async fn drop_totp(&self, request: &OidcRequest) -> OidcReply {
+        let visitor = request.visitor();
+        let asked = self.asked(request, |login| login.enrolling(visitor).cloned());
+        let (form, giver) = match asked {
+            Ok(asked) => asked,
+            Err(reply) => return reply,
+        };
+        let begun = self.mfa_of(giver.identity.as_str()).filter(|mfa| !mfa.is_verified);
+        if let Some(mfa) = begun
+            && let Err(failure) = self.drop_unverified_mfa(&own(request), (*mfa).clone()).await
+        {
+            return OidcReply::failure(&failure);
+        }
+        let id = form.id.unwrap_or_default();
+        let step =
+            |login: &mut AnyLogin| login.enrollment_removed(visitor, giver.identity.as_str());
+        match self.unfinished().lock().step(&id, Instant::now(), step) {
+            Ok(()) => OidcReply::json(200, "{}").of_login(&id),
+            Err(refused) => OidcReply::refused(refused),
+        }
+    }
+
+    /// Reads a step, and finds the identity that a code of it is for.
+    fn asked(
+        &self,
+        request: &OidcRequest,
+        owner: impl FnOnce(&AnyLogin) -> Result<Owner, Refused>,
+    ) -> Result<(LoginForm, Giver), OidcReply> {
+        // A `DELETE` has its parameters in the query, or a body of JSON.
+        let form = match request.body.is_empty() {
+            true => LoginForm::of_query(&request.query).map_err(|error| OidcReply::form(&error))?,
+            false => self.form_of(request)?,
+        };
+        let id = form.id.clone().unwrap_or_default();
+        let unfinished = self.unfinished().lock();
+        let login = unfinished.get(&id, Instant::now()).map_err(OidcReply::refused)?;
+        let owner = owner(login).map_err(OidcReply::refused)?;
+        let giver = Giver {
+            identity: Id::new(&owner.identity),
+            session: Id::new(login.session()),
+            is_proven: false,
+        };
+        Ok((form, giver))
+    }
+
+    fn stepped(
+        &self,
+        request: &OidcRequest,
+        id: &str,
+        step: impl FnOnce(&mut AnyLogin) -> Result<Missing, Refused>,
+    ) -> OidcReply {
+        let stepped = self.unfinished().lock().step(id, Instant::now(), step);
+        match stepped {
+            Ok(missing) => self.after_step(request, id, &missing),
+            Err(refused) => OidcReply::refused(refused),
+        }
+    }
+
+    /// The second factor that was begun.
+    fn enrollment(&self, mfa: &Mfa) -> OidcReply {
+        let snapshot = self.snapshot();
+        let owner = snapshot.get::<weft_model::entity::Identity>(&mfa.identity_id);
+        let name = owner.map(|identity| identity.name.to_string()).unwrap_or_default();
+        let url = totp::provisioning_url(&self.settings().totp_issuer, &name, &mfa.secret);
+        let shown = json!({
+            "_links": null,
+            "createdAt": convert::time(mfa.base.created_at),
+            "id": mfa.base.id.to_string(),
+            "isVerified": mfa.is_verified,
+            "provisioningUrl": url,
+            "recoveryCodes": mfa.recovery_codes,
+            "updatedAt": convert::time(mfa.base.updated_at),
+        });
+        OidcReply::json(201, shown.to_string())
+    }
+}
+
+/// The source of a change that a login makes, before there is a session.
+fn own(request: &OidcRequest) -> Caller {
+    Caller { origin: request.caller.origin.clone(), ..Caller::own("login by OIDC") }
+}
+
+fn refused_code(failure: &Failure) -> OidcReply {
+    match failure.code() {
+        ErrorCode::MfaInvalidToken => {
+            OidcReply::coded(400, WRONG_CODE, "the code is wrong, or was used before")
+        }
+        _ => OidcReply::failure(failure),
+    }
+}

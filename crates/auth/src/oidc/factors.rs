@@ -1,0 +1,204 @@
+//! The factors of a login (docs/protocol/auth.md 15.4).
+
+use std::time::Instant;
+
+use weft_contract::resource::client::{EnvInfo, SdkInfo};
+use weft_contract::resource::session::{AuthenticateBody, method};
+use weft_kernel::Failure;
+use weft_model::entity::{ExtJwtSigner, Identity};
+use weft_model::{Id, Snapshot};
+use weft_oidc::authorize::Method;
+use weft_oidc::login::{Missing, Owner, Primary, Totp};
+use weft_oidc::login_form::{AUTH_REQUEST_ID, LoginForm, SignerInfo, id_of, missing_body};
+
+use super::{LoginFacts, OidcReply, OidcRequest};
+use crate::external_token;
+use crate::handle::Auth;
+use crate::login::{first_factor, remember_chain};
+use crate::resolve::{Outstanding, has_mfa, second_factors};
+
+impl Auth {
+    /// `GET` of a page: programs read the id of the login from a header.
+    pub(super) fn login_page(&self, request: &OidcRequest, method: &str) -> OidcReply {
+        let id = match id_of(&request.query) {
+            Ok(id) => id.unwrap_or_default(),
+            Err(error) => return OidcReply::form(&error),
+        };
+        let unfinished = self.unfinished().lock();
+        let login = unfinished.get(&id, Instant::now());
+        if let Err(refused) = login.and_then(|login| login.admit(request.visitor())) {
+            return OidcReply::refused(refused);
+        }
+        let text = format!("send the factor `{method}` with POST to this address\n");
+        OidcReply::text(200, &text).with(AUTH_REQUEST_ID, id).with("cache-control", "no-store")
+    }
+
+    /// `POST /login/{password,cert,ext-jwt}`: a primary factor, and an external token as the second one beside it.
+    pub(super) async fn primary_factor(&self, request: &OidcRequest, word: &str) -> OidcReply {
+        match self.check_primary(request, word).await {
+            Ok(reply) | Err(reply) => reply,
+        }
+    }
+
+    async fn check_primary(
+        &self,
+        request: &OidcRequest,
+        word: &str,
+    ) -> Result<OidcReply, OidcReply> {
+        let form = self.form_of(request)?;
+        let id = form.id.clone().unwrap_or_default();
+        let visitor = request.visitor();
+        {
+            let unfinished = self.unfinished().lock();
+            let login = unfinished.get(&id, Instant::now());
+            login.and_then(|login| login.admit(visitor)).map_err(OidcReply::refused)?;
+        }
+        let caller = &request.caller;
+        let body = body_of(&form).map_err(|failure| OidcReply::failure(&failure))?;
+        let found = first_factor(self, caller, word, &body).await;
+        let (shown, counted) = found.map_err(|failure| OidcReply::failure(&failure))?;
+        let snapshot = self.snapshot();
+        let wanted = wanted(&snapshot, &shown.identity.base.id);
+        let primary = Primary {
+            owner: Owner {
+                identity: shown.identity.base.id.to_string(),
+                authenticator: shown.authenticator.to_string(),
+            },
+            method: method_of(word),
+            at: self.now(),
+            wanted,
+        };
+        let facts = LoginFacts {
+            body: AuthenticateBody { password: None, username: None, ..body },
+            csr: form.csr,
+            caller: caller.clone(),
+            shown: shown.clone(),
+        };
+        let step = self
+            .unfinished()
+            .lock()
+            .step(&id, Instant::now(), |login| login.primary(visitor, primary, facts));
+        let missing = step.map_err(OidcReply::refused)?;
+        counted.keep();
+        remember_chain(self, &shown).await;
+        let missing = self.second_token(request, &id, missing).await?;
+        Ok(self.after_step(request, &id, &missing))
+    }
+
+    /// Checks the external tokens of a request as the second factor of a login that lacks one. A token that does not
+    /// fit is ignored: the answer says what is still missing.
+    async fn second_token(
+        &self,
+        request: &OidcRequest,
+        id: &str,
+        missing: Missing,
+    ) -> Result<Missing, OidcReply> {
+        let Some(signer) = missing.signer.clone() else { return Ok(missing) };
+        let tokens: Vec<String> = request.bearers().map(str::to_owned).collect();
+        let Some(identity) = self.identity_of_tokens(&Id::new(&signer), &tokens).await else {
+            return Ok(missing);
+        };
+        let visitor = request.visitor();
+        let mut unfinished = self.unfinished().lock();
+        let step = |login: &mut weft_oidc::login::Login<LoginFacts>| {
+            login.token(visitor, &identity, &signer)
+        };
+        unfinished.step(id, Instant::now(), step).map_err(OidcReply::refused)
+    }
+
+    /// The identity that a token of this signer names, if one of these is such a token and good.
+    async fn identity_of_tokens(&self, signer: &Id, tokens: &[String]) -> Option<String> {
+        let (snapshot, now) = (self.snapshot(), self.now());
+        let found = tokens.iter().find_map(|token| {
+            let good = external_token::verify(&snapshot, Some(signer.as_str()), token, now).ok()?;
+            let claim = good.signer.claims_property.clone().unwrap_or_default();
+            let named = good.text(&claim)?.to_owned();
+            let identity = match good.signer.use_external_id {
+                true => snapshot.by_unique::<Identity>(Identity::EXTERNAL_ID, &named),
+                false => snapshot.get::<Identity>(&Id::new(&named)),
+            };
+            identity.map(|identity| identity.base.id.to_string())
+        });
+        found
+    }
+
+    /// The answer after a step: the callback if nothing is missing.
+    pub(super) fn after_step(
+        &self,
+        request: &OidcRequest,
+        id: &str,
+        missing: &Missing,
+    ) -> OidcReply {
+        let Some(issuer) = request.issuer() else { return OidcReply::refused_host() };
+        if missing.is_nothing() {
+            let to = issuer.at(&format!("/authorize/callback?id={id}"));
+            return OidcReply::redirect(to).of_login(id);
+        }
+        let signer = self.signer_of(missing);
+        OidcReply::missing(missing, missing_body(missing, signer.as_ref())).of_login(id)
+    }
+
+    /// The body of a step, and the id of its login.
+    pub(super) fn form_of(&self, request: &OidcRequest) -> Result<LoginForm, OidcReply> {
+        if request.answer().is_none() {
+            let text =
+                "the answer is application/json or text/html, and the header Accept takes neither";
+            return Err(OidcReply::coded(406, "NOT_ACCEPTABLE", text));
+        }
+        let media = request.content_type.as_deref();
+        LoginForm::read(media, &request.body, &request.query)
+            .map_err(|error| OidcReply::form(&error))
+    }
+
+    /// The signer whose token is missing, as clients see it.
+    pub(super) fn signer_of(&self, missing: &Missing) -> Option<SignerInfo> {
+        let id = missing.signer.as_ref()?;
+        let snapshot = self.snapshot();
+        let signer = snapshot.get::<ExtJwtSigner>(&Id::new(id))?;
+        Some(SignerInfo {
+            id: id.clone(),
+            url: signer.external_auth_url.clone(),
+            client_id: signer.client_id.clone(),
+            scopes: (!signer.scopes.is_empty()).then(|| signer.scopes.clone()),
+        })
+    }
+}
+
+/// The second factors that an identity needs.
+fn wanted(snapshot: &Snapshot, identity: &Id) -> Missing {
+    let Outstanding { totp, signer } = second_factors(snapshot, identity);
+    let state = match has_mfa(snapshot, identity) {
+        true => Totp::Enrolled,
+        false => Totp::NotEnrolled,
+    };
+    Missing { totp: totp.then_some(state), signer: signer.map(|signer| signer.to_string()) }
+}
+
+fn method_of(word: &str) -> Method {
+    match word {
+        method::PASSWORD => Method::Password,
+        method::CERT => Method::Cert,
+        _ => Method::ExtJwt,
+    }
+}
+
+/// A step in the form of the other protocol's login, whose rules for texts are the same.
+fn body_of(form: &LoginForm) -> Result<AuthenticateBody, Failure> {
+    let mut body = serde_json::Map::new();
+    let texts = [("username", &form.username), ("password", &form.password)];
+    for (name, text) in texts {
+        body.extend(text.clone().map(|text| (name.to_owned(), text.into())));
+    }
+    let read = serde_json::from_value(body.into());
+    let body: AuthenticateBody =
+        read.map_err(|error| Failure::field("username or password", error.to_string(), ""))?;
+    let sdk = form.sdk.clone().map(serde_json::from_value::<SdkInfo>);
+    let env = form.env.clone().map(serde_json::from_value::<EnvInfo>);
+    let refused = |error: serde_json::Error| Failure::field("sdkInfo", error.to_string(), "");
+    Ok(AuthenticateBody {
+        config_types: Some(form.config_types.clone()).filter(|types| !types.is_empty()),
+        sdk_info: sdk.transpose().map_err(refused)?,
+        env_info: env.transpose().map_err(refused)?,
+        ..body
+    })
+}

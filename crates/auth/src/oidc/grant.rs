@@ -1,0 +1,158 @@
+//! The session and the first tokens of a finished login (docs/protocol/auth.md 15.5).
+
+use std::time::Duration;
+
+use weft_kernel::{Caller, Failure};
+use weft_model::entity::{ApiSession, TokenLogin};
+use weft_model::{Id, Timestamp};
+use weft_oidc::authorize::Method;
+use weft_oidc::login::Granted;
+use weft_oidc::problem::{Code, Problem};
+
+use super::LoginFacts;
+use crate::bearer::TokenSet;
+use crate::current::session_certificate;
+use crate::handle::Auth;
+use crate::login::new_session;
+use crate::resolve::{is_complete, second_factors};
+use crate::sessions::stands;
+
+/// Life of the certificate of a session by OpenID Connect (docs/protocol/auth.md 2.4).
+pub(super) const CERTIFICATE_LIFE: Duration = Duration::from_secs(365 * 24 * 3600);
+
+/// Tokens, and the certificate that was issued with them.
+pub(super) struct Given {
+    pub(super) tokens: TokenSet,
+    /// The chain, PEM.
+    pub(super) certificate: Option<String>,
+}
+
+impl Auth {
+    /// Opens the session of a finished login. `csr` takes the place of the request that the login sent.
+    pub(super) async fn open_granted(
+        &self,
+        granted: Granted<LoginFacts>,
+        issuer: &str,
+        csr: Option<String>,
+    ) -> Result<Given, Problem> {
+        let failed = |failure: Failure| problem_of(&failure);
+        let id = Id::new(&granted.session);
+        let session = self.session_of_grant(&granted, issuer, &id).map_err(failed)?;
+        let (snapshot, now) = (self.snapshot(), self.now());
+        // The credential may have changed, and factors may be asked for, since the login.
+        if !stands(&snapshot, &session, now) {
+            return Err(refused("the credential of the login is no longer good"));
+        }
+        if !is_complete(&snapshot, &session) {
+            return Err(refused("the login lacks a factor that is asked for by now"));
+        }
+        let identity = session.identity_id.clone();
+        let csr = csr.or(granted.kept.csr);
+        let caller = granted.kept.caller;
+        let certificate = match csr {
+            Some(csr) => Some(self.certificate_of(&caller, (&id, &identity), &csr).await?),
+            None => None,
+        };
+        let counted = self.count_second(&caller, &identity).await.map_err(failed)?;
+        self.sessions().open_signed(session, |it| is_complete(&snapshot, it)).map_err(failed)?;
+        if let Some(counted) = counted {
+            counted.keep();
+        }
+        let (fingerprint, chain) = certificate.unzip();
+        let issued = self.issue_tokens(&id, None, |login| {
+            login.issued_fingerprint = fingerprint.unwrap_or_default();
+            Ok::<_, Failure>(())
+        });
+        let tokens = issued.map_err(failed)?;
+        self.sessions().begun().await;
+        Ok(Given { tokens, certificate: chain })
+    }
+
+    /// Counts the last factor of a login that needed more than one, as the other protocol does.
+    async fn count_second(
+        &self,
+        caller: &Caller,
+        identity: &Id,
+    ) -> Result<Option<crate::rates::Counted>, Failure> {
+        if second_factors(&self.snapshot(), identity).is_nothing() {
+            return Ok(None);
+        }
+        let from = caller.origin.remote.map(|remote| remote.ip());
+        self.rates().login(identity, true, from, self.patience()).await.map(Some)
+    }
+
+    /// Signs a certificate for a session; its fingerprint and its chain.
+    pub(super) async fn certificate_of(
+        &self,
+        caller: &Caller,
+        names: (&Id, &Id),
+        csr: &str,
+    ) -> Result<(String, String), Problem> {
+        let made = session_certificate(self, caller, names, csr, CERTIFICATE_LIFE).await;
+        let made = made.map_err(|failure| match failure.status() {
+            400 => Problem::new(Code::InvalidRequest, format!("invalid CSR: {failure}")),
+            _ => problem_of(&failure),
+        })?;
+        Ok((made.fingerprint.to_string(), made.cert_pem))
+    }
+
+    fn session_of_grant(
+        &self,
+        granted: &Granted<LoginFacts>,
+        issuer: &str,
+        id: &Id,
+    ) -> Result<ApiSession, Failure> {
+        let LoginFacts { shown, body, caller, .. } = &granted.kept;
+        let mut body = body.clone();
+        if !granted.config_types.is_empty() {
+            body.config_types.get_or_insert_default().extend(granted.config_types.iter().cloned());
+        }
+        let has_code = granted.amr.iter().any(|method| method == "totp");
+        let durations = &self.settings().durations;
+        let longest = match granted.method {
+            Method::ExtJwt => Some(durations.external_session),
+            Method::Password | Method::Cert => None,
+        };
+        let longest = [longest, durations.longest_session].into_iter().flatten().min();
+        let tokens = TokenLogin {
+            client: granted.client.id().to_owned(),
+            issuer: issuer.to_owned(),
+            methods: granted.amr.clone(),
+            scopes: granted.scopes.names(),
+            remote: caller.origin.remote.map(|remote| remote.to_string()).unwrap_or_default(),
+            login_fingerprint: fingerprint_of(shown.leaf.as_ref()),
+            login_at: granted.at,
+            ends_at: self.now().plus(durations.access_token),
+            last_end: longest.map(|longest| granted.at.plus(longest)),
+            refresh_number: 1,
+            refresh_id: self.ids().token().to_string(),
+            nonce: granted.nonce.clone().unwrap_or_default(),
+            ..TokenLogin::default()
+        };
+        Ok(ApiSession {
+            is_mfa_complete: has_code,
+            mfa_passed_at: has_code.then_some(granted.at).filter(|at| *at > Timestamp(0)),
+            tokens: Some(Box::new(tokens)),
+            ..new_session(self, caller, &body, shown, id.clone())?
+        })
+    }
+}
+
+fn fingerprint_of(leaf: Option<&weft_identity::Certificate>) -> String {
+    leaf.map(|leaf| leaf.fingerprint().to_owned()).unwrap_or_default()
+}
+
+pub(super) fn refused(text: &str) -> Problem {
+    Problem::new(Code::InvalidGrant, text)
+}
+
+/// A failure in the words of OAuth.
+pub(super) fn problem_of(failure: &Failure) -> Problem {
+    let code = match failure.status() {
+        429 | 503 => Code::TemporarilyUnavailable,
+        500.. => Code::ServerError,
+        401 => Code::InvalidGrant,
+        _ => Code::InvalidRequest,
+    };
+    Problem::new(code, failure.to_string())
+}

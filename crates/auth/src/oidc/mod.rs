@@ -1,0 +1,146 @@
+//! The OIDC provider: its endpoints as functions of a request (docs/protocol/auth.md 15).
+//!
+//! `weft_oidc` decides everything about the protocol; this module verifies factors, keeps sessions and signs tokens. HTTP
+//! stands outside: a request comes as an [`OidcRequest`] and leaves as an [`OidcReply`].
+//!
+//! - `route`: which endpoint answers; `reply`: forms of answers;
+//! - `begin`: the beginning and the callback of a login; `factors`: its steps; `codes`: one-time codes in it;
+//! - `grant`: the session and the first tokens of a login; `tokens`: the token endpoint.
+
+mod begin;
+mod codes;
+mod factors;
+mod grant;
+mod reply;
+mod route;
+mod tokens;
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use bytes::Bytes;
+use parking_lot::{Mutex, MutexGuard};
+use weft_contract::resource::session::AuthenticateBody;
+use weft_kernel::Caller;
+use weft_oidc::browser;
+use weft_oidc::client::Uris;
+use weft_oidc::issuer::{Issuer, Issuers};
+use weft_oidc::login::{Kept, Visitor};
+use weft_oidc::login_form::Answer;
+use weft_oidc::logins::Logins;
+
+use crate::login::Shown;
+
+pub use reply::OidcReply;
+
+/// What the provider knows of the server that a request came to.
+#[derive(Debug, Default)]
+pub struct Door {
+    /// The issuers of the server.
+    pub issuers: Issuers,
+    /// The URIs at which logins may end.
+    pub logins: Uris,
+    /// The URIs to which a browser may be sent after the end of a session.
+    pub logouts: Uris,
+}
+
+/// A request to an endpoint.
+#[derive(Debug)]
+pub struct OidcRequest {
+    /// The HTTP method.
+    pub method: String,
+    /// The path below `/oidc`, such as `/oauth/token`.
+    pub path: String,
+    /// The query, without `?`.
+    pub query: String,
+    /// The host that the client asked for, with the port if it named one.
+    pub host: String,
+    /// The header `Content-Type`.
+    pub content_type: Option<String>,
+    /// The header `Accept`.
+    pub accept: Option<String>,
+    /// The headers `Authorization`, at most three.
+    pub authorizations: Vec<String>,
+    /// The headers `Cookie`.
+    pub cookies: Vec<String>,
+    /// The body.
+    pub body: Bytes,
+    /// The source of the request. No session counts here.
+    pub caller: Caller,
+    /// The server.
+    pub door: Arc<Door>,
+}
+
+impl OidcRequest {
+    /// The issuer that the request is for.
+    fn issuer(&self) -> Option<&Issuer> {
+        self.door.issuers.find(&self.host)
+    }
+
+    /// The form in which the answer to a step of a login is wanted; none if the client takes neither.
+    fn answer(&self) -> Option<Answer> {
+        Answer::wanted(self.accept.as_deref())
+    }
+
+    /// The secret of the browser that sends the request.
+    fn browser(&self) -> Option<&str> {
+        browser::secret_of(self.cookies.iter().map(String::as_str))
+    }
+
+    /// How the request talks to a login.
+    fn visitor(&self) -> Visitor {
+        match self.answer() {
+            Some(Answer::Page) => browser::visitor(self.browser()),
+            _ => Visitor::Json,
+        }
+    }
+
+    /// The bearer tokens.
+    fn bearers(&self) -> impl Iterator<Item = &str> {
+        self.authorizations.iter().filter_map(|value| weft_contract::headers::bearer(value))
+    }
+}
+
+/// What a login keeps until its session is made.
+#[derive(Debug, Clone)]
+pub(crate) struct LoginFacts {
+    shown: Shown,
+    /// The description of the client, and the config types that it wants.
+    body: AuthenticateBody,
+    /// The request for a session certificate, PEM.
+    csr: Option<String>,
+    /// The source of the login.
+    caller: Caller,
+}
+
+impl PartialEq for LoginFacts {
+    fn eq(&self, other: &Self) -> bool {
+        self.shown.authenticator == other.shown.authenticator && self.csr == other.csr
+    }
+}
+
+impl Kept for LoginFacts {
+    fn bytes(&self) -> usize {
+        let certificates = &self.caller.origin.certificates;
+        let shown: usize = certificates.iter().map(|certificate| certificate.der().len()).sum();
+        let types = self.body.config_types.iter().flatten().map(|text| text.len() + 32);
+        let csr = self.csr.as_ref().map_or(0, String::len);
+        // The description of a client has twelve texts of 255 bytes at most.
+        4096 + 2 * shown + csr + types.sum::<usize>()
+    }
+}
+
+/// Logins that are not finished, codes and device codes.
+#[derive(Debug, Default)]
+pub(crate) struct Unfinished(Mutex<Logins<LoginFacts>>);
+
+impl Unfinished {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Logins<LoginFacts>> {
+        self.0.lock()
+    }
+
+    /// Drops what is too old.
+    pub(crate) fn sweep(&self) {
+        self.lock().expire(Instant::now());
+    }
+}

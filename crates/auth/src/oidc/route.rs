@@ -1,0 +1,68 @@
+//! Which endpoint answers a request (docs/protocol/auth.md 15.3).
+
+use weft_contract::ErrorCode;
+use weft_contract::resource::session::method;
+use weft_kernel::Failure;
+
+use super::reply::body_of;
+use super::{OidcReply, OidcRequest};
+use crate::handle::Auth;
+
+impl Auth {
+    /// Answers a request to the provider.
+    pub async fn oidc(&self, request: OidcRequest) -> OidcReply {
+        if request.issuer().is_none() {
+            let text = "no issuer has this host; the provider answers at the addresses and names of its server";
+            return OidcReply::coded(404, "NOT_FOUND", text);
+        }
+        match self.oidc_endpoint(request).await {
+            Ok(reply) => reply,
+            Err(failure) => OidcReply::failure(&failure),
+        }
+    }
+
+    async fn oidc_endpoint(&self, request: OidcRequest) -> Result<OidcReply, Failure> {
+        let path = request.path.trim_end_matches('/').to_owned();
+        Ok(match (request.method.as_str(), path.as_str()) {
+            ("GET", "/.well-known/openid-configuration") => self.discovery(&request),
+            ("GET", "/keys") => self.published_keys()?,
+            ("GET" | "POST", "/authorize") => self.begin_login(&request),
+            ("GET", "/authorize/callback") => self.finish_login(&request),
+            ("GET", "/login/password" | "/login/username") => {
+                self.login_page(&request, method::PASSWORD)
+            }
+            ("GET", "/login/cert") => self.login_page(&request, method::CERT),
+            ("GET", "/login/ext-jwt") => self.login_page(&request, method::EXT_JWT),
+            ("GET", "/login/auth-queries") => self.missing_factors(&request),
+            ("POST", "/login/password" | "/login/username") => {
+                Box::pin(self.primary_factor(&request, method::PASSWORD)).await
+            }
+            ("POST", "/login/cert") => Box::pin(self.primary_factor(&request, method::CERT)).await,
+            ("POST", "/login/ext-jwt") => {
+                Box::pin(self.primary_factor(&request, method::EXT_JWT)).await
+            }
+            ("POST", "/login/totp") => Box::pin(self.totp_code(&request)).await,
+            ("POST", "/login/totp/enroll") => Box::pin(self.begin_totp(&request)).await,
+            ("POST", "/login/totp/enroll/verify") => Box::pin(self.verify_totp(&request)).await,
+            ("DELETE", "/login/totp/enroll") => Box::pin(self.drop_totp(&request)).await,
+            ("POST", "/oauth/token") => Box::pin(self.token_endpoint(&request)).await,
+            ("GET" | "POST", "/userinfo") => self.userinfo(&request),
+            _ => return Err(ErrorCode::NotFound.into()),
+        })
+    }
+
+    /// The document from which clients learn the endpoints.
+    fn discovery(&self, request: &OidcRequest) -> OidcReply {
+        let algorithm = self.keys().of_tokens().key().algorithm();
+        let algorithms = [weft_identity::token::algorithm_name(algorithm)];
+        match request.issuer() {
+            Some(issuer) => OidcReply::public(issuer.discovery(&algorithms)),
+            None => OidcReply::failure(&ErrorCode::NotFound.into()),
+        }
+    }
+
+    /// The keys that verify the tokens of this network.
+    fn published_keys(&self) -> Result<OidcReply, Failure> {
+        Ok(OidcReply::public(body_of(&self.token_keys()?)))
+    }
+}
