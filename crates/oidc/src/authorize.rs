@@ -127,12 +127,12 @@ impl Request {
         format!("/oidc/login/{}?authRequestID={id}", self.method.unwrap_or(by_itself).page())
     }
 
-    /// The URL that gives the client its code.
+    /// The URL that gives the client its code. The code comes last: C SDKs take everything behind `code=` for it.
     #[must_use]
     pub fn with_code(&self, code: &str) -> String {
-        let mut parameters = vec![("code", code)];
-        parameters.extend(self.state.as_deref().map(|state| ("state", state)));
-        parameters.push(("iss", &self.issuer));
+        let state = self.state.as_deref().map(|state| ("state", state));
+        let rest = [("iss", self.issuer.as_str()), ("code", code)];
+        let parameters: Vec<_> = state.into_iter().chain(rest).collect();
         self.redirect.with(&parameters)
     }
 
@@ -290,9 +290,13 @@ mod tests {
         assert_eq!(by_password.login_path(true, "x"), "/oidc/login/username?authRequestID=x");
         assert_eq!(read("method", "+magic").unwrap().method, None);
         assert_eq!(read("configTypes", "+intercept.v1").unwrap().config_types, ["intercept.v1"]);
-        for (name, change) in
-            [("prompt", "+login consent"), ("max_age", "+0"), ("other", "+1"), ("state", "")]
-        {
+        for (name, change) in [
+            ("prompt", "+login consent"),
+            ("max_age", "+0"),
+            ("other", "+1"),
+            ("request", "+"),
+            ("state", ""),
+        ] {
             assert!(read(name, change).is_ok(), "{name}");
         }
     }
@@ -356,9 +360,9 @@ mod tests {
     fn the_client_gets_its_code_with_state_and_issuer() {
         assert_eq!(
             read("", "").unwrap().with_code("c"),
-            "http://localhost:8080/auth/callback?code=c&state=a+%26%3D\
-             &iss=https%3A%2F%2Fctrl.example%3A1280%2Foidc"
+            "http://localhost:8080/auth/callback?state=a+%26%3D\
+             &iss=https%3A%2F%2Fctrl.example%3A1280%2Foidc&code=c"
         );
-        assert!(read("state", "").unwrap().with_code("c").contains("?code=c&iss="));
+        assert!(read("state", "").unwrap().with_code("c").contains("?iss="));
     }
 }

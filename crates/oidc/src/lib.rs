@@ -16,8 +16,9 @@
 //! - [`authorize`]: the beginning of a login; [`browser`]: the cookie of its browser;
 //! - [`login`]: the steps of one login; [`logins`]: all of them, with codes and device codes, in one bounded table
 //!   (`places`); [`device`]: logins of devices without a browser;
-//! - [`login_form`]: the steps as requests and answers;
-//! - [`token_request`]: requests for tokens; [`refresh`]: the numbers of refresh tokens.
+//! - [`login_form`]: the steps as requests and answers; [`pages`]: the same for people, written by `markup`;
+//! - [`token_request`]: requests for tokens; [`refresh`]: the numbers of refresh tokens;
+//! - [`revoke`], [`end_session`], [`userinfo`]: the other endpoints.
 //!
 //! ```
 //! use std::time::{Duration, Instant};
@@ -47,8 +48,8 @@
 //! assert!(missing.unwrap().is_nothing());
 //!
 //! let Ok(Callback::Code(to)) = logins.callback(&begun.id, None, &[3; 32], now) else { panic!() };
-//! assert!(to.starts_with("http://localhost:8080/auth/callback?code="));
-//! let code = &to[41..84];
+//! assert!(to.starts_with("http://localhost:8080/auth/callback?state=s&iss="));
+//! let (_, code) = to.rsplit_once("&code=").unwrap();
 //! let verifier = "dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk";
 //! let mut redeem = |code| {
 //!     let redirect = "http://localhost:8080/auth/callback";
@@ -65,20 +66,25 @@ pub mod authorize;
 pub mod browser;
 pub mod client;
 pub mod device;
+pub mod end_session;
 pub mod host;
 pub mod issuer;
 pub mod login;
 pub mod login_form;
 pub mod logins;
+mod markup;
+pub mod pages;
 pub mod params;
 pub mod pkce;
 mod places;
 pub mod problem;
 pub mod refresh;
+pub mod revoke;
 pub mod scopes;
 pub mod secret;
 pub mod token_request;
 pub mod uris;
+pub mod userinfo;
 
 #[cfg(test)]
 mod tests;

@@ -341,7 +341,8 @@ impl<D: Kept> Login<D> {
         Ok(())
     }
 
-    /// The owner for whom a token is to be checked, and the signer whose token is missing.
+    /// The owner for whom a token is to be checked, and the signer whose token is missing. A `POST` to
+    /// `/oidc/login/ext-jwt` asks this first, also of a login by certificate: C SDKs send the missing token there.
     pub fn wants_token(&self, visitor: Visitor) -> Result<(&Owner, &str), Refused> {
         self.admit(visitor)?;
         let given = self.given.as_ref().ok_or(Refused::NoPrimary)?;

@@ -67,10 +67,10 @@ impl<'a> Params<'a> {
         Ok(found)
     }
 
-    /// True if a parameter is there, with or without a value.
+    /// True if a parameter is there with a value.
     #[must_use]
     pub fn has(&self, name: &str) -> bool {
-        self.0.iter().any(|(key, _)| key == name)
+        self.0.iter().any(|(key, value)| key == name && !value.is_empty())
     }
 }
 
@@ -84,7 +84,7 @@ mod tests {
         assert_eq!(params.one("b", 9).unwrap(), Some(" x y"));
         assert_eq!(params.one("c", 9).unwrap(), Some("3"));
         assert_eq!(params.one("empty", 9).unwrap(), None);
-        assert!(params.has("empty") && !params.has("other"));
+        assert!(params.has("a") && !params.has("empty") && !params.has("other"));
         let twice = params.one("a", 9).unwrap_err();
         assert_eq!(twice.description, "the parameter a is there twice");
         assert_eq!(params.one("b", 3).unwrap_err().code.word(), "invalid_request");

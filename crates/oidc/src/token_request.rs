@@ -4,7 +4,7 @@
 use std::fmt;
 
 use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
+use base64::engine::general_purpose::STANDARD_NO_PAD;
 use serde::Serialize;
 use weft_model::Timestamp;
 use weft_model::token::TokenKind;
@@ -211,12 +211,13 @@ pub fn client(params: &Params<'_>, authorization: Option<&str>) -> Result<Client
     }
 }
 
-/// The id in the credentials of HTTP Basic, which are encoded as in a form (RFC 6749, 2.3.1).
+/// The id in the credentials of HTTP Basic, which are encoded as in a form (RFC 6749, 2.3.1). C SDKs write base64url.
 fn basic_id(encoded: &str) -> Option<String> {
     if encoded.len() > MAX_BASIC {
         return None;
     }
-    let decoded = String::from_utf8(STANDARD.decode(encoded).ok()?).ok()?;
+    let encoded = encoded.trim_end_matches('=').replace('-', "+").replace('_', "/");
+    let decoded = String::from_utf8(STANDARD_NO_PAD.decode(encoded).ok()?).ok()?;
     let (id, _) = decoded.split_once(':')?;
     let (id, _) = url::form_urlencoded::parse(id.as_bytes()).next()?;
     Some(id.into_owned())
@@ -330,8 +331,14 @@ impl TokenAnswer {
     /// The answer to an exchange for an ID token.
     #[must_use]
     pub fn of_id_token(id_token: String, seconds: u64, scopes: Scopes) -> Self {
-        let answer = Self::bearer(id_token, seconds, scopes);
-        Self { token_type: "N_A", issued_token_type: Some(TokenType::Id.urn()), ..answer }
+        let answer = Self::bearer(id_token, seconds, scopes).exchanged_for(TokenType::Id);
+        Self { token_type: "N_A", ..answer }
+    }
+
+    /// The answer to an exchange for a token of this type. An exchange for a refresh token gives an access token, too.
+    #[must_use]
+    pub fn exchanged_for(self, kind: TokenType) -> Self {
+        Self { issued_token_type: Some(kind.urn()), ..self }
     }
 
     /// The body, JSON.
@@ -383,7 +390,8 @@ mod tests {
     fn the_go_sdk_exchanges_with_an_empty_password() {
         let form = "grant_type=urn%3Aietf%3Aparams%3Aoauth%3Agrant-type%3Atoken-exchange&subject_token=t\
             &subject_token_type=urn%3Aietf%3Aparams%3Aoauth%3Atoken-type%3Arefresh_token\
-            &requested_token_type=urn%3Aietf%3Aparams%3Aoauth%3Atoken-type%3Aid_token&scope=openid+offline_access";
+            &requested_token_type=urn%3Aietf%3Aparams%3Aoauth%3Atoken-type%3Aid_token&actor_token=&actor_token_type=\
+            &audience=&resource=&scope=openid+offline_access";
         let request = read(form, Some("Basic bmF0aXZlOg==")).unwrap();
         assert_eq!(request.client, Client::Native);
         let wanted = Grant::Exchange {
@@ -400,7 +408,7 @@ mod tests {
     fn clients_come_by_basic_or_by_id() {
         let form = "grant_type=refresh_token&refresh_token=t";
         let by = |id: &str, basic: &str| {
-            let header = format!("Basic {}", STANDARD.encode(basic));
+            let header = format!("Basic {}", STANDARD_NO_PAD.encode(basic));
             read(&format!("{form}{id}"), Some(&header)).map(|request| request.client)
         };
         assert_eq!(by("", "openziti:"), Ok(Client::OpenZiti));
@@ -414,6 +422,8 @@ mod tests {
                 "{basic}"
             );
         }
+        let padded = read(&format!("{form}&client_id=openziti"), Some("Basic b3BlbnppdGk6"));
+        assert_eq!(padded.unwrap().client, Client::OpenZiti);
         let bearer = read(&format!("{form}&client_id=native&client_secret=x"), Some("Bearer t"));
         assert_eq!(bearer.unwrap().client, Client::Native);
         assert_eq!(read(form, Some("Basic %%")).unwrap_err().code, Code::InvalidClient);
