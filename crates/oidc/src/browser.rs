@@ -43,9 +43,57 @@ pub fn visitor(secret: Option<&str>) -> Visitor {
     Visitor::Page(secret.map(Hash::of))
 }
 
+/// True if a page of another site sent a request. Such a request must give no factor that the browser shows by itself: its
+/// certificate. Else whoever began a login by JSON could have it finished by anybody who looks at a page of his.
+///
+/// `origin` and `fetch_site` are the headers `Origin` and `Sec-Fetch-Site`, which programs do not send; `own` is the origin
+/// of the issuer, `allowed` the exact entries of `allowedOrigins`.
+#[must_use]
+pub fn is_foreign(
+    origin: Option<&str>,
+    fetch_site: Option<&str>,
+    own: &str,
+    allowed: &[String],
+) -> bool {
+    let is_same = |one: &str, other: &str| {
+        one.trim_end_matches('/').eq_ignore_ascii_case(other.trim_end_matches('/'))
+    };
+    let is_known = |origin: &str| {
+        is_same(origin, own) || allowed.iter().any(|one| one != "*" && is_same(origin, one))
+    };
+    match (fetch_site, origin) {
+        (Some("same-origin" | "none"), _) => false,
+        (_, Some(origin)) => !is_known(origin),
+        (fetch_site, None) => fetch_site.is_some(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn pages_of_other_sites_use_no_certificate() {
+        let allowed = ["*".to_owned(), "https://console.example/".to_owned()];
+        let own = "https://ctrl.example:1280";
+        for (origin, site, wanted) in [
+            (None, None, false),
+            (Some(own), None, false),
+            (Some("https://CTRL.example:1280"), Some("same-site"), false),
+            (Some("null"), Some("same-origin"), false),
+            (None, Some("none"), false),
+            (Some("https://console.example"), Some("cross-site"), false),
+            (Some("https://evil.example"), Some("cross-site"), true),
+            (Some("https://evil.example"), None, true),
+            (Some("https://ctrl.example"), Some("same-site"), true),
+            (Some("null"), Some("cross-site"), true),
+            (Some("null"), None, true),
+            (Some("*"), None, true),
+            (None, Some("cross-site"), true),
+        ] {
+            assert_eq!(is_foreign(origin, site, own, &allowed), wanted, "{origin:?} {site:?}");
+        }
+    }
 
     #[test]
     fn a_browser_shows_its_secret() {

@@ -24,6 +24,8 @@
 //! needs none, and it never continues on a page, so that nobody finishes on a genuine page what somebody else began. The
 //! first factor decides which it is.
 
+use std::fmt;
+
 use weft_model::Timestamp;
 
 use crate::authorize::{Method, Request};
@@ -107,6 +109,33 @@ pub enum Refused {
     /// No enrollment was started in this login.
     NotEnrolling,
 }
+
+impl Refused {
+    /// The status of the answer to a program.
+    #[must_use]
+    pub fn status(self) -> u16 {
+        match self {
+            Self::Unknown | Self::NoPrimary | Self::OtherIdentity => 401,
+            Self::Elsewhere => 403,
+            Self::NotWanted | Self::NotEnrolling => 400,
+        }
+    }
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Unknown => "there is no such login, or it is over; begin again",
+            Self::Elsewhere => "the login was begun, or goes on, in another browser or program",
+            Self::NoPrimary => "log in with a password, a certificate or an external token first",
+            Self::OtherIdentity => "this is another identity than before; the login is over",
+            Self::NotWanted => "the login does not ask for this",
+            Self::NotEnrolling => "this login has started no enrollment",
+        })
+    }
+}
+
+impl std::error::Error for Refused {}
 
 /// How a request talks to the login.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -226,6 +255,15 @@ impl<D: Kept> Login<D> {
         match &self.purpose {
             Purpose::Code(request) => request.client,
             Purpose::Device(device) => device.client,
+        }
+    }
+
+    /// Where a complete login continues: at the callback of its issuer, or at the question about the device.
+    #[must_use]
+    pub fn next(&self, id: &str) -> String {
+        match &self.purpose {
+            Purpose::Code(request) => format!("{}/authorize/callback?id={id}", request.issuer),
+            Purpose::Device(_) => format!("/oidc/device/consent?id={id}"),
         }
     }
 

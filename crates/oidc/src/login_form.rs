@@ -6,7 +6,8 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use crate::authorize::{MAX_CONFIG_TYPE, MAX_CONFIG_TYPES};
-use crate::login::{Missing, Totp};
+use crate::browser;
+use crate::login::{Missing, Totp, Visitor};
 use crate::params::{MAX_BYTES, Params};
 use crate::secret::SECRET_LENGTH;
 use crate::token_request::{MAX_CSR, MAX_TOKEN, is_media_type};
@@ -309,6 +310,17 @@ impl Answer {
             (Some(page), Some(json)) if page < json => Some(Self::Json),
             (Some(_), _) => Some(Self::Page),
             (None, Some(_)) => Some(Self::Json),
+        }
+    }
+}
+
+impl Answer {
+    /// The visitor that a request is, with the secret of its cookie.
+    #[must_use]
+    pub fn visitor(self, cookie: Option<&str>) -> Visitor {
+        match self {
+            Self::Json => Visitor::Json,
+            Self::Page => browser::visitor(cookie),
         }
     }
 }

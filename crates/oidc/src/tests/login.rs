@@ -27,6 +27,7 @@ fn a_login_without_second_factors_is_complete() {
     assert!(!login.is_complete() && login.missing().is_none());
     let missing = login.primary(Visitor::Json, primary("a", "a1", Missing::default()), ()).unwrap();
     assert!(missing.is_nothing() && login.is_complete());
+    assert_eq!(login.next("x"), format!("{ISSUER}/authorize/callback?id=x"));
     let granted = login.into_granted().unwrap();
     assert_eq!(granted.owner, owner("a", "a1"));
     assert_eq!(granted.amr, ["password"]);

@@ -1,5 +1,6 @@
 mod login;
 mod logins;
+mod strings;
 
 use std::net::IpAddr;
 use std::time::Instant;
