@@ -397,6 +397,11 @@ mod tests {
             ("http://127.0.0.1:*/auth/callback", "http://127.0.0.1:/auth/callback", false),
             ("http://localhost:*/auth/callback", "http://127.0.0.1:80/auth/callback", false),
             ("http://localhost:*/auth/callback", "http://localhost:80/auth/callback/x", false),
+            (
+                "https://localhost:*/auth/callback",
+                "https://localhost.evil.example/auth/callback",
+                false,
+            ),
         ] {
             assert_eq!(fits(pattern, uri), wanted, "{pattern} {uri}");
         }
