@@ -130,7 +130,7 @@ impl Uris {
     #[must_use]
     pub fn find(&self, text: &str) -> Option<Uri> {
         let uri = Uri::parse(text).ok()?;
-        self.0.iter().any(|pattern| pattern.matches(&uri)).then_some(uri)
+        uri.matches_any(&self.0).then_some(uri)
     }
 }
 

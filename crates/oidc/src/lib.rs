@@ -47,7 +47,7 @@
 //! let missing = logins.step(&begun.id, now, |login| login.primary(Visitor::Json, primary, ()));
 //! assert!(missing.unwrap().is_nothing());
 //!
-//! let Ok(Callback::Code(to)) = logins.callback(&begun.id, None, &[3; 32], now) else { panic!() };
+//! let Ok(Callback::Code(to)) = logins.callback(&begun.id, Visitor::Json, &[3; 32], now) else { panic!() };
 //! assert!(to.starts_with("http://localhost:8080/auth/callback?state=s&iss="));
 //! let (_, code) = to.rsplit_once("&code=").unwrap();
 //! let verifier = "dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk";

@@ -297,7 +297,8 @@ impl<D: Kept> Login<D> {
         self.missing().is_some_and(|missing| missing.is_nothing())
     }
 
-    /// Checks that a visitor may see the login and take steps of it. Every page, every step and the callback asks.
+    /// Checks that a visitor may see the login and take steps of it. Every page, every step and the callback asks. A login
+    /// by JSON is known by its id only, as its clients show no cookie.
     pub fn admit(&self, visitor: Visitor) -> Result<(), Refused> {
         let is_browser = |cookie: Option<Hash>| cookie == Some(self.browser);
         let is_admitted = match (visitor, self.way) {
@@ -401,15 +402,6 @@ impl<D: Kept> Login<D> {
         let given = self.owned_by(identity)?;
         given.signer = Some(signer.to_owned());
         Ok(given.missing())
-    }
-
-    /// Checks that a callback or a decision comes from whom the login belongs to. A login by JSON is known by its id
-    /// only, as its clients show no cookie.
-    pub(crate) fn admit_end(&self, cookie: Option<Hash>) -> Result<(), Refused> {
-        match self.way {
-            Way::Json => self.admit(Visitor::Json),
-            Way::Open | Way::Pages => self.admit(Visitor::Page(cookie)),
-        }
     }
 
     /// What the complete login gives; none while something is missing.

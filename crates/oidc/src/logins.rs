@@ -18,10 +18,10 @@ use std::time::{Duration, Instant};
 use weft_limits::{BoundedTable, Caps, WhenFull, source_of};
 
 use crate::authorize::Request;
-use crate::browser::secret_for;
+use crate::browser::{self, secret_for};
 use crate::client::Client;
 use crate::device::{self, Decision, DeviceCodes, DeviceRequest, UserCode, Waiting};
-use crate::login::{Device, Granted, Kept, Login, Purpose, Refused};
+use crate::login::{Device, Granted, Kept, Login, Purpose, Refused, Visitor};
 use crate::pkce::Challenge;
 use crate::places::{Key, Places};
 use crate::problem::{Code, Problem, bad_grant};
@@ -184,16 +184,17 @@ impl<D: Kept> Logins<D> {
         result
     }
 
-    /// The callback of a login for a client. It works once.
+    /// The callback of a login for a client. It works once. A login by JSON gives no code to a page, so that nobody is sent
+    /// to a client with the code of somebody else.
     pub fn callback(
         &mut self,
         id: &str,
-        cookie: Option<&str>,
+        visitor: Visitor,
         random: &Random,
         now: Instant,
     ) -> Result<Callback, Refused> {
         let login = self.get(id, now)?;
-        login.admit_end(cookie.map(Hash::of))?;
+        login.admit(visitor)?;
         let Purpose::Code(request) = login.purpose().clone() else {
             return Err(Refused::NotWanted);
         };
@@ -301,7 +302,7 @@ impl<D: Kept> Logins<D> {
         now: Instant,
     ) -> Result<(), Refused> {
         let login = self.get(id, now)?;
-        login.admit_end(cookie.map(Hash::of))?;
+        login.admit(browser::visitor(cookie))?;
         let Purpose::Device(device) = *login.purpose() else { return Err(Refused::NotWanted) };
         if agrees && !login.is_complete() {
             return Err(Refused::NoPrimary);

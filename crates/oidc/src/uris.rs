@@ -145,6 +145,13 @@ impl Uri {
         &self.origin
     }
 
+    /// True if one of some patterns matches.
+    #[must_use]
+    pub fn matches_any(&self, patterns: &[Pattern]) -> bool {
+        let parts = Parts::read(&self.text);
+        parts.is_ok_and(|parts| patterns.iter().any(|pattern| pattern.matches_parts(&parts)))
+    }
+
     /// The URI with parameters added to its query.
     #[must_use]
     pub fn with(&self, parameters: &[(&str, &str)]) -> String {
@@ -189,7 +196,7 @@ impl Pattern {
     /// True if a URI matches.
     #[must_use]
     pub fn matches(&self, uri: &Uri) -> bool {
-        Parts::read(&uri.text).is_ok_and(|parts| self.matches_parts(&parts))
+        uri.matches_any(std::slice::from_ref(self))
     }
 
     fn matches_parts(&self, parts: &Parts<'_>) -> bool {

@@ -164,9 +164,7 @@ fn pages_work_in_the_browser_that_began_only() {
             Err(Refused::Elsewhere)
         );
     }
-    assert_eq!(login.admit_end(None), Err(Refused::Elsewhere));
-    assert_eq!(login.admit_end(Some(Hash::of("other"))), Err(Refused::Elsewhere));
-    assert_eq!(login.admit_end(Some(Hash::of(COOKIE))), Ok(()));
+    assert_eq!(login.admit(own), Ok(()));
 }
 
 #[test]
@@ -175,7 +173,7 @@ fn a_login_by_json_never_continues_on_a_page() {
     login.primary(Visitor::Json, primary("a", "a1", both()), ()).unwrap();
     assert_eq!(login.admit(visitor(Some(COOKIE))), Err(Refused::Elsewhere));
     assert_eq!(login.totp(visitor(Some(COOKIE)), "a"), Err(Refused::Elsewhere));
-    assert_eq!(login.admit_end(None), Ok(()), "its clients show no cookie");
+    assert_eq!(login.admit(Visitor::Json), Ok(()), "its clients show no cookie");
 }
 
 proptest! {

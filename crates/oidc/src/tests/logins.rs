@@ -44,7 +44,7 @@ fn refused(redeemed: Redeemed<()>) -> String {
 fn code(logins: &mut Logins<()>, next: &mut u32, now: Instant) -> String {
     let begun = begin(logins, next, now);
     complete(logins, &begun.id, Visitor::Json, now);
-    code_of(logins.callback(&begun.id, None, &random(next), now))
+    code_of(logins.callback(&begun.id, Visitor::Json, &random(next), now))
 }
 
 #[test]
@@ -87,8 +87,8 @@ fn the_callback_works_once() {
     let (mut logins, mut next, now) = (Logins::default(), 0, Instant::now());
     let begun = begin(&mut logins, &mut next, now);
     complete(&mut logins, &begun.id, Visitor::Json, now);
-    code_of(logins.callback(&begun.id, None, &random(&mut next), now));
-    let again = logins.callback(&begun.id, None, &random(&mut next), now);
+    code_of(logins.callback(&begun.id, Visitor::Json, &random(&mut next), now));
+    let again = logins.callback(&begun.id, Visitor::Json, &random(&mut next), now);
     assert_eq!(again, Err(Refused::Unknown));
     assert_eq!(logins.get(&begun.id, now).map(drop), Err(Refused::Unknown));
 }
@@ -100,10 +100,24 @@ fn a_login_on_pages_gives_its_code_to_its_browser_only() {
     complete(&mut logins, &begun.id, visitor(Some(&begun.browser)), now);
     let other = begin(&mut logins, &mut next, now);
     for cookie in [None, Some("x"), Some(other.browser.as_str())] {
-        let stolen = logins.callback(&begun.id, cookie, &random(&mut next), now);
+        let stolen = logins.callback(&begun.id, visitor(cookie), &random(&mut next), now);
         assert_eq!(stolen, Err(Refused::Elsewhere));
     }
-    code_of(logins.callback(&begun.id, Some(&begun.browser), &random(&mut next), now));
+    let by_json = logins.callback(&begun.id, Visitor::Json, &random(&mut next), now);
+    assert_eq!(by_json, Err(Refused::Elsewhere));
+    code_of(logins.callback(&begun.id, visitor(Some(&begun.browser)), &random(&mut next), now));
+}
+
+#[test]
+fn a_login_by_json_gives_no_code_to_a_page() {
+    let (mut logins, mut next, now) = (Logins::default(), 0, Instant::now());
+    let begun = begin(&mut logins, &mut next, now);
+    complete(&mut logins, &begun.id, Visitor::Json, now);
+    for cookie in [None, Some(begun.browser.as_str())] {
+        let page = logins.callback(&begun.id, visitor(cookie), &random(&mut next), now);
+        assert_eq!(page, Err(Refused::Elsewhere));
+    }
+    code_of(logins.callback(&begun.id, Visitor::Json, &random(&mut next), now));
 }
 
 #[test]
@@ -113,7 +127,8 @@ fn a_callback_before_the_end_ends_the_login() {
     let wanted = Missing { totp: None, signer: Some("s".into()) };
     let primary = primary("a", "a1", wanted);
     logins.step(&begun.id, now, |login| login.primary(Visitor::Json, primary, ())).unwrap();
-    let Ok(Callback::NotFinished(to)) = logins.callback(&begun.id, None, &random(&mut next), now)
+    let Ok(Callback::NotFinished(to)) =
+        logins.callback(&begun.id, Visitor::Json, &random(&mut next), now)
     else {
         panic!()
     };
@@ -132,7 +147,10 @@ fn a_login_takes_ten_minutes_at_most() {
     assert_eq!(logins.get(&begun.id, late).map(drop), Err(Refused::Unknown));
     let step = logins.step(&begun.id, late, |_| Ok(()));
     assert_eq!(step, Err(Refused::Unknown));
-    assert_eq!(logins.callback(&begun.id, None, &random(&mut next), late), Err(Refused::Unknown));
+    assert_eq!(
+        logins.callback(&begun.id, Visitor::Json, &random(&mut next), late),
+        Err(Refused::Unknown)
+    );
     logins.expire(late);
     assert!(logins.is_empty());
 }
@@ -270,7 +288,7 @@ fn a_device_gets_its_tokens_when_the_person_agrees() {
         ask(&mut logins, &codes, now + Duration::from_secs(5)),
         Err("authorization_pending")
     );
-    let callback = logins.callback(&begun.id, cookie, &random(&mut next), now);
+    let callback = logins.callback(&begun.id, visitor(cookie), &random(&mut next), now);
     assert_eq!(callback, Err(Refused::NotWanted), "no code without a client");
     assert_eq!(logins.decide(&begun.id, None, true, now), Err(Refused::Elsewhere));
     assert_eq!(logins.decide(&begun.id, cookie, true, now), Ok(()));
@@ -346,7 +364,7 @@ proptest! {
                     _ = logins.step(which.get(ids.as_slice()).as_str(), now, |login| login.primary(Visitor::Json, primary, ()));
                 }
                 3 if !ids.is_empty() => {
-                    let made = logins.callback(which.get(ids.as_slice()).as_str(), None, &random(&mut next), now);
+                    let made = logins.callback(which.get(ids.as_slice()).as_str(), Visitor::Json, &random(&mut next), now);
                     if matches!(made, Ok(Callback::Code(_))) {
                         codes.push((code_of(made), now));
                     }
