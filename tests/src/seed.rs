@@ -111,7 +111,7 @@ impl Seed {
         let addresses = Addresses {
             api: format!("localhost:{}", self.port),
             ctrl: vec![format!("tls:localhost:{}", self.port)],
-            apis: base_urls(std::slice::from_ref(&web)),
+            apis: base_urls(std::slice::from_ref(&web), false),
         };
         let settings = Settings {
             session_key: Some(Arc::clone(&self.session_key)),

@@ -28,7 +28,7 @@ use crate::encodings::Encodings;
 use crate::files::{FileBody, LEAST_RATE};
 use crate::routes::Found;
 use crate::site::Site;
-use crate::{accept, cors, description, health, paths};
+use crate::{accept, cors, description, health, oidc, paths};
 
 /// Request headers that operations look at.
 const HEADERS: [&str; 4] =
@@ -161,6 +161,9 @@ impl Site {
         let (api, rest) = apis::dispatch(&path, &self.apis).ok_or(ErrorCode::NotFound)?;
         let most = if api == Api::Weft { MAX_DOCUMENT } else { headers::MAX_BODY };
         body::check_length(&head.headers, most)?;
+        if api == Api::Oidc {
+            return Ok(self.provide(peer, head, rest, body).await?);
+        }
         if api == Api::Health {
             let query = paths::query(head.uri.query());
             return Ok(health::answer(&self.shared.health, &path, &query));
@@ -216,11 +219,37 @@ impl Site {
         Ok(answer)
     }
 
+    /// Answers a request to the OIDC provider.
+    async fn provide(
+        &self,
+        peer: &Peer,
+        head: &Parts,
+        path: &str,
+        body: &mut Incoming,
+    ) -> Result<Answer, Failure> {
+        let oidc = self.oidc.as_ref().ok_or(ErrorCode::NotFound)?;
+        if head.method == Method::OPTIONS {
+            return Ok(answer::options("GET, POST, DELETE"));
+        }
+        let place = self.place(peer.remote.ip())?;
+        let allowance = Allowance::of(None, self.terms.options.read_timeout);
+        let bytes = self.shared.bodies.none(peer.remote.ip());
+        let held = body::read(body, allowance.bytes, allowance.time, &place, bytes).await?;
+        let caller = Caller::nobody(origin(peer));
+        let request = oidc.request(head, path, held.bytes.clone(), caller);
+        let controller = self.shared.controller.clone();
+        let running = self.shared.operations.token();
+        let work = async move {
+            let _kept = (place, held, running);
+            Ok(controller.oidc(request).await)
+        };
+        let limit = self.shared.limits.handler_timeout;
+        within(limit, "oidc", &Wait::default(), work).await.map(oidc::answer)
+    }
+
     fn caller(&self, peer: &Peer, head: &Parts, query: &Query) -> Caller {
         let trace_id = query.get("traceId").map(|text| text.chars().take(MAX_TRACE_ID).collect());
-        let (remote, certificates) = (Some(peer.remote), peer.certificates.clone());
-        let connected = Some(peer.since);
-        let origin = Origin { remote, certificates, connected, trace_id, ..Origin::default() };
+        let origin = Origin { trace_id, ..origin(peer) };
         self.shared.controller.resolve(credentials(&head.headers, origin))
     }
 
@@ -300,6 +329,12 @@ async fn within<T: Send + 'static>(
             Err(Failure::because(ErrorCode::OutcomeUnknown, text))
         }
     }
+}
+
+/// The source of a request.
+fn origin(peer: &Peer) -> Origin {
+    let (remote, certificates) = (Some(peer.remote), peer.certificates.clone());
+    Origin { remote, certificates, connected: Some(peer.since), ..Origin::default() }
 }
 
 /// The credentials in a request.

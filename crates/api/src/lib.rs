@@ -52,6 +52,7 @@ mod health;
 mod kept;
 mod limits;
 mod metrics;
+mod oidc;
 mod paths;
 mod routes;
 mod server;

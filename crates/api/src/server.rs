@@ -23,6 +23,7 @@ use crate::compress::Compressor;
 use crate::files::{Origins, mounts};
 use crate::health;
 use crate::limits::Limits;
+use crate::oidc::Doorway;
 use crate::routes::Routes;
 use crate::site::{MetricsDoor, Shared, Site};
 use crate::texts::Texts;
@@ -109,7 +110,7 @@ impl ApiServer {
             _stopping: stopping.drop_guard(),
         };
         for config in servers {
-            server.add(config, &identity, &listeners).await?;
+            server.add(config, servers, &identity, &listeners).await?;
         }
         Ok(server)
     }
@@ -176,6 +177,7 @@ impl ApiServer {
     async fn add(
         &mut self,
         config: &WebServer,
+        all: &[WebServer],
         process: &Arc<LiveIdentity>,
         listeners: &Listeners,
     ) -> Result<(), StartError> {
@@ -191,6 +193,7 @@ impl ApiServer {
             }
             None => Arc::clone(process),
         };
+        let oidc = Doorway::of(config, all, &identity);
         for point in &config.bind_points {
             let BindPoint::Underlay { interface, address, new_address } = point else {
                 continue;
@@ -202,6 +205,7 @@ impl ApiServer {
                 mounts: Arc::clone(&mounts),
                 terms: self.terms(config),
                 metrics: metrics.clone(),
+                oidc: oidc.clone(),
                 new_address: new_address
                     .as_ref()
                     .and_then(|to| HeaderValue::from_str(&format!("https://{to}")).ok()),
@@ -215,6 +219,9 @@ impl ApiServer {
                 .await
                 .map_err(|source| StartError::Bind { server: name.clone(), source })?;
             let local = registration.local_addr();
+            if let Some(oidc) = &oidc {
+                oidc.listens_at(local.port());
+            }
             let files: Vec<_> = mounts.iter().map(|mount| mount.files.root()).collect();
             tracing::info!(server = %name, %local, %address, ?apis, ?files, "web server listens");
             self.registrations.push(registration);

@@ -17,6 +17,7 @@ use crate::answer::Signature;
 use crate::compress::Compressor;
 use crate::files::{Mount, Origins};
 use crate::limits::Limits;
+use crate::oidc::Doorway;
 use crate::routes::Routes;
 use crate::texts::Texts;
 
@@ -59,6 +60,8 @@ pub(crate) struct Site {
     pub(crate) terms: Terms,
     /// Access to metrics at this bind point.
     pub(crate) metrics: MetricsDoor,
+    /// The OIDC provider, if the server serves it.
+    pub(crate) oidc: Option<Arc<Doorway>>,
     /// The address that clients are told to use instead of the one that they connected to.
     pub(crate) new_address: Option<HeaderValue>,
 }

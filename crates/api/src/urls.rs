@@ -13,7 +13,8 @@ pub(crate) fn served(api: &WebApi) -> Option<Api> {
         WebApi::Fabric => Some(Api::Fabric),
         WebApi::HealthChecks => Some(Api::Health),
         WebApi::Metrics { .. } => Some(Api::Metrics),
-        WebApi::EdgeOidc(_) | WebApi::Files(_) => None,
+        WebApi::EdgeOidc(_) => Some(Api::Oidc),
+        WebApi::Files(_) => None,
     }
 }
 
@@ -33,12 +34,13 @@ pub(crate) fn answered(apis: &[WebApi]) -> Vec<Api> {
 
 /// The full addresses of every served API, for [`Addresses::apis`](weft_controller::Addresses): the
 /// answer of `/version`. Bindings that are not served are left out, because clients use every API
-/// in that answer.
+/// in that answer; the provider of OIDC is in it if it is `announced`, as clients then log in with it.
 #[must_use]
-pub fn base_urls(servers: &[WebServer]) -> BTreeMap<Api, Vec<String>> {
+pub fn base_urls(servers: &[WebServer], announced: bool) -> BTreeMap<Api, Vec<String>> {
     let mut urls: BTreeMap<Api, Vec<String>> = BTreeMap::new();
     for server in servers {
-        for api in server.apis.iter().filter_map(served) {
+        let shown = |api: &Api| announced || *api != Api::Oidc;
+        for api in server.apis.iter().filter_map(served).filter(shown) {
             let urls = urls.entry(api).or_default();
             for point in &server.bind_points {
                 let BindPoint::Underlay { address, .. } = point else { continue };

@@ -42,8 +42,6 @@ const CONTROLLER: Explained = &[
     ("edge.externalJwtSigners.jwksFetch.maxRedirects", "no key set is fetched yet"),
     ("edge.identityStatusConfig.scanInterval", "the status is determined when it is read"),
     ("edge.identityStatusConfig.source", "the reports of routers count"),
-    ("edge.api.disableOidcAutoBinding", "the API edge-oidc is not served yet"),
-    ("edge.oidc.idTokenDuration", "the API edge-oidc is not served yet"),
     ("edge.oidc.revocationMinTokenLifetime", "a revocation counts until the token has expired"),
     ("edge.oidc.revocationBucketInterval", REVOCATIONS),
     ("edge.oidc.revocationBucketMaxSize", REVOCATIONS),

@@ -123,7 +123,7 @@ async fn a_login_answers_with_a_session() {
 }
 
 /// Makes an identity and the answer to its ticket.
-async fn ticket(bed: &Bed) -> (String, String) {
+pub(super) async fn ticket(bed: &Bed) -> (String, String) {
     let admin = bed.admin().await;
     let body = json!({"name": "laptop", "type": "Default", "isAdmin": false,
         "enrollment": {"ott": true}});

@@ -11,6 +11,7 @@ mod files;
 mod flood;
 mod limits;
 mod metrics;
+mod oidc;
 mod resources;
 mod why_path;
 
@@ -157,7 +158,7 @@ impl Bed {
         let addresses = Addresses {
             api: "127.0.0.1:1280".into(),
             ctrl: vec!["tls:127.0.0.1:6262".into()],
-            apis: base_urls(std::slice::from_ref(&section)),
+            apis: base_urls(std::slice::from_ref(&section), true),
         };
         let bundle = keys.bundle.clone();
         let store = Faulty::new(Memory::new());
@@ -234,7 +235,14 @@ impl Bed {
     }
 }
 
-fn client(bundle: &TrustBundle, chain: Option<&KeyedChain>, alpn: &[&[u8]]) -> reqwest::Client {
+impl Bed {
+    /// TLS of a client that shows this certificate.
+    pub(crate) fn tls(&self, chain: Option<&KeyedChain>) -> rustls::ClientConfig {
+        tls(&self.bundle, chain, ANY)
+    }
+}
+
+fn tls(bundle: &TrustBundle, chain: Option<&KeyedChain>, alpn: &[&[u8]]) -> rustls::ClientConfig {
     let config = match chain {
         None => client_config(&ClientTls::anonymous(bundle.clone(), alpn)),
         Some(chain) => {
@@ -242,8 +250,12 @@ fn client(bundle: &TrustBundle, chain: Option<&KeyedChain>, alpn: &[&[u8]]) -> r
             client_config(&ClientTls::of_identity(&LiveIdentity::fixed(identity), alpn))
         }
     };
+    config.unwrap()
+}
+
+fn client(bundle: &TrustBundle, chain: Option<&KeyedChain>, alpn: &[&[u8]]) -> reqwest::Client {
     reqwest::Client::builder()
-        .tls_backend_preconfigured(config.unwrap())
+        .tls_backend_preconfigured(tls(bundle, chain, alpn))
         .no_proxy()
         .timeout(LONG)
         .build()

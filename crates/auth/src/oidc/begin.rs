@@ -20,7 +20,7 @@ impl OidcRequest {
     }
 
     /// The body as the text of a form; empty if it is none.
-    fn form(&self) -> &str {
+    pub(super) fn form(&self) -> &str {
         let is_form = self.content_type.as_deref().is_some_and(|media| {
             media.trim_start().to_ascii_lowercase().starts_with("application/x-www-form-urlencoded")
         });
@@ -39,6 +39,10 @@ impl Auth {
         };
         let wanted = match Request::read(&params, issuer.url(), &request.door.logins) {
             Ok(wanted) => wanted,
+            Err(Refusal::Direct(problem)) if request.wants_page() => {
+                let page = weft_oidc::pages::problem(&request.host, &problem.description);
+                return OidcReply::page(problem.status(), &page);
+            }
             Err(Refusal::Direct(problem)) => return OidcReply::problem(&problem),
             Err(Refusal::Redirect { to, .. }) => return OidcReply::redirect(to),
         };
@@ -67,8 +71,11 @@ impl Auth {
         };
         let random = self.ids().bytes();
         let mut unfinished = self.unfinished().lock();
-        match unfinished.callback(&id, request.browser(), &random, Instant::now()) {
+        match unfinished.callback(&id, request.visitor(), &random, Instant::now()) {
             Ok(Callback::Code(to) | Callback::NotFinished(to)) => OidcReply::redirect(to),
+            Err(_) if request.wants_page() => {
+                OidcReply::page(403, &weft_oidc::pages::elsewhere(&request.host))
+            }
             Err(refused) => OidcReply::refused(refused),
         }
     }

@@ -13,10 +13,9 @@ use weft_oidc::login_form::LoginForm;
 use super::{LoginFacts, OidcReply, OidcRequest};
 use crate::handle::Auth;
 use crate::mfa::Giver;
-use crate::totp;
 
 /// The error code of a wrong code, which has spaces in it.
-const WRONG_CODE: &str = "INVALID TOTP CODE";
+pub(super) const WRONG_CODE: &str = "INVALID TOTP CODE";
 
 type AnyLogin = Login<LoginFacts>;
 
@@ -36,7 +35,7 @@ impl Auth {
             return refused_code(&failure);
         }
         let id = form.id.unwrap_or_default();
-        self.stepped(request, &id, |login| login.totp(visitor, &identity))
+        self.stepped(&id, |login| login.totp(visitor, &identity))
     }
 
     /// `POST /login/totp/enroll`: begins a second factor.
@@ -76,7 +75,11 @@ impl Auth {
             return refused_code(&failure);
         }
         let id = form.id.unwrap_or_default();
-        self.stepped(request, &id, |login| login.enrolled(visitor, &identity))
+        let stepped = self.stepped(&id, |login| login.enrolled(visitor, &identity));
+        if !request.wants_page() || stepped.status >= 400 {
+            return stepped;
+        }
+        self.recovery_page(request, &id).unwrap_or(stepped)
     }
 
     /// `DELETE /login/totp/enroll`: gives up the second factor that the login has begun.
@@ -127,29 +130,24 @@ impl Auth {
 
     fn stepped(
         &self,
-        request: &OidcRequest,
         id: &str,
         step: impl FnOnce(&mut AnyLogin) -> Result<Missing, Refused>,
     ) -> OidcReply {
         let stepped = self.unfinished().lock().step(id, Instant::now(), step);
         match stepped {
-            Ok(missing) => self.after_step(request, id, &missing),
+            Ok(missing) => self.after_step(id, &missing),
             Err(refused) => OidcReply::refused(refused),
         }
     }
 
     /// The second factor that was begun.
     fn enrollment(&self, mfa: &Mfa) -> OidcReply {
-        let snapshot = self.snapshot();
-        let owner = snapshot.get::<weft_model::entity::Identity>(&mfa.identity_id);
-        let name = owner.map(|identity| identity.name.to_string()).unwrap_or_default();
-        let url = totp::provisioning_url(&self.settings().totp_issuer, &name, &mfa.secret);
         let shown = json!({
             "_links": null,
             "createdAt": convert::time(mfa.base.created_at),
             "id": mfa.base.id.to_string(),
             "isVerified": mfa.is_verified,
-            "provisioningUrl": url,
+            "provisioningUrl": self.provisioning_url(mfa),
             "recoveryCodes": mfa.recovery_codes,
             "updatedAt": convert::time(mfa.base.updated_at),
         });

@@ -8,7 +8,7 @@ use weft_kernel::Failure;
 use weft_model::entity::{ExtJwtSigner, Identity};
 use weft_model::{Id, Snapshot};
 use weft_oidc::authorize::Method;
-use weft_oidc::login::{Missing, Owner, Primary, Totp};
+use weft_oidc::login::{Missing, Owner, Primary, Totp, Visitor};
 use weft_oidc::login_form::{AUTH_REQUEST_ID, LoginForm, SignerInfo, id_of, missing_body};
 
 use super::{LoginFacts, OidcReply, OidcRequest};
@@ -24,6 +24,9 @@ impl Auth {
             Ok(id) => id.unwrap_or_default(),
             Err(error) => return OidcReply::form(&error),
         };
+        if request.wants_page() {
+            return self.next_page(request, &id, None, 200);
+        }
         let unfinished = self.unfinished().lock();
         let login = unfinished.get(&id, Instant::now());
         if let Err(refused) = login.and_then(|login| login.admit(request.visitor())) {
@@ -53,7 +56,23 @@ impl Auth {
             let login = unfinished.get(&id, Instant::now());
             login.and_then(|login| login.admit(visitor)).map_err(OidcReply::refused)?;
         }
+        // A token is the second factor of a login that has a first one and lacks a token.
+        if word == method::EXT_JWT
+            && let Some(missing) = self.lacks_token(&id, visitor)
+        {
+            let left = self.second_token(request, &form, missing).await?;
+            if left.signer.is_some() {
+                let text =
+                    "the token is none of the identity and the signer that the login asks for";
+                return Err(OidcReply::coded(401, "INVALID_AUTH", text));
+            }
+            return Ok(self.after_step(&id, &left));
+        }
         let caller = &request.caller;
+        if word == method::CERT && request.is_foreign() {
+            let text = "a page of another site may not log in with the certificate of its browser";
+            return Err(OidcReply::coded(403, "UNAUTHORIZED", text));
+        }
         let body = body_of(&form).map_err(|failure| OidcReply::failure(&failure))?;
         let found = first_factor(self, caller, word, &body).await;
         let (shown, counted) = found.map_err(|failure| OidcReply::failure(&failure))?;
@@ -70,7 +89,7 @@ impl Auth {
         };
         let facts = LoginFacts {
             body: AuthenticateBody { password: None, username: None, ..body },
-            csr: form.csr,
+            csr: form.csr.clone(),
             caller: caller.clone(),
             shown: shown.clone(),
         };
@@ -81,8 +100,8 @@ impl Auth {
         let missing = step.map_err(OidcReply::refused)?;
         counted.keep();
         remember_chain(self, &shown).await;
-        let missing = self.second_token(request, &id, missing).await?;
-        Ok(self.after_step(request, &id, &missing))
+        let missing = self.second_token(request, &form, missing).await?;
+        Ok(self.after_step(&id, &missing))
     }
 
     /// Checks the external tokens of a request as the second factor of a login that lacks one. A token that does not
@@ -90,11 +109,13 @@ impl Auth {
     async fn second_token(
         &self,
         request: &OidcRequest,
-        id: &str,
+        form: &LoginForm,
         missing: Missing,
     ) -> Result<Missing, OidcReply> {
+        let id = form.id.as_deref().unwrap_or_default();
         let Some(signer) = missing.signer.clone() else { return Ok(missing) };
-        let tokens: Vec<String> = request.bearers().map(str::to_owned).collect();
+        let pasted = form.token.as_deref();
+        let tokens: Vec<String> = request.bearers().chain(pasted).map(str::to_owned).collect();
         let Some(identity) = self.identity_of_tokens(&Id::new(&signer), &tokens).await else {
             return Ok(missing);
         };
@@ -123,19 +144,24 @@ impl Auth {
     }
 
     /// The answer after a step: the callback if nothing is missing.
-    pub(super) fn after_step(
-        &self,
-        request: &OidcRequest,
-        id: &str,
-        missing: &Missing,
-    ) -> OidcReply {
-        let Some(issuer) = request.issuer() else { return OidcReply::refused_host() };
+    pub(super) fn after_step(&self, id: &str, missing: &Missing) -> OidcReply {
         if missing.is_nothing() {
-            let to = issuer.at(&format!("/authorize/callback?id={id}"));
-            return OidcReply::redirect(to).of_login(id);
+            let next = self.unfinished().lock().get(id, Instant::now()).map(|login| login.next(id));
+            return match next {
+                Ok(to) => OidcReply::redirect(to).of_login(id),
+                Err(refused) => OidcReply::refused(refused),
+            };
         }
         let signer = self.signer_of(missing);
         OidcReply::missing(missing, missing_body(missing, signer.as_ref())).of_login(id)
+    }
+
+    /// What a login lacks, if a token is among it.
+    fn lacks_token(&self, id: &str, visitor: Visitor) -> Option<Missing> {
+        let unfinished = self.unfinished().lock();
+        let login = unfinished.get(id, Instant::now()).ok()?;
+        login.wants_token(visitor).ok()?;
+        login.missing()
     }
 
     /// The body of a step, and the id of its login.

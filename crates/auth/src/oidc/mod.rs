@@ -5,12 +5,16 @@
 //!
 //! - `route`: which endpoint answers; `reply`: forms of answers;
 //! - `begin`: the beginning and the callback of a login; `factors`: its steps; `codes`: one-time codes in it;
-//! - `grant`: the session and the first tokens of a login; `tokens`: the token endpoint.
+//! - `pages`: the same for browsers; `device`: logins for devices without a browser;
+//! - `grant`: the session and the first tokens of a login; `tokens`: the token endpoint; `ends`: revocation and logout.
 
 mod begin;
 mod codes;
+mod device;
+mod ends;
 mod factors;
 mod grant;
+mod pages;
 mod reply;
 mod route;
 mod tokens;
@@ -33,6 +37,9 @@ use crate::login::Shown;
 
 pub use reply::OidcReply;
 
+/// Longest parameter that a page repeats, in bytes: a token.
+const MAX_REPEATED: usize = weft_oidc::token_request::MAX_TOKEN;
+
 /// What the provider knows of the server that a request came to.
 #[derive(Debug, Default)]
 pub struct Door {
@@ -42,6 +49,8 @@ pub struct Door {
     pub logins: Uris,
     /// The URIs to which a browser may be sent after the end of a session.
     pub logouts: Uris,
+    /// Origins whose pages may use the provider, beside the provider's own.
+    pub origins: Vec<String>,
 }
 
 /// A request to an endpoint.
@@ -61,8 +70,14 @@ pub struct OidcRequest {
     pub accept: Option<String>,
     /// The headers `Authorization`, at most three.
     pub authorizations: Vec<String>,
+    /// The header `User-Agent`.
+    pub user_agent: Option<String>,
     /// The headers `Cookie`.
     pub cookies: Vec<String>,
+    /// The header `Origin`.
+    pub origin: Option<String>,
+    /// The header `Sec-Fetch-Site`.
+    pub fetch_site: Option<String>,
     /// The body.
     pub body: Bytes,
     /// The source of the request. No session counts here.
@@ -93,6 +108,13 @@ impl OidcRequest {
             Some(Answer::Page) => browser::visitor(self.browser()),
             _ => Visitor::Json,
         }
+    }
+
+    /// Whether a page of another site sent the request.
+    fn is_foreign(&self) -> bool {
+        let own = self.issuer().map(Issuer::origin).unwrap_or_default();
+        let (origin, site) = (self.origin.as_deref(), self.fetch_site.as_deref());
+        browser::is_foreign(origin, site, own, &self.door.origins)
     }
 
     /// The bearer tokens.

@@ -49,6 +49,13 @@ impl OidcReply {
         Self { status: 302, headers, body: Vec::new() }
     }
 
+    /// Whether it is a page for people.
+    pub(super) fn is_page(&self) -> bool {
+        self.headers
+            .iter()
+            .any(|(name, value)| *name == "content-type" && value.starts_with("text/html"))
+    }
+
     pub(super) fn with(mut self, name: &'static str, value: impl Into<String>) -> Self {
         self.headers.push((name, value.into()));
         self
@@ -99,27 +106,12 @@ impl OidcReply {
 
     /// A step of a login that is refused.
     pub(super) fn refused(refused: Refused) -> Self {
-        let (status, code, message) = match refused {
-            Refused::Unknown => {
-                (401, "UNAUTHORIZED", "the login has ended, or there is no such login")
-            }
-            Refused::Elsewhere => (
-                401,
-                "UNAUTHORIZED",
-                "the login was begun in another browser, or is finished in another way: begin anew",
-            ),
-            Refused::NoPrimary => {
-                (401, "UNAUTHORIZED", "a password, a certificate or an external token comes first")
-            }
-            Refused::OtherIdentity => {
-                (401, "INVALID_AUTH", "the login belongs to another identity, and has ended")
-            }
-            Refused::NotWanted => {
-                (400, "COULD_NOT_VALIDATE", "the login does not need this factor")
-            }
-            Refused::NotEnrolling => (404, "NOT_FOUND", "this login has begun no second factor"),
+        let code = match refused {
+            Refused::OtherIdentity => "INVALID_AUTH",
+            Refused::NotWanted | Refused::NotEnrolling => "COULD_NOT_VALIDATE",
+            Refused::Unknown | Refused::Elsewhere | Refused::NoPrimary => "UNAUTHORIZED",
         };
-        Self::coded(status, code, message)
+        Self::coded(refused.status(), code, &refused.to_string())
     }
 }
 

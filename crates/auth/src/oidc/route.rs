@@ -3,6 +3,7 @@
 use weft_contract::ErrorCode;
 use weft_contract::resource::session::method;
 use weft_kernel::Failure;
+use weft_oidc::login_form::{LoginForm, id_of};
 
 use super::reply::body_of;
 use super::{OidcReply, OidcRequest};
@@ -34,21 +35,51 @@ impl Auth {
             ("GET", "/login/cert") => self.login_page(&request, method::CERT),
             ("GET", "/login/ext-jwt") => self.login_page(&request, method::EXT_JWT),
             ("GET", "/login/auth-queries") => self.missing_factors(&request),
-            ("POST", "/login/password" | "/login/username") => {
-                Box::pin(self.primary_factor(&request, method::PASSWORD)).await
+            ("GET", "/login/totp") => self.login_page(&request, "totp"),
+            (_, path) if path.starts_with("/login/") => self.step(&request, path).await?,
+            ("POST", "/revoke" | "/oauth/revoke") => Box::pin(self.revoke(&request)).await,
+            ("GET" | "POST", "/end_session") => Box::pin(self.end_session(&request)).await,
+            ("GET", "/logged-out") => {
+                let has_ended = !request.query.split('&').any(|pair| pair == "kept=1");
+                OidcReply::page(200, &weft_oidc::pages::logged_out(&request.host, has_ended))
             }
-            ("POST", "/login/cert") => Box::pin(self.primary_factor(&request, method::CERT)).await,
-            ("POST", "/login/ext-jwt") => {
-                Box::pin(self.primary_factor(&request, method::EXT_JWT)).await
+            ("POST", "/device_authorization") => self.begin_device(&request),
+            ("GET", "/device") => self.device_page(&request),
+            ("POST", "/device") => self.enter_device(&request),
+            ("GET", "/device/consent") => {
+                let id = id_of(&request.query).ok().flatten().unwrap_or_default();
+                self.consent_page(&request, &id)
             }
-            ("POST", "/login/totp") => Box::pin(self.totp_code(&request)).await,
-            ("POST", "/login/totp/enroll") => Box::pin(self.begin_totp(&request)).await,
-            ("POST", "/login/totp/enroll/verify") => Box::pin(self.verify_totp(&request)).await,
-            ("DELETE", "/login/totp/enroll") => Box::pin(self.drop_totp(&request)).await,
+            ("POST", "/device/consent") => self.decide_device(&request),
             ("POST", "/oauth/token") => Box::pin(self.token_endpoint(&request)).await,
             ("GET" | "POST", "/userinfo") => self.userinfo(&request),
             _ => return Err(ErrorCode::NotFound.into()),
         })
+    }
+
+    /// A step of a login, answered as JSON or as a page.
+    async fn step(&self, request: &OidcRequest, path: &str) -> Result<OidcReply, Failure> {
+        let reply = match (request.method.as_str(), path) {
+            ("POST", "/login/password" | "/login/username") => {
+                Box::pin(self.primary_factor(request, method::PASSWORD)).await
+            }
+            ("POST", "/login/cert") => Box::pin(self.primary_factor(request, method::CERT)).await,
+            ("POST", "/login/ext-jwt") => {
+                Box::pin(self.primary_factor(request, method::EXT_JWT)).await
+            }
+            ("POST", "/login/totp") => Box::pin(self.totp_code(request)).await,
+            ("POST", "/login/totp/enroll") => Box::pin(self.begin_totp(request)).await,
+            ("POST", "/login/totp/enroll/verify") => Box::pin(self.verify_totp(request)).await,
+            ("DELETE", "/login/totp/enroll") => Box::pin(self.drop_totp(request)).await,
+            _ => return Err(ErrorCode::NotFound.into()),
+        };
+        // A page that was made already, such as the one with the recovery codes.
+        if reply.is_page() {
+            return Ok(reply);
+        }
+        let read = LoginForm::read(request.content_type.as_deref(), &request.body, &request.query);
+        let id = read.ok().and_then(|form| form.id).unwrap_or_default();
+        Ok(self.shown(request, &id, reply))
     }
 
     /// The document from which clients learn the endpoints.

@@ -2,11 +2,10 @@
 
 use std::time::Instant;
 
-use serde_json::json;
 use weft_contract::ErrorCode;
 use weft_identity::Certificate;
-use weft_kernel::Failure;
-use weft_model::entity::TokenLogin;
+use weft_kernel::{Challenge, Failure};
+use weft_model::entity::{Identity, TokenLogin};
 use weft_model::token::TokenKind;
 use weft_model::{Id, Timestamp};
 use weft_oidc::client::Client;
@@ -17,10 +16,11 @@ use weft_oidc::scopes::Scopes;
 use weft_oidc::token_request::{
     Grant, TokenAnswer, TokenRequest, TokenType, exchanged, narrowed, proof,
 };
+use weft_oidc::userinfo;
 
 use super::grant::{Given, problem_of, refused};
-use super::reply::body_of;
 use super::{OidcReply, OidcRequest};
+use crate::bearer::shown::is_shown;
 use crate::bearer::verify::Proven;
 use crate::bearer::{BearerRefusal, TokenSet};
 use crate::handle::Auth;
@@ -255,16 +255,26 @@ impl Auth {
     /// `/userinfo`: what an access token says of its identity.
     pub(super) fn userinfo(&self, request: &OidcRequest) -> OidcReply {
         let (now, snapshot) = (self.now(), self.snapshot());
-        let token = request.bearers().next().unwrap_or_default();
-        let Ok(proven) = self.proven(&snapshot, token, TokenKind::Access, now) else {
-            let challenge = "Bearer error=\"invalid_token\"";
-            return OidcReply::failure(&ErrorCode::Unauthorized.into())
-                .with("www-authenticate", challenge);
+        let (basic, media) =
+            (request.authorizations.first().map(String::as_str), request.content_type.as_deref());
+        let token = match userinfo::token(basic, media, &request.body) {
+            Ok(token) => token.unwrap_or_default(),
+            Err(problem) => return OidcReply::problem(&problem),
         };
-        if !stands(&snapshot, &proven.session, now) {
-            return OidcReply::failure(&ErrorCode::Unauthorized.into());
-        }
-        OidcReply::json(200, body_of(&json!({ "sub": proven.claims.sub })))
+        let leaf = request.caller.leaf();
+        let proven = self.proven(&snapshot, &token, TokenKind::Access, now).ok().filter(|it| {
+            stands(&snapshot, &it.session, now) && is_shown(&it.session, &it.claims, leaf, now)
+        });
+        let identity = proven.as_ref().and_then(|proven| {
+            snapshot.get::<Identity>(&proven.session.identity_id).filter(|it| !it.is_disabled(now))
+        });
+        let (Some(proven), Some(identity)) = (&proven, identity) else {
+            return OidcReply::failure(&ErrorCode::Unauthorized.into())
+                .with("www-authenticate", Challenge::InvalidBearer.text());
+        };
+        let scopes = Scopes::of(proven.claims.scopes.iter().map(String::as_str));
+        let body = userinfo::body(identity.base.id.as_str(), &identity.name, scopes);
+        OidcReply::json(200, body)
     }
 }
 

@@ -68,9 +68,14 @@ pub struct SigningCert {
     pub ca: Option<String>,
 }
 
-/// Life of OIDC tokens, and their revocation.
+/// The OIDC provider: its announcement, the life of its tokens, and their revocation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OidcTokens {
+    /// True if clients are told to log in with the provider. A key of weft's own, default false.
+    pub announced: bool,
+    /// Longest life of a session that began with the token of an external signer. A key of weft's own; at least 1m,
+    /// default 24h.
+    pub external_session: Duration,
     /// Life of access tokens. At least 1m, default 30m.
     pub access: Duration,
     /// Life of id tokens. At least 1m, default 30m.
@@ -274,6 +279,8 @@ impl OidcTokens {
         };
         let access = low("accessTokenDuration", MINUTE, 30 * MINUTE);
         let tokens = Self {
+            announced: section.flag("announced", false),
+            external_session: low("sessionMaxDuration", MINUTE, 24 * 60 * MINUTE),
             access,
             id: low("idTokenDuration", MINUTE, 30 * MINUTE),
             refresh: low("refreshTokenDuration", access + MINUTE, 24 * 60 * MINUTE),

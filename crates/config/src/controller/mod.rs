@@ -180,7 +180,7 @@ impl ControllerConfig {
         let side = Side::Controller { edge: edge.is_some() };
         // An extension of examples, and sinks for metrics of early releases.
         root.ignore(&["example", "metrics"]);
-        let config = Self {
+        let mut config = Self {
             identity: if identity.is_present() {
                 identity::read(&identity, Required::Client)
             } else {
@@ -214,7 +214,20 @@ impl ControllerConfig {
             debugging: Debugging::read(root, side),
         };
         config.check(root);
+        config.bind_oidc();
         config
+    }
+
+    /// Adds the OIDC provider to the servers of the client API, unless the file names it somewhere or switches this off.
+    fn bind_oidc(&mut self) {
+        let is_wanted = self.edge.as_ref().is_some_and(|edge| edge.auto_bind_oidc);
+        let is_oidc = |api: &WebApi| matches!(api, WebApi::EdgeOidc(_));
+        if !is_wanted || self.web.iter().any(|server| server.apis.iter().any(is_oidc)) {
+            return;
+        }
+        for server in self.web.iter_mut().filter(|it| it.apis.contains(&WebApi::EdgeClient)) {
+            server.apis.push(WebApi::EdgeOidc(web::OidcOptions::default()));
+        }
     }
 
     /// Checks values of different sections against each other.

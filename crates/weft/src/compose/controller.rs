@@ -364,7 +364,7 @@ fn addresses(config: &ControllerConfig) -> Addresses {
     Addresses {
         api: api.map(ToString::to_string).unwrap_or_default(),
         ctrl: ctrl.iter().map(ToString::to_string).collect(),
-        apis: base_urls(&config.web),
+        apis: base_urls(&config.web, config.edge.as_ref().is_some_and(|it| it.oidc.announced)),
     }
 }
 
@@ -376,7 +376,7 @@ fn durations(config: &ControllerConfig) -> Durations {
         identity_enrollment: edge.enrollment.identity_duration,
         router_enrollment: edge.enrollment.router_duration,
         activity_flush: edge.activity_update_interval,
-        external_session: Durations::default().external_session,
+        external_session: edge.oidc.external_session,
         access_token: edge.oidc.access,
         id_token: edge.oidc.id,
         refresh_token: edge.oidc.refresh,
