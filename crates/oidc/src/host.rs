@@ -102,7 +102,8 @@ fn name_of(text: &str) -> Option<String> {
     }
     // Programs read a name whose last label is a number as an address, each in its own way.
     let is_number = text.rsplit('.').next().is_some_and(|last| {
-        last.bytes().all(|byte| byte.is_ascii_digit()) || last.starts_with("0x")
+        last.bytes().all(|byte| byte.is_ascii_digit())
+            || last.to_ascii_lowercase().starts_with("0x")
     });
     if is_number && text.parse::<Ipv4Addr>().is_err() {
         return None;
@@ -154,6 +155,7 @@ mod tests {
             "ä.example",
             "192.0.2",
             "0x7f",
+            "0X7F",
             "2130706433",
             "1.2.3.04",
             "*.a",

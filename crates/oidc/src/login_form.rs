@@ -1,4 +1,9 @@
 //! The steps of a login as requests: their bodies as form and as JSON, and their answers (docs/protocol/auth.md 15.4).
+//!
+//! A step is read by [`LoginForm::read`]; [`Answer::wanted`] says how to answer, and which visitor the request is. Before any
+//! work is done for it, [`Login::admit`](crate::login::Login::admit) judges the visitor. What the credential proves goes to
+//! [`Logins::step`](crate::logins::Logins::step), which says what is missing: [`missing_body`] or a page asks for that.
+//! When nothing is, the answer is 302 to [`Login::next`](crate::login::Login::next).
 
 use std::fmt;
 
