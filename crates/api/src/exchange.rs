@@ -182,6 +182,10 @@ impl Site {
         accept::check(&head.headers, &row.answer_media())?;
         let place = self.place(peer.remote.ip())?;
         let query = paths::query(head.uri.query());
+        if head.headers.contains_key(AUTHORIZATION) {
+            let shown = credentials(&head.headers, origin(peer));
+            self.shared.controller.fetch_keys_for(&shown).await;
+        }
         let caller = || self.caller(peer, head, &query);
         let known = (row.load == Load::Document).then(caller);
         let allowance = Allowance::of(known.as_ref(), self.terms.options.read_timeout);

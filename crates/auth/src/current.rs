@@ -53,9 +53,14 @@ pub fn session_of(auth: &Auth, caller: &Caller) -> Result<Arc<ApiSession>, Failu
     session.ok_or_else(|| Failure::unauthorized("the session has ended"))
 }
 
-/// A session as the API shows it, with its end; `token` is shown to its holder only.
-pub fn shown(auth: &Auth, session: &ApiSession, token: Option<&str>) -> ApiSessionDetail {
-    let own = token.is_some();
+/// A session as the API shows it, with its end. To its holder the token is shown, and the factors that the request
+/// lacks, with its tokens of external signers; to others the factors that the session lacks.
+pub fn shown(
+    auth: &Auth,
+    session: &ApiSession,
+    holder: Option<(&str, &[&str])>,
+) -> ApiSessionDetail {
+    let own = holder.is_some();
     let snapshot = auth.snapshot();
     let view = View::of(&snapshot);
     let last = auth.sessions().last_activity(session);
@@ -68,7 +73,14 @@ pub fn shown(auth: &Auth, session: &ApiSession, token: Option<&str>) -> ApiSessi
             links: links(COLLECTION, session.base.id.as_str(), &["sessions"]),
             ..convert::base(COLLECTION, &session.base, &["sessions"])
         },
-        auth_queries: auth_queries(&snapshot, session),
+        auth_queries: auth_queries(
+            &snapshot,
+            session,
+            match holder {
+                Some((_, external)) => auth.lacking(&snapshot, session, external.iter().copied()),
+                None => resolve::outstanding(&snapshot, session),
+            },
+        ),
         authenticator_id: session.authenticator_id.to_string(),
         cached_last_activity_at: convert::time(last),
         config_types: convert::ids(&session.config_types),
@@ -82,7 +94,7 @@ pub fn shown(auth: &Auth, session: &ApiSession, token: Option<&str>) -> ApiSessi
         is_mfa_complete: session.is_mfa_complete,
         is_mfa_required: session.is_mfa_required,
         last_activity_at: convert::time(last),
-        token: token.unwrap_or_default().to_owned(),
+        token: holder.map(|(token, _)| token.to_owned()).unwrap_or_default(),
         expiration_seconds: own.then_some(seconds),
         expires_at: own.then(|| convert::time(end)),
     }
@@ -90,8 +102,11 @@ pub fn shown(auth: &Auth, session: &ApiSession, token: Option<&str>) -> ApiSessi
 
 /// The queries that the client has yet to answer: the code first, then the token
 /// (docs/protocol/auth.md 9.5).
-fn auth_queries(snapshot: &Snapshot, session: &ApiSession) -> Vec<AuthQuery> {
-    let outstanding = resolve::outstanding(snapshot, session);
+fn auth_queries(
+    snapshot: &Snapshot,
+    session: &ApiSession,
+    outstanding: resolve::Outstanding,
+) -> Vec<AuthQuery> {
     let totp = outstanding.totp.then(|| AuthQuery {
         type_id: "MFA".into(),
         provider: "ziti".into(),
@@ -130,7 +145,8 @@ fn session(auth: Auth, caller: Caller, _call: Call) -> Answer {
     async move {
         let session = session_of(&auth, &caller)?;
         let token = login_of(&caller)?.session.token.as_str();
-        let mut detail = shown(&auth, &session, Some(token));
+        let external: Vec<&str> = caller.origin.tokens.iter().collect();
+        let mut detail = shown(&auth, &session, Some((token, &external)));
         detail.base.links = BTreeMap::from([
             ("self".to_owned(), Link::to("current-api-session")),
             ("current-identity".to_owned(), Link::to("current-identity")),

@@ -1,21 +1,30 @@
 //! Tokens of external signers (docs/protocol/auth.md 13.2, 13.4).
 //!
-//! A signer with a certificate has one key. Key sets are not fetched, so that tokens of signers without
-//! a certificate are refused.
+//! A token is judged in two steps: its signer and key are found, which may fetch the key set of the signer; then
+//! the token is verified with that key. Nothing in a token is believed before, but its issuer and the name of its
+//! key, which choose the key.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Deserialize;
 use serde_json::Value;
-use weft_identity::Certificate;
 use weft_identity::token::{self, Expect, TokenError};
+use weft_identity::{Certificate, PublicKey};
 use weft_kernel::clock::system_time;
 use weft_model::entity::ExtJwtSigner;
 use weft_model::{Id, Snapshot, Timestamp};
 
+use crate::handle::Auth;
+use crate::token_refusal::Refused;
+
 /// Latest expiry of a token: ten years from now. A later one is refused like a missing one.
-const LONGEST: Duration = Duration::from_secs(3652 * 24 * 60 * 60);
+pub(crate) const LONGEST: Duration = Duration::from_secs(3652 * 24 * 60 * 60);
+/// The claim that names an identity if the signer sets none.
+const SUBJECT: &str = "/sub";
+/// The event that a token for logging out is about (OpenID Connect Back-Channel Logout 2.4).
+const LOGOUT: &str = "http://schemas.openid.net/event/backchannel-logout";
 
 /// The claims that choose the signer; they are read before the token is verified.
 #[derive(Deserialize)]
@@ -34,109 +43,182 @@ pub struct External {
 impl External {
     /// The claim that a pointer names; its leading slash may be left out.
     pub fn claim(&self, pointer: &str) -> Option<&Value> {
-        match pointer.starts_with('/') {
-            true => self.claims.pointer(pointer),
-            false => self.claims.pointer(&format!("/{pointer}")),
-        }
+        claim(&self.claims, pointer)
     }
 
     /// The claim that a pointer names, if it is a text that is not blank.
     pub fn text(&self, pointer: &str) -> Option<&str> {
         self.claim(pointer)?.as_str().filter(|text| !text.trim().is_empty())
     }
-}
 
-/// Why a token was refused.
-#[derive(Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Refused {
-    /// The token was good, and has expired.
-    #[error("expired")]
-    Expired,
-    /// Another reason.
-    #[error("{0}")]
-    Because(String),
-}
+    /// The claim that names the identity.
+    pub(crate) fn name(&self) -> Option<&str> {
+        self.text(name_claim(&self.signer))
+    }
 
-impl From<&str> for Refused {
-    fn from(reason: &str) -> Self {
-        Self::Because(reason.to_owned())
+    /// The time at which the token expires.
+    pub(crate) fn expiry(&self) -> Option<Timestamp> {
+        let seconds = self.claims.get("exp")?.as_f64()?;
+        Some(Timestamp((seconds * 1000.0) as i64))
     }
 }
 
-impl From<weft_identity::Error> for Refused {
-    fn from(error: weft_identity::Error) -> Self {
-        Self::Because(error.to_string())
+/// The claim that a pointer names; its leading slash may be left out.
+pub(crate) fn claim<'c>(claims: &'c Value, pointer: &str) -> Option<&'c Value> {
+    match pointer.starts_with('/') {
+        true => claims.pointer(pointer),
+        false => claims.pointer(&format!("/{pointer}")),
     }
 }
 
-impl From<TokenError> for Refused {
-    fn from(error: TokenError) -> Self {
-        match error {
-            TokenError::Expired => Self::Expired,
-            other => Self::Because(other.to_string()),
+/// The pointer to the claim that names the identity.
+pub(crate) fn name_claim(signer: &ExtJwtSigner) -> &str {
+    signer.claims_property.as_deref().filter(|pointer| !pointer.is_empty()).unwrap_or(SUBJECT)
+}
+
+/// A token whose signer is known, and that is not verified yet.
+pub(crate) struct Claimed<'t> {
+    pub(crate) token: &'t str,
+    pub(crate) signer: Arc<ExtJwtSigner>,
+    /// The name of the key, from the header of the token.
+    pub(crate) kid: String,
+}
+
+/// A token with the key that verifies it.
+pub(crate) struct Keyed<'t> {
+    pub(crate) claimed: Claimed<'t>,
+    pub(crate) key: PublicKey,
+}
+
+impl<'t> Claimed<'t> {
+    /// The signer of a token, which must be enabled: the named one, or else the one with the issuer in the token.
+    pub(crate) fn of(
+        snapshot: &Snapshot,
+        named: Option<&Id>,
+        token: &'t str,
+    ) -> Result<Self, Refused> {
+        let (header, issued): (_, Issued) = token::peek(token)?;
+        check_purpose(header.typ.as_deref())?;
+        let kid = header.kid.filter(|kid| !kid.is_empty()).ok_or(TokenError::NoKeyId)?;
+        let signer = match named {
+            Some(id) => snapshot.get::<ExtJwtSigner>(id),
+            None => {
+                let issuer = issued.iss.ok_or("the token names no issuer")?;
+                snapshot.by_unique::<ExtJwtSigner>(ExtJwtSigner::ISSUER, &issuer)
+            }
+        };
+        let signer = signer.filter(|signer| signer.enabled).ok_or("no such signer is enabled")?;
+        if signer.issuer.is_none() || signer.audience.is_none() {
+            return Err("the signer has no issuer or no audience".into());
+        }
+        Ok(Self { token, signer: Arc::clone(signer), kid })
+    }
+
+    /// The key of the certificate, if the signer has one.
+    fn key_of_certificate(&self) -> Option<Result<PublicKey, Refused>> {
+        let pem = self.signer.cert_pem.as_deref()?;
+        let read = || {
+            let certificate = Certificate::from_pem(pem.as_bytes())?;
+            let certificate = certificate.first().ok_or("the signer has no certificate")?;
+            match self.kid == self.signer.kid.as_deref().unwrap_or(certificate.fingerprint()) {
+                true => Ok(certificate.public_key()?.clone()),
+                false => Err(TokenError::UnknownKey(self.kid.chars().take(80).collect()).into()),
+            }
+        };
+        Some(read())
+    }
+
+    /// The token with its key, which is fetched if it is not known.
+    pub(crate) async fn key(self, auth: &Auth, from: Option<IpAddr>) -> Result<Keyed<'t>, Refused> {
+        let key = match self.key_of_certificate() {
+            Some(key) => key?,
+            None => auth.key_sets().key(&self.signer, &self.kid, from).await?,
+        };
+        self.keyed(auth, key)
+    }
+
+    /// The token with its key, if that is known without a fetch.
+    pub(crate) fn known_key(self, auth: &Auth) -> Result<Keyed<'t>, Refused> {
+        let key = match self.key_of_certificate() {
+            Some(key) => key?,
+            None => auth
+                .key_sets()
+                .known(&self.signer, &self.kid)
+                .ok_or("the key set of the signer has no such key")?,
+        };
+        self.keyed(auth, key)
+    }
+
+    /// A signer whose key is the controller's own would accept tokens that the controller made for another purpose.
+    fn keyed(self, auth: &Auth, key: PublicKey) -> Result<Keyed<'t>, Refused> {
+        match auth.signs_with(&key) {
+            true => Err("the key of the signer is one of this controller".into()),
+            false => Ok(Keyed { claimed: self, key }),
         }
     }
 }
 
-/// The item of `WWW-Authenticate` for a login that lacks a token of a signer (docs/protocol/auth.md 1.5), and that
-/// came with these tokens.
-pub(crate) fn challenge<'t>(
-    snapshot: &Snapshot,
-    signer: &Id,
-    tokens: impl Iterator<Item = &'t str>,
-    now: Timestamp,
-) -> String {
-    let mut tokens = tokens.filter(|token| token::peek::<Issued>(token).is_ok());
-    let shown =
-        tokens.next().map(|token| verify(snapshot, Some(signer.as_str()), token, now).err());
-    let (error, description) = match shown.flatten() {
-        None => ("missing", "no matching token was provided"),
-        Some(Refused::Expired) => ("expired", "token expired"),
-        Some(Refused::Because(_)) => ("invalid", "token is invalid"),
-    };
-    let issuer = snapshot.get::<ExtJwtSigner>(signer).and_then(|signer| signer.issuer.clone());
-    let issuer = issuer.as_deref().unwrap_or_default().replace(['"', '\\'], "");
-    format!(
-        "Bearer realm=\"openziti-secondary-ext-jwt\" error=\"{error}\" \
-         error_description=\"{description}\" id=\"{signer}\" issuer=\"{issuer}\""
-    )
+impl Keyed<'_> {
+    /// Verifies the token: signature, times, issuer and audience. A token without expiry is refused, because a
+    /// thief could use it for ever.
+    pub(crate) fn verify(self, auth: &Auth) -> Result<External, Refused> {
+        let signer = self.claimed.signer;
+        let audience = [signer.audience.as_deref().unwrap_or_default()];
+        let expect = Expect {
+            now: system_time(auth.now()),
+            issuer: signer.issuer.as_deref(),
+            audience: &audience,
+            require_expiry: true,
+            longest: Some(LONGEST),
+        };
+        let (token, leeway) = (self.claimed.token, auth.settings().external_tokens.leeway);
+        let key = |_: &str| Some(self.key.clone());
+        let claims: Value = auth.0.seen_tokens.verify_within(token, key, &expect, leeway)?;
+        check_event(&claims)?;
+        Ok(External { signer, claims })
+    }
+}
+
+/// Refuses a token whose header says that it is for another purpose than to log in: one for logging out, an
+/// event, a proof of possession. Most providers write `JWT` or nothing, some `at+jwt` (RFC 9068).
+pub(crate) fn check_purpose(typ: Option<&str>) -> Result<(), Refused> {
+    let typ = typ.unwrap_or("JWT").to_ascii_lowercase();
+    match typ.strip_prefix("application/").unwrap_or(&typ) {
+        "jwt" | "at+jwt" => Ok(()),
+        other => {
+            let other: String = other.chars().take(40).collect();
+            Err(Refused::Because(format!("a token of the type {other:?} is not for logging in")))
+        }
+    }
+}
+
+/// Refuses a token for logging out that does not say so in its header.
+pub(crate) fn check_event(claims: &Value) -> Result<(), Refused> {
+    match claims.get("events").and_then(|events| events.get(LOGOUT)) {
+        Some(_) => Err("a token for logging out is not for logging in".into()),
+        None => Ok(()),
+    }
 }
 
 /// Verifies a token of an enabled signer: of the named one, or else of the issuer in the token.
-/// Issuer, audience and expiry are checked in both cases. A token without expiry is refused,
-/// because a thief could use it for ever.
-pub fn verify(
-    snapshot: &Snapshot,
-    named: Option<&str>,
+/// Issuer, audience and expiry are checked in both cases.
+pub async fn verify(
+    auth: &Auth,
+    named: Option<&Id>,
     token: &str,
-    now: Timestamp,
+    from: Option<IpAddr>,
 ) -> Result<External, Refused> {
-    let signer = match named {
-        Some(id) => snapshot.get::<ExtJwtSigner>(&Id::new(id)),
-        None => {
-            let (_, issued): (_, Issued) = token::peek(token)?;
-            let issuer = issued.iss.ok_or("the token names no issuer")?;
-            snapshot.by_unique::<ExtJwtSigner>(ExtJwtSigner::ISSUER, &issuer)
-        }
-    };
-    let signer = signer.filter(|signer| signer.enabled).ok_or("no such signer is enabled")?;
-    let (Some(issuer), Some(audience)) = (&signer.issuer, &signer.audience) else {
-        return Err("the signer has no issuer or no audience".into());
-    };
-    let pem = signer.cert_pem.as_deref().ok_or(
-        "the signer has no certificate, and key sets (`jwksEndpoint`) are not fetched by this release",
-    )?;
-    let certificate = Certificate::from_pem(pem.as_bytes())?;
-    let certificate = certificate.first().ok_or("the signer has no certificate")?;
-    let key = certificate.public_key()?;
-    let kid = signer.kid.as_deref().unwrap_or(certificate.fingerprint());
-    let expect = Expect {
-        now: system_time(now),
-        issuer: Some(issuer),
-        audience: &[audience],
-        require_expiry: true,
-        longest: Some(LONGEST),
-    };
-    let claims = token::verify(token, |named| (named == kid).then(|| key.clone()), &expect);
-    Ok(External { signer: signer.clone(), claims: claims? })
+    let claimed = Claimed::of(&auth.snapshot(), named, token)?;
+    claimed.key(auth, from).await?.verify(auth)
+}
+
+/// Verifies a token of this signer with the keys that are known. This waits for nothing, and costs a digest for a
+/// token that was verified before.
+pub(crate) fn verify_known(
+    auth: &Auth,
+    snapshot: &Snapshot,
+    signer: &Id,
+    token: &str,
+) -> Result<External, Refused> {
+    Claimed::of(snapshot, Some(signer), token)?.known_key(auth)?.verify(auth)
 }

@@ -2,9 +2,10 @@
 //! (docs/protocol/auth.md 13.3).
 //!
 //! The author of a signer chooses the URL of its key set. Link-local addresses, where clouds serve
-//! credentials of machines, are always refused; others if the configuration says so. The URL is
-//! checked when a body sets it. Key sets are not fetched yet, so that the addresses behind a host name
-//! are not checked.
+//! credentials of machines, are always refused; others if the configuration says so. Plain HTTP leads to
+//! loopback only, and elsewhere to hosts that the configuration names, because whoever is on the way could
+//! put keys of his own in the place of the provider's. The URL is checked when a body sets it, and again at
+//! each fetch and redirect; the addresses behind a host name are judged when it was resolved.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -54,7 +55,7 @@ fn is_in(address: IpAddr, networks: &[Network]) -> bool {
 
 /// Whether a key set may be fetched from an address. An IPv4 address mapped into IPv6 counts as
 /// IPv4.
-pub(crate) fn allows_address(rules: &JwksFetch, address: IpAddr) -> bool {
+fn allows_address(rules: &JwksFetch, address: IpAddr) -> bool {
     let address = address.to_canonical();
     let among = |of: &[(IpAddr, u8)]| of.iter().any(|(at, bits)| is_within(address, *at, *bits));
     if among(NEVER) || is_in(address, &rules.denied_ips) {
@@ -73,6 +74,49 @@ fn is_named(host: &str, rules: &[String]) -> bool {
     })
 }
 
+/// Whether the configuration names a host, so that plain HTTP may lead to it.
+fn names_host(rules: &JwksFetch, host: &Host<&str>) -> bool {
+    match host {
+        Host::Domain(host) => is_named(&plain(host), &rules.allowed_hostnames),
+        Host::Ipv4(address) => is_in((*address).into(), &rules.allowed_ips),
+        Host::Ipv6(address) => is_in(IpAddr::from(*address).to_canonical(), &rules.allowed_ips),
+    }
+}
+
+/// A host name in the form of the rules.
+fn plain(host: &str) -> String {
+    host.trim_end_matches('.').to_ascii_lowercase()
+}
+
+/// Whether a host is this machine by its text.
+fn is_loopback(host: &Host<&str>) -> bool {
+    match host {
+        Host::Domain(host) => {
+            let host = plain(host);
+            host == "localhost" || host.ends_with(".localhost")
+        }
+        Host::Ipv4(address) => address.is_loopback(),
+        Host::Ipv6(address) => IpAddr::from(*address).to_canonical().is_loopback(),
+    }
+}
+
+/// Checks an address at which a key set would be fetched: one to which the host of the URL was resolved. The
+/// error is the reason of the refusal.
+pub fn check_address(rules: &JwksFetch, url: &Url, address: IpAddr) -> Result<(), String> {
+    if !allows_address(rules, address) {
+        return Err(format!("the configuration forbids fetching from {address}"));
+    }
+    let is_plain = url.scheme() == "http" && !address.to_canonical().is_loopback();
+    match url.host() {
+        Some(host) if is_plain && !names_host(rules, &host) => Err(PLAIN.to_owned()),
+        _ => Ok(()),
+    }
+}
+
+/// The refusal of plain HTTP.
+const PLAIN: &str = "http is for this machine only: use https, or name the host in \
+                     edge.externalJwtSigners.jwksFetch.allowedHostnames (an address in allowedIPs)";
+
 /// Parses the URL of a key set and checks its host; the error is the reason of the refusal.
 pub fn check_url(rules: &JwksFetch, text: &str) -> Result<Url, String> {
     if text.len() > MAX_URL {
@@ -81,6 +125,9 @@ pub fn check_url(rules: &JwksFetch, text: &str) -> Result<Url, String> {
     let url = Url::parse(text).map_err(|error| format!("must be a URL: {error}"))?;
     if !matches!(url.scheme(), "http" | "https") {
         return Err("must be an address of http or https".into());
+    }
+    if !url.username().is_empty() || url.password().is_some() {
+        return Err("must have no user name and no password".into());
     }
     let refused = || "the configuration forbids fetching from this address".to_owned();
     match url.host() {
@@ -92,7 +139,7 @@ pub fn check_url(rules: &JwksFetch, text: &str) -> Result<Url, String> {
             return Err(refused());
         }
         Some(Host::Domain(host)) => {
-            let host = host.trim_end_matches('.').to_ascii_lowercase();
+            let host = plain(host);
             let is_listed =
                 rules.allowed_hostnames.is_empty() || is_named(&host, &rules.allowed_hostnames);
             if is_named(&host, &rules.denied_hostnames) || !is_listed {
@@ -100,6 +147,13 @@ pub fn check_url(rules: &JwksFetch, text: &str) -> Result<Url, String> {
             }
         }
         Some(_) => {}
+    }
+    if let Some(host) = url.host()
+        && url.scheme() == "http"
+        && !is_loopback(&host)
+        && !names_host(rules, &host)
+    {
+        return Err(PLAIN.into());
     }
     Ok(url)
 }
@@ -131,12 +185,42 @@ mod tests {
         for fine in ["10.0.0.1", "127.0.0.1", "::1", "8.8.8.8", "224.0.1.1", "fd00:ec2::253"] {
             assert!(allows(&open, fine), "{fine}");
         }
-        assert!(check_url(&open, "http://169.254.169.254/latest").is_err());
-        assert!(check_url(&open, "http://[fe80::1]/").is_err());
+        assert!(check_url(&open, "https://169.254.169.254/latest").is_err());
+        assert!(check_url(&open, "https://[fe80::1]/").is_err());
         assert!(check_url(&open, "https://idp.example/keys").is_ok());
         for wrong in ["idp.example/keys", "file:///etc/passwd", "https://", "x", ""] {
             assert!(check_url(&open, wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn plain_http_leads_to_this_machine_and_to_named_hosts() {
+        let open = open_fetch();
+        for fine in ["http://localhost:8080/x", "http://127.0.0.1/x", "http://[::1]/x"] {
+            assert!(check_url(&open, fine).is_ok(), "{fine}");
+        }
+        for refused in ["http://idp.example/x", "http://10.0.0.1/x", "http://localhost.example/x"] {
+            assert!(check_url(&open, refused).unwrap_err().contains("https"), "{refused}");
+        }
+        assert!(check_url(&open, "https://user:secret@idp.example/x").is_err());
+        let url = |text: &str| Url::parse(text).unwrap();
+        let judge = |rules: &JwksFetch, at: &str, address: &str| {
+            check_address(rules, &url(at), address.parse().unwrap()).is_ok()
+        };
+        assert!(judge(&open, "http://localhost/x", "127.0.0.1"));
+        assert!(!judge(&open, "http://localhost/x", "192.0.2.1"), "a name of this machine lies");
+        assert!(judge(&open, "https://idp.example/x", "192.0.2.1"));
+        assert!(!judge(&open, "https://idp.example/x", "::ffff:169.254.169.254"));
+        let named = JwksFetch {
+            allowed_hostnames: vec!["*.internal".into()],
+            allowed_ips: vec!["10.0.0.0/8".parse().unwrap()],
+            ..open_fetch()
+        };
+        assert!(check_url(&named, "http://keys.internal/x").is_ok());
+        assert!(judge(&named, "http://keys.internal/x", "192.0.2.1"));
+        assert!(check_url(&named, "http://10.0.0.1/x").is_ok());
+        assert!(check_url(&named, "http://192.0.2.1/x").is_err());
+        assert!(!judge(&named, "http://keys.internal/x", "169.254.169.254"));
     }
 
     #[test]

@@ -13,6 +13,7 @@ use weft_model::Timestamp;
 use super::admission::Admission;
 use super::attempts::Attempts;
 use super::guesses::Guesses;
+use super::key_sets::KeySets;
 use super::keyring::{Keyring, LoadError};
 use super::oidc::Unfinished;
 use super::password::Hasher;
@@ -26,6 +27,7 @@ use super::spent::Spent;
 use super::tickets::Tickets;
 use crate::lockouts::Lockouts;
 use crate::waiting::WaitingLogins;
+use crate::wrong_tokens::WrongTokens;
 
 /// Sessions, limits of logins, and keys. Clones share them.
 #[derive(Clone)]
@@ -41,6 +43,8 @@ pub(crate) struct Core {
     pub(crate) attempts: Attempts,
     pub(crate) spent: Spent,
     pub(crate) seen_tokens: SeenTokens,
+    pub(crate) key_sets: Arc<KeySets>,
+    pub(crate) wrong_tokens: WrongTokens,
     pub(crate) postures: Postures,
     pub(crate) rates: Rates,
     pub(crate) refusals: Refusals,
@@ -95,6 +99,7 @@ impl Auth {
         let (store, keys) = (Arc::clone(&settings.store), settings.first_keys.clone());
         let keyring = Keyring::load(store, keys, &settings.durations, now)?;
         let waiting = WaitingLogins::default();
+        let key_sets = Arc::new(KeySets::load(&kernel)?);
         Ok(Self(Arc::new(Core {
             sessions,
             hasher: Hasher::new(settings.logins.checks_at_once),
@@ -104,6 +109,8 @@ impl Auth {
             attempts: Attempts::default(),
             spent: Spent::default(),
             seen_tokens: SeenTokens::default(),
+            key_sets,
+            wrong_tokens: WrongTokens::new(settings.guess_limits.per_address),
             postures: Postures::default(),
             rates: Rates::new(rate, waiting),
             refusals: Refusals::default(),
@@ -172,7 +179,17 @@ impl Auth {
         &self.0.rates
     }
 
-    /// Refused certificates in the log.
+    /// The keys of external signers whose keys are at a URL.
+    pub(crate) fn key_sets(&self) -> &Arc<KeySets> {
+        &self.0.key_sets
+    }
+
+    /// The limits for tokens with wrong signatures.
+    pub(crate) fn wrong_tokens(&self) -> &WrongTokens {
+        &self.0.wrong_tokens
+    }
+
+    /// Refused certificates and tokens in the log.
     pub(crate) fn refusals(&self) -> &Refusals {
         &self.0.refusals
     }

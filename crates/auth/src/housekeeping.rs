@@ -1,12 +1,13 @@
-//! Background work: ends sessions and grants, and drops posture data, former keys, traces of
+//! Background work: fetches key sets of external signers again, ends sessions and grants, and drops posture data, former keys, traces of
 //! identities and revocations whose time is over.
 
 use std::time::Duration;
 
 use super::handle::{Auth, WeakAuth};
+use super::key_sets::refresh::refresh;
 use super::sessions::follow::follow_model;
 use super::sessions::stands::stands;
-use super::{bearer, lapsed, revocations, router_certificate};
+use super::{bearer, lapsed, revocations, router_certificate, signer_warnings};
 
 /// The interval at which sessions are checked for their end (docs/protocol/auth.md 10.3).
 const ENDS: Duration = Duration::from_secs(1);
@@ -18,6 +19,7 @@ pub fn begin(auth: &Auth) {
     let snapshot = auth.snapshot();
     auth.sessions().upgrade(&snapshot);
     router_certificate::warn_of_old_names(auth, &snapshot);
+    signer_warnings::warn(auth, &snapshot);
     // The last run may have stopped between a change of the model and the end of the sessions that
     // depend on it.
     let now = auth.now();
@@ -27,6 +29,7 @@ pub fn begin(auth: &Auth) {
     tokio::spawn(revocations::purge(auth.weak()));
     tokio::spawn(bearer::revoke::follow_ends(auth.weak()));
     tokio::spawn(lapsed::enable(auth.weak()));
+    tokio::spawn(refresh(auth.weak()));
 }
 
 /// Ends idle sessions, and stores the activity of the others at intervals.

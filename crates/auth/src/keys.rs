@@ -51,6 +51,13 @@ impl Auth {
         self.keyring().counting(Use::Token)
     }
 
+    /// Whether a key is one of this controller, present or former.
+    pub(crate) fn signs_with(&self, key: &TokenKey) -> bool {
+        let ring = self.keyring().ring.load();
+        let mut own = ring.known.values().filter_map(|it| it.certificate.public_key().ok());
+        own.any(|own| own.is_same(key))
+    }
+
     /// The key with this name that verifies tokens of service sessions.
     pub fn session_key(&self, kid: &str) -> Option<TokenKey> {
         let ring = self.keyring().ring.load();

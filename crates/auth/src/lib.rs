@@ -33,6 +33,11 @@
 //!   for a time;
 //! - [`third_party_ca`]: the certificates of third-party CAs that count;
 //! - `external_id`, `fetch_policy`: rules for third-party CAs and external signers;
+//! - [`external_token`], `token_login`, `second_token`: tokens of external signers, as login and as second
+//!   factor; `token_rules`: which signers log an identity in; `token_refusal`, `external_challenge`: what is wrong
+//!   with a token, and what a client is told; `wrong_tokens`: limits on wrong ones;
+//!   `key_sets`: the keys of signers whose keys are at a URL; [`token_test`]: why a token is good, or
+//!   not; [`signer_warnings`]: signers without keys, and signers that name the same identities;
 //! - [`handle`]: the state that all modules share; [`housekeeping`]: background work.
 //!
 //! ```
@@ -60,12 +65,14 @@ pub mod current;
 mod end_statement;
 pub mod ending;
 pub mod enroll;
+mod external_challenge;
 pub mod external_id;
 pub mod external_token;
 pub mod fetch_policy;
 pub mod guesses;
 pub mod handle;
 pub mod housekeeping;
+mod key_sets;
 pub mod keyring;
 pub mod keys;
 pub mod lapsed;
@@ -86,18 +93,25 @@ pub mod resolve;
 pub mod revocations;
 pub mod router_certificate;
 pub mod router_certificates;
+mod second_token;
 pub mod service_changes;
 pub mod service_session;
 pub mod sessions;
+pub mod signer_warnings;
 pub mod signing;
 pub mod signing_turns;
 pub mod spent;
 pub mod third_party_ca;
 pub mod this_controller;
 pub mod tickets;
+mod token_login;
+mod token_refusal;
+mod token_rules;
+pub mod token_test;
 pub mod tokens;
 pub mod totp;
 mod waiting;
 pub mod wanted_configs;
+mod wrong_tokens;
 
 pub use handle::{Auth, WeakAuth};

@@ -1,4 +1,4 @@
-//! `POST /authenticate`: sessions with opaque tokens, by password or certificate
+//! `POST /authenticate`: sessions with opaque tokens, by password, certificate or token of an external signer
 //! (docs/protocol/auth.md 8, 9).
 
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use weft_kernel::clock::system_time;
 use weft_kernel::view::View;
 use weft_kernel::{Call, Caller, Failure, Reply};
 use weft_model::entity::{
-    ApiSession, Authenticator, Ca, EnvInfo, Identity, SdkInfo, SessionCertificate,
+    ApiSession, Authenticator, Ca, EnvInfo, ExternalFactors, Identity, SdkInfo, SessionCertificate,
 };
 use weft_model::{Base, Id, Snapshot, Timestamp};
 
@@ -26,13 +26,13 @@ use super::password::{self, Hashed};
 use super::sessions::{ClientDescription, stands};
 use super::{end_statement, external_id, lockout, third_party_ca};
 use crate::admission::{Place, Sender};
-use crate::external_token::challenge;
 use crate::handle::Auth;
 use crate::lockout::policy_of;
 use crate::rates::Counted;
-use crate::resolve::{outstanding, second_factors};
+use crate::resolve::second_factors;
 use crate::sessions::VIRTUAL;
-use crate::sessions::stands::print_of;
+use crate::sessions::stands::{by_signer, print_of};
+use crate::token_login;
 use crate::wanted_configs::WantedConfigs;
 
 /// The operation.
@@ -50,6 +50,8 @@ pub(crate) struct Shown {
     pub(crate) leaf: Option<Certificate>,
     /// The third-party CA that issued the certificate, if one did.
     ca: Option<Id>,
+    /// The signer of the token, if one was shown.
+    signer: Option<Id>,
     /// A fingerprint of the credential, by which a change of it is noticed.
     print: Arc<str>,
 }
@@ -60,7 +62,7 @@ pub(crate) async fn first_factor(
     auth: &Auth,
     caller: &Caller,
     method: &str,
-    body: &AuthenticateBody,
+    (body, bearers): (&AuthenticateBody, &[&str]),
 ) -> Result<(Shown, Counted), Failure> {
     let wanted = Wanted { auth, caller, until: auth.patience() };
     let (shown, admitted) = match method {
@@ -86,8 +88,12 @@ pub(crate) async fn first_factor(
             let admitted = wanted.admit(print, named, false).await?;
             (by_certificate(auth, caller).await?, admitted)
         }
-        // This release has no logins with tokens of external signers: such tokens only enroll.
-        method::EXT_JWT => return Err(ErrorCode::InvalidAuth.into()),
+        method::EXT_JWT => {
+            // Keys are fetched first: a login that waits for a provider takes no place meanwhile.
+            let tokens = token_login::find(auth, caller, bearers).await?;
+            let admitted = wanted.admit(&tokens.name(), None, false).await?;
+            (by_token(auth, caller, tokens)?, admitted)
+        }
         _ => return Err(ErrorCode::InvalidAuthMethod.into()),
     };
     let counted = wanted.count(&shown.identity.base.id, admitted).await?;
@@ -99,9 +105,12 @@ fn authenticate(auth: Auth, caller: Caller, call: Call) -> Answer {
         let body: AuthenticateBody = call.decode_optional(Verb::Create)?;
         let missing = || Failure::field("method", "method in query is required", "");
         let method = call.query.get("method").ok_or_else(missing)?;
-        let (shown, counted) = first_factor(&auth, &caller, method, &body).await?;
+        let bearers: Vec<&str> = call.bearers().collect();
+        let (shown, counted) = first_factor(&auth, &caller, method, (&body, &bearers)).await?;
         let token = auth.ids().token();
-        let session = open(&auth, &caller, &body, &shown, (call.api, token.as_str()))?;
+        let identity = &shown.identity.base.id;
+        let second = auth.second_of_login(identity, &caller, call.bearers()).await;
+        let session = open(&auth, &caller, &body, (&shown, second), (call.api, token.as_str()))?;
         counted.keep();
         // The credential may have changed after it was verified and before the session was in the
         // table. The change did not find the session then, and did not end it.
@@ -111,14 +120,19 @@ fn authenticate(auth: Auth, caller: Caller, call: Call) -> Answer {
         }
         remember_chain(&auth, &shown).await;
         auth.sessions().begun().await;
-        let detail = super::current::shown(&auth, &session, Some(token.as_str()));
+        let bearers: Vec<&str> = call.bearers().collect();
+        let holder = Some((token.as_str(), bearers.as_slice()));
+        let detail = super::current::shown(&auth, &session, holder);
         let mut reply = Reply::detail(&detail)?.with_header(headers::SESSION, token.to_string());
         if shown.extend_requested {
             reply = reply.with_header(headers::EXTEND_REQUESTED, "true");
         }
         let snapshot = auth.snapshot();
-        if let Some(signer) = outstanding(&snapshot, &session).signer {
-            let wanted = challenge(&snapshot, &signer, call.bearers(), auth.now());
+        let lacking = second_factors(&snapshot, &session.identity_id).signer.and_then(|signer| {
+            let of = (&signer, &session.identity_id);
+            auth.challenge_of(&snapshot, of, call.bearers())
+        });
+        if let Some(wanted) = lacking {
             reply = reply.with_header(headers::WWW_AUTHENTICATE, wanted);
         }
         Ok(reply)
@@ -266,7 +280,30 @@ async fn by_password(
         improper_chain: false,
         leaf: None,
         ca: None,
+        signer: None,
         print: print(&authenticator.base.id)?,
+    })
+}
+
+fn by_token(
+    auth: &Auth,
+    caller: &Caller,
+    tokens: token_login::Waiting<'_>,
+) -> Result<Shown, Failure> {
+    let token_login::Shown { signer, identity } = tokens.verify(auth, caller)?;
+    let signer = signer.base.id.clone();
+    let authenticator = by_signer(&signer);
+    let print = print_of(&auth.snapshot(), &identity.base.id, &authenticator);
+    Ok(Shown {
+        print: print.ok_or_else(refused)?,
+        authenticator,
+        identity,
+        is_cert_extendable: false,
+        extend_requested: false,
+        improper_chain: false,
+        leaf: None,
+        ca: None,
+        signer: Some(signer),
     })
 }
 
@@ -290,7 +327,11 @@ async fn by_certificate(auth: &Auth, caller: &Caller) -> Result<Shown, Failure> 
     let (identity, authenticator) = match claimed {
         Some(external) => {
             let found = snapshot.by_unique::<Identity>(Identity::EXTERNAL_ID, &external);
-            (found.ok_or_else(refused)?, None)
+            // Another signer or CA may give the same name to somebody else.
+            let ca = vouched.ca.as_ref().map(|ca| &ca.base.id);
+            let is_its =
+                |it: &&Arc<Identity>| it.enrolled_by.as_ref().is_none_or(|by| Some(by) == ca);
+            (found.filter(is_its).ok_or_else(refused)?, None)
         }
         None => {
             let found = snapshot.authenticator_by_fingerprint(leaf.fingerprint());
@@ -316,6 +357,7 @@ async fn by_certificate(auth: &Auth, caller: &Caller) -> Result<Shown, Failure> 
         improper_chain: vouched.is_improper,
         leaf: Some(leaf.clone()),
         ca: vouched.ca.as_ref().map(|ca| ca.base.id.clone()),
+        signer: None,
     })
 }
 
@@ -395,13 +437,16 @@ fn open(
     auth: &Auth,
     caller: &Caller,
     body: &AuthenticateBody,
-    shown: &Shown,
+    (shown, second): (&Shown, Option<(Id, Timestamp)>),
     (api, token): (Api, &str),
 ) -> Result<Arc<ApiSession>, Failure> {
     let (snapshot, id) = (auth.snapshot(), auth.ids().ordered(auth.now()));
+    let made = new_session(auth, caller, body, shown, id)?;
+    let (second_signer, second_until) = second.unzip();
     let session = ApiSession {
+        external: ExternalFactors { second_signer, second_until, ..made.external.clone() },
         is_of_client: api == Api::Client,
-        ..new_session(auth, caller, body, shown, id)?
+        ..made
     };
     caller.begin()?;
     auth.sessions().open(session, token, |it| super::resolve::is_complete(&snapshot, it))
@@ -422,6 +467,7 @@ pub(crate) fn new_session(
         sdk: body.sdk_info.clone().unwrap_or_default(),
         env: body.env_info.clone().unwrap_or_default(),
     };
+    let signer_id = shown.signer.clone();
     let certificates = shown.leaf.iter().map(|leaf| certificate(auth, leaf, now)).collect();
     let session = ApiSession {
         base: Base::new(id, now),
@@ -439,6 +485,7 @@ pub(crate) fn new_session(
         env_info: body.env_info.as_ref().map(|_| env_info(&told)),
         certificates,
         ca_id: shown.ca.clone(),
+        external: ExternalFactors { signer_id, second_signer: None, second_until: None },
         is_of_client: true,
         credential: shown.print.clone(),
         end_key: body.end_key.as_deref().map(end_key).transpose()?.unwrap_or_default(),

@@ -1,5 +1,5 @@
-//! Refused certificates in the log: the operator reads which rule a certificate breaks, and nobody fills the
-//! log by showing certificates.
+//! Refused certificates and tokens in the log: the operator reads which rule one breaks, and nobody fills the
+//! log by showing them.
 
 use std::time::Instant;
 
@@ -7,6 +7,8 @@ use parking_lot::Mutex;
 use weft_identity::{Certificate, Error};
 use weft_kernel::Caller;
 use weft_limits::LogLines;
+
+use crate::token_refusal::Refused;
 
 /// Which refusals are written.
 #[derive(Debug)]
@@ -28,6 +30,17 @@ impl Refusals {
                 tracing::info!(remote, fingerprint, %error, left_out, "{of} was refused");
             }
             None => tracing::debug!(remote, fingerprint, %error, "{of} was refused"),
+        }
+    }
+
+    /// Writes the refusal of a token of an external signer; with the level `debug` if there were many.
+    pub(crate) fn write_token(&self, caller: &Caller, of: &'static str, reason: &Refused) {
+        let remote = caller.origin.remote.map(|remote| remote.to_string());
+        match self.0.lock().due(Instant::now()) {
+            Some(left_out) => {
+                tracing::info!(remote, %reason, left_out, "{of} with a token of an external signer was refused; `weft signer test` says more");
+            }
+            None => tracing::debug!(remote, %reason, "{of} with a token was refused"),
         }
     }
 }

@@ -7,7 +7,7 @@ use weft_identity::Certificate;
 use weft_kernel::{Caller, Challenge, Login, Origin, SessionRef, Who};
 use weft_model::entity::{ApiSession, AuthPolicy, Authenticator, Identity, Mfa};
 use weft_model::token::TokenKind;
-use weft_model::{Snapshot, Timestamp};
+use weft_model::{Id, Snapshot, Timestamp};
 
 use super::bearer::BearerRefusal;
 use super::bearer::claims::fingerprints;
@@ -15,6 +15,7 @@ use super::bearer::shown::is_shown;
 use super::bearer::verify::Proven;
 use super::sessions::stands;
 use crate::handle::Auth;
+use crate::second_token;
 use crate::sessions::VIRTUAL;
 
 /// The login method of a token as a second factor, before the id of its signer.
@@ -38,9 +39,13 @@ impl Auth {
     /// credentials too; the gate judges the caller.
     pub fn resolve(&self, credentials: Credentials) -> Caller {
         let Credentials { session, bearers, origin } = credentials;
+        let mut origin = origin;
         let who = match session.filter(|token| !token.is_empty()) {
-            Some(token) => self.resolve_session(&token, &origin),
-            None => self.resolve_bearers(&bearers, &origin),
+            Some(token) => {
+                origin.tokens = bearers.into_iter().take(MAX_BEARERS).collect();
+                self.resolve_session(&token, &origin)
+            }
+            None => self.resolve_bearers(bearers, &mut origin),
         };
         Caller { who, origin }
     }
@@ -74,21 +79,28 @@ impl Auth {
     fn resolve_session(&self, token: &str, origin: &Origin) -> Who {
         let now = self.now();
         let session = self.sessions().by_token(token, now);
-        let who = self.login_of(&self.snapshot(), session.as_deref(), token, origin);
+        let snapshot = self.snapshot();
+        let who = self.login_of(&snapshot, session.as_deref(), token, origin);
         if let (Who::Identity(_), Some(session)) = (&who, session) {
             self.sessions().touch(&session.base.id, now);
+            self.note_second(&snapshot, &session, &origin.tokens);
         }
         who
     }
 
     /// The caller with these bearer tokens: the first one that is a token of this network proves the session.
-    fn resolve_bearers(&self, bearers: &[String], origin: &Origin) -> Who {
-        let mut bearers = bearers.iter().take(MAX_BEARERS).filter(|token| !token.is_empty());
-        match bearers.clone().find(|token| self.is_own_token(token)) {
-            Some(token) => self.resolve_bearer(token, origin),
-            None if bearers.next().is_some() => Who::Nobody(Some(Challenge::InvalidBearer)),
-            None => Who::Nobody(Some(Challenge::Missing)),
-        }
+    fn resolve_bearers(&self, bearers: Vec<String>, origin: &mut Origin) -> Who {
+        let shown = bearers.into_iter().take(MAX_BEARERS).filter(|token| !token.is_empty());
+        let mut others: Vec<String> = shown.collect();
+        let Some(own) = others.iter().position(|token| self.is_own_token(token)) else {
+            return Who::Nobody(Some(match others.is_empty() {
+                true => Challenge::Missing,
+                false => Challenge::InvalidBearer,
+            }));
+        };
+        let token = others.remove(own);
+        origin.tokens = others.into_iter().collect();
+        self.resolve_bearer(&token, origin)
     }
 
     fn resolve_bearer(&self, token: &str, origin: &Origin) -> Who {
@@ -124,7 +136,7 @@ impl Auth {
         if !stands(snapshot, session, now) || !is_shown(session, &proven.claims, leaf, now) {
             return (Who::Nobody(Some(Challenge::InvalidBearer)), None);
         }
-        let who = identified(snapshot, session, token, now);
+        let who = identified(snapshot, session, token, is_complete(snapshot, session), now);
         (who, Some(proven))
     }
 
@@ -145,7 +157,8 @@ impl Auth {
         if !stands(snapshot, session, now) || !is_shown {
             return Who::Nobody(Some(Challenge::InvalidSession));
         }
-        identified(snapshot, session, token, now)
+        let complete = self.lacking(snapshot, session, origin.tokens.iter()).is_nothing();
+        identified(snapshot, session, token, complete, now)
     }
 }
 
@@ -154,6 +167,7 @@ pub(crate) fn identified(
     snapshot: &Snapshot,
     session: &ApiSession,
     token: &str,
+    complete: bool,
     now: Timestamp,
 ) -> Who {
     let identity = snapshot.get::<Identity>(&session.identity_id);
@@ -166,7 +180,7 @@ pub(crate) fn identified(
         name: identity.name.to_string(),
         is_admin: identity.is_admin || identity.is_default_admin,
         permissions: permissions.collect(),
-        complete: is_complete(snapshot, session),
+        complete,
         session: SessionRef {
             id: session.base.id.to_string(),
             token: token.to_owned(),
@@ -218,7 +232,7 @@ pub struct Outstanding {
     /// A one-time code.
     pub totp: bool,
     /// A token of this signer.
-    pub signer: Option<weft_model::Id>,
+    pub signer: Option<Id>,
 }
 
 impl Outstanding {
@@ -227,27 +241,44 @@ impl Outstanding {
     }
 }
 
-/// The factors that the auth policy, and a verified second factor, require and a session lacks
-/// (docs/protocol/auth.md 8.1).
-pub fn outstanding(snapshot: &Snapshot, session: &ApiSession) -> Outstanding {
-    let required = second_factors(snapshot, &session.identity_id);
-    let is_token_given = |signer: &weft_model::Id| {
-        let tokens = session.tokens.as_ref();
-        tokens.is_some_and(|login| login.methods.iter().any(|it| is_of_signer(it, signer)))
-    };
-    Outstanding {
-        totp: required.totp && !session.is_mfa_complete,
-        signer: required.signer.filter(|signer| !is_token_given(signer)),
+impl Auth {
+    /// The factors that a request with these tokens lacks, beside its session: the token of a signer has to come
+    /// with every request (docs/protocol/auth.md 8.1, 10.1).
+    pub(crate) fn lacking<'t>(
+        &self,
+        snapshot: &Snapshot,
+        session: &ApiSession,
+        tokens: impl Iterator<Item = &'t str>,
+    ) -> Outstanding {
+        let required = second_factors(snapshot, &session.identity_id);
+        let is_missing = |signer: &Id| {
+            second_token::shown(self, snapshot, (signer, &session.identity_id), tokens).is_err()
+        };
+        let totp = required.totp && !session.is_mfa_complete;
+        Outstanding { totp, signer: required.signer.filter(is_missing) }
     }
 }
 
-/// Whether a login method is a token of this signer, as a second factor.
-fn is_of_signer(method: &str, signer: &weft_model::Id) -> bool {
-    method.strip_prefix(SECOND_TOKEN).is_some_and(|id| id == signer.as_str())
+/// The factors that the auth policy, and a verified second factor, require and a session lacks
+/// (docs/protocol/auth.md 8.1). A token of a signer counts for some time, for routers.
+pub fn outstanding(snapshot: &Snapshot, session: &ApiSession) -> Outstanding {
+    let required = second_factors(snapshot, &session.identity_id);
+    let is_missing = |signer: &Id| {
+        session.external.second_signer.as_ref() != Some(signer) && !is_token_given(session, signer)
+    };
+    let totp = required.totp && !session.is_mfa_complete;
+    Outstanding { totp, signer: required.signer.filter(is_missing) }
+}
+
+/// Whether a session by signed tokens has a token of this signer as its second factor.
+fn is_token_given(session: &ApiSession, signer: &Id) -> bool {
+    let of_signer =
+        |method: &String| method.strip_prefix(SECOND_TOKEN).is_some_and(|id| id == signer.as_str());
+    session.tokens.as_ref().is_some_and(|login| login.methods.iter().any(of_signer))
 }
 
 /// The factors that a new session of an identity lacks.
-pub(crate) fn second_factors(snapshot: &Snapshot, identity: &weft_model::Id) -> Outstanding {
+pub(crate) fn second_factors(snapshot: &Snapshot, identity: &Id) -> Outstanding {
     let owner = snapshot.get::<Identity>(identity);
     let policy = owner.and_then(|it| snapshot.get::<AuthPolicy>(&it.auth_policy_id));
     let required = policy.is_some_and(|policy| policy.secondary.require_totp);
@@ -263,7 +294,7 @@ pub fn is_complete(snapshot: &Snapshot, session: &ApiSession) -> bool {
 }
 
 /// Whether an identity has a verified second factor.
-pub(crate) fn has_mfa(snapshot: &Snapshot, identity: &weft_model::Id) -> bool {
+pub(crate) fn has_mfa(snapshot: &Snapshot, identity: &Id) -> bool {
     let mfa = snapshot.by_unique::<Mfa>(Mfa::IDENTITY, identity.as_str());
     mfa.is_some_and(|mfa| mfa.is_verified)
 }

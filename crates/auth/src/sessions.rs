@@ -84,6 +84,8 @@ struct Inner {
     notices: Notices,
     timeout: Duration,
     longest: Option<Duration>,
+    /// Longest life of a session that began with a token of an external signer.
+    longest_by_token: Duration,
     flush: Duration,
     /// Sessions with every factor that an identity may have.
     per_identity: usize,
@@ -171,6 +173,7 @@ impl Sessions {
             notices: Notices::new(),
             timeout: durations.session,
             longest: durations.longest_session,
+            longest_by_token: durations.longest_by_token,
             flush: durations.activity_flush,
             per_identity,
             services: ServiceLimit::default(),

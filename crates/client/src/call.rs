@@ -19,6 +19,24 @@ pub type Query<'a> = [(&'a str, &'a str)];
 /// server cannot keep a caller reading for ever.
 const MAX_PAGES: usize = 400;
 
+/// A token of an external signer. Its text reaches no log.
+#[derive(Clone)]
+pub struct ExternalToken(String);
+
+impl ExternalToken {
+    /// A token from its text.
+    #[must_use]
+    pub fn new(text: &str) -> Self {
+        Self(text.trim().to_owned())
+    }
+}
+
+impl std::fmt::Debug for ExternalToken {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("ExternalToken(..)")
+    }
+}
+
 /// One page of a list.
 #[derive(Clone, Debug)]
 pub struct Page<T> {
@@ -38,12 +56,15 @@ pub(crate) struct Caller {
     address: Address,
     api: Api,
     session: RwLock<Option<String>>,
+    /// A token of an external signer, which goes with every request.
+    external_token: RwLock<Option<ExternalToken>>,
 }
 
 impl Caller {
     pub(crate) fn new(address: Address, api: Api, tls: &Tls) -> Result<Self> {
         let http = RwLock::new(Http::new(tls)?);
-        Ok(Self { http, tls: tls.clone(), address, api, session: RwLock::new(None) })
+        let (session, external_token) = (RwLock::new(None), RwLock::new(None));
+        Ok(Self { http, tls: tls.clone(), address, api, session, external_token })
     }
 
     /// Makes new connections from now on. Those that are open show the certificate that was in use when
@@ -64,6 +85,12 @@ impl Caller {
 
     pub(crate) fn set_session(&self, token: Option<String>) {
         *self.session.write().unwrap_or_else(PoisonError::into_inner) = token;
+    }
+
+    /// Sends a token of an external signer with every request from now on: as login, or as second factor beside the
+    /// session.
+    pub(crate) fn set_external_token(&self, token: Option<ExternalToken>) {
+        *self.external_token.write().unwrap_or_else(PoisonError::into_inner) = token;
     }
 
     /// Runs an operation and returns the `data` of its answer.
@@ -206,6 +233,9 @@ impl Caller {
             url.query_pairs_mut().extend_pairs(query);
         }
         let session = session.map(|token| (headers::SESSION, token));
+        let external = self.external_token.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let external =
+            external.map(|token| (headers::AUTHORIZATION, format!("Bearer {}", token.0)));
         let body = match body {
             Some(body) => Some(body),
             // Servers require a JSON body on these methods, even an empty one.
@@ -218,7 +248,7 @@ impl Caller {
         let request = Outgoing {
             method: operation.method,
             url,
-            headers: session.into_iter().chain([accept]).collect(),
+            headers: session.into_iter().chain(external).chain([accept]).collect(),
             body,
             load: operation.load,
             patience: patience(operation, query),

@@ -20,7 +20,7 @@ use weft_contract::{Api, Empty, Timestamp};
 use weft_identity::{IdentityFile, LiveIdentity};
 
 use crate::address::Address;
-use crate::call::{Caller, Query, row, to_value};
+use crate::call::{Caller, ExternalToken, Query, row, to_value};
 use crate::error::{Error, FactorProblem, Result};
 use crate::http::Tls;
 use crate::second_factor::{self, CodePurpose, Codes};
@@ -39,6 +39,8 @@ pub enum Credentials {
     },
     /// The client certificate of the TLS connection.
     Certificate,
+    /// A token of an external signer.
+    ExternalToken(ExternalToken),
 }
 
 impl Credentials {
@@ -59,6 +61,7 @@ impl Credentials {
         match self {
             Self::Password { .. } => method::PASSWORD,
             Self::Certificate => method::CERT,
+            Self::ExternalToken(_) => method::EXT_JWT,
         }
     }
 }
@@ -418,6 +421,9 @@ pub(crate) async fn authenticate(
     if let Credentials::Password { username, password } = credentials {
         body.username = Some(username.clone());
         body.password = Some(password.clone());
+    }
+    if let Credentials::ExternalToken(token) = credentials {
+        caller.set_external_token(Some(token.clone()));
     }
     let query = [("method", credentials.method())];
     let (row, body) = (row(api, "authenticate")?, to_value(&body)?);

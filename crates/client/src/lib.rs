@@ -45,6 +45,7 @@ mod totp;
 pub mod trust;
 
 pub use address::Address;
+pub use call::ExternalToken;
 pub use call::{Page, Query};
 pub use client_api::{About, ClientApi, Credentials};
 pub use error::{ApiError, Error, FactorProblem, Result};

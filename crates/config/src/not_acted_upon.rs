@@ -38,8 +38,6 @@ const CONTROLLER: Explained = &[
     ("network.intervalAgeThreshold", "the last report of each router is kept as it is"),
     ("network.routerMessaging", "messages to a router wait in the queue of its own channel"),
     ("routerDataModel.listenerBufferSize", "a router that falls behind starts over with the model"),
-    ("edge.externalJwtSigners.jwksFetch.timeout", "no key set is fetched yet"),
-    ("edge.externalJwtSigners.jwksFetch.maxRedirects", "no key set is fetched yet"),
     ("edge.identityStatusConfig.scanInterval", "the status is determined when it is read"),
     ("edge.identityStatusConfig.source", "the reports of routers count"),
     ("edge.oidc.revocationMinTokenLifetime", "a revocation counts until the token has expired"),

@@ -51,7 +51,14 @@ impl Controller {
         if !weft_auth::resolve::opens(self, &caller, call.api) {
             caller.who = Who::Nobody(Some(Challenge::InvalidSession));
         }
-        weft_kernel::gate::pass(&caller, call.row)?;
+        weft_kernel::gate::pass(&caller, call.row).map_err(|failure| {
+            match self.second_challenge(&caller) {
+                Some(challenge) if failure.status() == 401 => {
+                    failure.with_challenge_text(challenge)
+                }
+                _ => failure,
+            }
+        })?;
         if call.row.access == weft_contract::Access::Public {
             // Such an operation judges the ticket or the password in the request; the certificate
             // or session that comes with it counts for nothing.

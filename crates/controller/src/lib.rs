@@ -72,8 +72,9 @@ mod tests;
 pub use controller::Controller;
 pub use reset::ResetError;
 pub use start::StartError;
+pub use weft_kernel::settings::open_fetch;
 pub use weft_kernel::{
     Addresses, Build, Call, Caller, Challenge, Content, Done, Durations, Failure, GuessLimits,
-    Health, Keys, Login, Notice, Origin, Published, Query, Reply, SessionRef, Settings,
+    Health, KeySource, Keys, Login, Notice, Origin, Published, Query, Reply, SessionRef, Settings,
     Subscription, Via, Wait, Who,
 };

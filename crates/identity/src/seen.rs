@@ -7,6 +7,7 @@
 
 use std::collections::HashSet;
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use aws_lc_rs::digest::{Context, SHA256};
 use serde::de::DeserializeOwned;
@@ -62,9 +63,24 @@ impl SeenTokens {
         key: impl Fn(&str) -> Option<PublicKey>,
         expect: &Expect<'_>,
     ) -> Result<T, TokenError> {
+        self.verify_within(token, key, expect, Duration::ZERO)
+    }
+
+    /// [`Self::verify`] for tokens of other clocks: the times of the token hold that much longer on both
+    /// sides.
+    ///
+    /// # Errors
+    /// The reason of the refusal.
+    pub fn verify_within<T: DeserializeOwned>(
+        &self,
+        token: &str,
+        key: impl Fn(&str) -> Option<PublicKey>,
+        expect: &Expect<'_>,
+        leeway: Duration,
+    ) -> Result<T, TokenError> {
         let parts = Parts::of(token)?;
         let key = parts.named_key(key)?;
-        parts.verify_by(&key, expect, |how, signed, signature| {
+        parts.verify_by(&key, expect, leeway, |how, signed, signature| {
             self.is_right(&key, how, signed, signature)
         })
     }
@@ -102,7 +118,7 @@ fn digest(key: &PublicKey, how: Signature, signed: &[u8], signature: &[u8]) -> D
 
 #[cfg(test)]
 mod tests {
-    use std::time::{Duration, SystemTime};
+    use std::time::SystemTime;
 
     use serde_json::{Value, json};
 
@@ -132,6 +148,22 @@ mod tests {
         assert_eq!(read(now).unwrap()["sub"], "laptop");
         assert_eq!(count(&seen), 1);
         assert_eq!(read(now + Duration::from_secs(61)), Err(TokenError::Expired));
+    }
+
+    #[test]
+    fn the_times_of_a_token_of_another_clock_hold_longer_on_both_sides() {
+        let (seen, signer, now) = (SeenTokens::default(), signer(), SystemTime::now());
+        let at = now.duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs();
+        let token = |nbf: u64, exp: u64| signer.sign(&json!({ "nbf": nbf, "exp": exp })).unwrap();
+        let read = |token: &str| {
+            let key = |_: &str| Some(signer.public().clone());
+            let (expect, leeway) = (Expect::unexpired(now), Duration::from_secs(60));
+            seen.verify_within::<Value>(token, key, &expect, leeway).map(drop)
+        };
+        assert_eq!(read(&token(at + 50, at + 600)), Ok(()));
+        assert_eq!(read(&token(at - 600, at - 50)), Ok(()));
+        assert_eq!(read(&token(at + 70, at + 600)), Err(TokenError::NotYet));
+        assert_eq!(read(&token(at - 600, at - 70)), Err(TokenError::Expired));
     }
 
     #[test]

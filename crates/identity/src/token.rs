@@ -121,7 +121,8 @@ impl TokenSigner {
 /// Expectations of a token, besides its signature.
 #[derive(Debug, Clone, Copy)]
 pub struct Expect<'a> {
-    /// Time at which the token must be valid. There is no leeway.
+    /// Time at which the token must be valid. There is no leeway, except in
+    /// [`SeenTokens::verify_within`](crate::SeenTokens::verify_within).
     pub now: SystemTime,
     /// The issuer. `None`: any.
     pub issuer: Option<&'a str>,
@@ -253,14 +254,18 @@ impl<'a> Parts<'a> {
         key: &PublicKey,
         expect: &Expect<'_>,
     ) -> Result<T, TokenError> {
-        self.verify_by(key, expect, |how, signed, signature| key.verify(how, signed, signature))
+        let is_right =
+            |how: Signature, signed: &[u8], signature: &[u8]| key.verify(how, signed, signature);
+        self.verify_by(key, expect, Duration::ZERO, is_right)
     }
 
-    /// Verifies the token with this key; `is_right` tells whether the signature of a text is right.
+    /// Verifies the token with this key; its times hold that much longer on both sides. `is_right` tells
+    /// whether the signature of a text is right.
     pub(crate) fn verify_by<T: DeserializeOwned>(
         &self,
         key: &PublicKey,
         expect: &Expect<'_>,
+        leeway: Duration,
         is_right: impl FnOnce(Signature, &[u8], &[u8]) -> bool,
     ) -> Result<T, TokenError> {
         let how = signature_for(&self.header.alg, key.algorithm())
@@ -268,7 +273,7 @@ impl<'a> Parts<'a> {
         if !is_right(how, self.signed.as_bytes(), &self.signature) {
             return Err(TokenError::Signature);
         }
-        self.claims::<Limits>()?.check(expect)?;
+        self.claims::<Limits>()?.check(expect, leeway.as_secs_f64())?;
         self.claims()
     }
 }
@@ -312,11 +317,11 @@ enum Audience {
 }
 
 impl Limits {
-    fn check(&self, expect: &Expect<'_>) -> Result<(), TokenError> {
+    fn check(&self, expect: &Expect<'_>, leeway: f64) -> Result<(), TokenError> {
         let now = expect.now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let now = now.as_secs_f64();
         match self.exp {
-            Some(exp) if now >= exp => return Err(TokenError::Expired),
+            Some(exp) if now - leeway >= exp => return Err(TokenError::Expired),
             None if expect.require_expiry => return Err(TokenError::NoExpiry),
             _ => {}
         }
@@ -325,7 +330,7 @@ impl Limits {
         {
             return Err(TokenError::ExpiresLate(longest.as_secs() / (24 * 60 * 60)));
         }
-        if self.nbf.is_some_and(|nbf| now < nbf) {
+        if self.nbf.is_some_and(|nbf| now + leeway < nbf) {
             return Err(TokenError::NotYet);
         }
         if let Some(issuer) = expect.issuer

@@ -76,7 +76,7 @@ impl Call {
     }
 
     /// The bearer tokens of the request, in order.
-    pub fn bearers(&self) -> impl Iterator<Item = &str> {
+    pub fn bearers(&self) -> impl Iterator<Item = &str> + Clone {
         let values = self.headers.iter().filter(|(own, _)| own == headers::AUTHORIZATION);
         values.filter_map(|(_, value)| headers::bearer(value))
     }

@@ -74,6 +74,31 @@ pub struct Origin {
     pub via: Via,
     /// The wait of the client for the answer.
     pub wait: Wait,
+    /// The tokens of external signers that came with the session.
+    pub tokens: ExternalTokens,
+}
+
+/// Tokens of external signers that came with a request. Their text reaches no log.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct ExternalTokens(Arc<[String]>);
+
+impl ExternalTokens {
+    /// The tokens, in the order of their headers.
+    pub fn iter(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().map(String::as_str)
+    }
+}
+
+impl FromIterator<String> for ExternalTokens {
+    fn from_iter<I: IntoIterator<Item = String>>(tokens: I) -> Self {
+        Self(tokens.into_iter().collect())
+    }
+}
+
+impl std::fmt::Debug for ExternalTokens {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "ExternalTokens({})", self.0.len())
+    }
 }
 
 /// The means of a change.

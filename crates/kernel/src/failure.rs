@@ -1,6 +1,7 @@
 //! The refusal of an operation: an error code of the API, and a cause. All rules of the controller
 //! return this; the API crate only adds the envelope.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use weft_contract::{Cause, ErrorBody, ErrorCode, Word as _};
@@ -16,7 +17,7 @@ struct Inner {
     status: u16,
     message: Option<String>,
     cause: Option<Cause>,
-    challenges: Vec<Challenge>,
+    challenges: Vec<Cow<'static, str>>,
     retry_after: Option<Duration>,
 }
 
@@ -204,7 +205,14 @@ impl Failure {
     /// Adds an item of `WWW-Authenticate`.
     #[must_use]
     pub fn with_challenge(mut self, challenge: Challenge) -> Self {
-        self.0.challenges.push(challenge);
+        self.0.challenges.push(challenge.text().into());
+        self
+    }
+
+    /// Adds an item of `WWW-Authenticate` that names signers.
+    #[must_use]
+    pub fn with_challenge_text(mut self, text: String) -> Self {
+        self.0.challenges.push(text.into());
         self
     }
 
@@ -230,7 +238,7 @@ impl Failure {
 
     /// The value of `WWW-Authenticate`, if it has one.
     pub fn challenge(&self) -> Option<String> {
-        let items: Vec<_> = self.0.challenges.iter().map(|challenge| challenge.text()).collect();
+        let items = &self.0.challenges;
         (!items.is_empty()).then(|| items.join(","))
     }
 

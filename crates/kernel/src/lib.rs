@@ -17,7 +17,7 @@
 //!   values of the APIs and of the model; [`failure`]: refusals;
 //! - [`decision`], [`writer`], [`subscription`], [`view`]: how a change is decided, made durable
 //!   and published, and how the model is read;
-//! - [`settings`], [`clock`], [`random`]: the settings of the start;
+//! - [`settings`], [`clock`], [`random`], [`key_source`]: the settings of the start;
 //! - [`online`]: connected routers and identities; [`events`]: events of the network; [`measures`],
 //!   [`traces`]: measured values, and detailed logs; [`turns`]: fair turns for work that keeps
 //!   processors busy.
@@ -41,6 +41,7 @@ pub mod events;
 pub mod failure;
 pub mod gate;
 mod kernel;
+pub mod key_source;
 pub mod list;
 pub mod measures;
 pub mod online;
@@ -56,9 +57,10 @@ mod wait;
 pub mod writer;
 
 pub use call::{Call, Content, Query, Reply};
-pub use caller::{Caller, Login, Origin, SessionRef, Via, Who};
+pub use caller::{Caller, ExternalTokens, Login, Origin, SessionRef, Via, Who};
 pub use failure::{Challenge, Failure};
 pub use kernel::Kernel;
+pub use key_source::{KeySource, NoKeySource};
 pub use settings::{Addresses, Build, Durations, GuessLimits, Keys, Settings};
 pub use subscription::{Notice, Published, Subscription};
 pub use wait::Wait;

@@ -6,12 +6,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use weft_config::RateLimiter;
-use weft_config::controller::{JwksFetch, LoginsConfig, RouterNames};
+use weft_config::controller::{ExternalTokensConfig, JwksFetch, LoginsConfig, RouterNames};
 use weft_contract::Api;
 use weft_identity::{Authority, KeyedChain, SealKey, TrustBundle};
 use weft_store::Store;
 
 use crate::clock::{Clock, SystemClock};
+use crate::key_source::{KeySource, NoKeySource};
 use crate::random::{Random, SystemRandom};
 
 /// The settings with which a controller starts.
@@ -40,6 +41,10 @@ pub struct Settings {
     pub logins: LoginsConfig,
     /// The limits on fetching key sets of external signers (docs/protocol/auth.md 13.3).
     pub jwks_fetch: JwksFetch,
+    /// The source of key sets of external signers.
+    pub key_source: Arc<dyn KeySource>,
+    /// How tokens of external signers are judged.
+    pub external_tokens: ExternalTokensConfig,
     /// The names that certificates of routers may have.
     pub router_names: RouterNames,
     /// The folder for snapshots of the database; without it the folder of the database.
@@ -78,6 +83,8 @@ impl Settings {
             guess_limits: GuessLimits::default(),
             logins: LoginsConfig::default(),
             jwks_fetch: open_fetch(),
+            key_source: Arc::new(NoKeySource),
+            external_tokens: ExternalTokensConfig::default(),
             router_names: RouterNames::default(),
             snapshot_folder: None,
             unrestricted_bindings: Vec::new(),
@@ -100,6 +107,7 @@ pub fn open_fetch() -> JwksFetch {
         allowed_hostnames: Vec::new(),
         timeout: Duration::from_secs(5),
         max_redirects: 5,
+        authorities: BTreeMap::new(),
     }
 }
 
@@ -157,6 +165,8 @@ pub struct Durations {
     pub session: Duration,
     /// Longest life of an API session in use; none for no limit.
     pub longest_session: Option<Duration>,
+    /// Longest life of an API session that began with a token of an external signer.
+    pub longest_by_token: Duration,
     /// Life of an enrollment of an identity.
     pub identity_enrollment: Duration,
     /// Life of an enrollment of a router.
@@ -186,6 +196,7 @@ impl Default for Durations {
         Self {
             session: minutes(30),
             longest_session: None,
+            longest_by_token: minutes(24 * 60),
             identity_enrollment: minutes(180),
             router_enrollment: minutes(180),
             activity_flush: Duration::from_secs(90),

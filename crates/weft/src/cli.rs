@@ -12,6 +12,7 @@ mod logins;
 mod printing;
 mod programs;
 mod proofs;
+mod signers;
 mod tunnels;
 
 use std::ffi::OsString;
@@ -31,6 +32,7 @@ pub(crate) use programs::{
     RouterCommand, RouterConfigArgs, RouterSort, TraceShowArgs, Variables,
 };
 pub(crate) use proofs::{TrafficArgs, VerifyCaArgs, VerifyCommand};
+pub(crate) use signers::{SignerAddArgs, SignerArgs, SignerCommand, SignerTestArgs};
 pub(crate) use tunnels::{
     Clients, DialArgs, DnsUnanswered, DnsUpstreams, HostArgs, HostPrecedence, IdentityLogin,
     Intercepting, PortsAt, Running, TracerouteArgs, TunnelCommand, TunnelProxyArgs, TunnelRunArgs,
@@ -138,6 +140,8 @@ pub(crate) enum Fixed {
     Password(PasswordArgs),
     /// Give an identity a config for a service in place of the service's own
     Override(OverrideArgs),
+    /// Make a signer of an identity provider, or test a token of one
+    Signer(SignerArgs),
     /// Prove that a network works, or that one holds the key of a certificate authority
     #[command(subcommand)]
     Verify(VerifyCommand),

@@ -34,6 +34,7 @@ mod controller;
 mod enroll;
 mod entity;
 mod failure;
+mod fetch;
 mod home;
 mod log;
 mod login;
@@ -127,11 +128,12 @@ async fn fixed(command: Fixed) -> Result<(), Failure> {
         Fixed::Call(args) => until_interrupted(tools::call::call(args)).await,
         Fixed::Controller(command) => controller::controller(command).await,
         Fixed::Router(command) => router::router(command).await,
-        Fixed::Quickstart(args) => quickstart::quickstart(args).await,
+        Fixed::Quickstart(args) => Box::pin(quickstart::quickstart(args)).await,
         Fixed::Tunnel(command) => tunnel::tunnel(command).await,
         Fixed::Dial(args) => tunnel::dial(args).await,
         Fixed::Host(args) => tunnel::host(args).await,
         Fixed::Traceroute(args) => tunnel::traceroute(args).await,
+        Fixed::Signer(args) => Box::pin(until_interrupted(tools::signer::signer(args))).await,
         Fixed::Verify(cli::VerifyCommand::Traffic(args)) => Box::pin(verify::traffic(args)).await,
         Fixed::Verify(cli::VerifyCommand::Ca(args)) => {
             until_interrupted(tools::ca::verify(args)).await

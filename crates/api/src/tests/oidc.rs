@@ -350,11 +350,11 @@ async fn a_second_factor_is_begun_in_a_login_and_asked_for_in_the_next() {
     let identity = json!({"name": "ann", "type": "User", "isAdmin": false, "authPolicyId": policy});
     let id = admin.create("identities", identity).await;
     let password =
-        json!({"method": "updb", "identityId": id, "username": "ann", "password": PASSWORD});
+        json!({"method": "updb", "identityId": id, "username": "anna", "password": PASSWORD});
     admin.create("authenticators", password).await;
     let program = Program::new(&bed, None);
     let login = program.begin("&method=password").await;
-    let body = json!({"id": login, "username": "ann", "password": PASSWORD});
+    let body = json!({"id": login, "username": "anna", "password": PASSWORD});
     let seen = program.step("/oidc/login/password", &body).await;
     assert_eq!((seen.status, seen.header("totp-required")), (200, Some("true")));
     assert_eq!(seen.json()["authQueries"][0]["typeId"], "TOTP");
@@ -373,7 +373,7 @@ async fn a_second_factor_is_begun_in_a_login_and_asked_for_in_the_next() {
     assert_eq!(program.get("/current-identity", text(&tokens, "access_token")).await.status, 200);
     // The next login needs a code; a recovery code is one.
     let login = program.begin("&method=password").await;
-    let body = json!({"id": login, "username": "ann", "password": PASSWORD});
+    let body = json!({"id": login, "username": "anna", "password": PASSWORD});
     let seen = program.step("/oidc/login/password", &body).await;
     assert_eq!(seen.json()["authQueries"][0]["isTotpEnrolled"], true);
     let callback =
@@ -381,7 +381,7 @@ async fn a_second_factor_is_begun_in_a_login_and_asked_for_in_the_next() {
     assert!(callback.header("location").unwrap().contains("error=interaction_required"));
     let recovery = begun.json()["recoveryCodes"][0].as_str().unwrap().to_owned();
     let login = program.begin("&method=password").await;
-    let body = json!({"id": login, "username": "ann", "password": PASSWORD});
+    let body = json!({"id": login, "username": "anna", "password": PASSWORD});
     program.step("/oidc/login/password", &body).await;
     let body = json!({"id": login, "code": recovery});
     let seen = program.step("/oidc/login/totp", &body).await;

@@ -14,7 +14,8 @@ use weft_model::{Base, Id, Snapshot};
 use crate::enroll::issue::certificate;
 use crate::external_token::{self, External};
 use crate::handle::Auth;
-use crate::this_controller;
+use crate::token_refusal::Refused;
+use crate::{this_controller, token_login};
 
 fn refused(reason: impl Into<String>) -> Failure {
     Failure::because(ErrorCode::InvalidEnrollmentToken, reason)
@@ -25,14 +26,21 @@ fn not_allowed(reason: &str) -> Failure {
 }
 
 /// The first valid token of a request.
-fn find(auth: &Auth, call: &Call) -> Result<External, Failure> {
-    let snapshot = auth.snapshot();
-    let named = call.header(headers::TOKEN_ISSUER).filter(|id| !id.is_empty());
+async fn find(auth: &Auth, caller: &Caller, call: &Call) -> Result<External, Failure> {
+    let from = caller.origin.remote.map(|remote| remote.ip());
+    token_login::check_source(auth, from)?;
+    let named = call.header(headers::TOKEN_ISSUER).filter(|id| !id.is_empty()).map(Id::new);
     let mut reason = "send a token as `Authorization: Bearer ...`".to_owned();
-    for token in call.bearers() {
-        match external_token::verify(&snapshot, named, token, auth.now()) {
+    for token in call.bearers().take(headers::MAX_BEARERS) {
+        match external_token::verify(auth, named.as_ref(), token, from).await {
             Ok(found) => return Ok(found),
-            Err(error) => reason = error.to_string(),
+            Err(error) => {
+                auth.refusals().write_token(caller, "an enrollment", &error);
+                if matches!(error, Refused::Forged(_)) {
+                    auth.wrong_tokens().note(from);
+                }
+                reason = error.public();
+            }
         }
     }
     Err(refused(reason))
@@ -84,12 +92,11 @@ pub(super) async fn by_token(
     csr: Option<String>,
 ) -> Result<Reply, Failure> {
     let csr = csr.filter(|csr| !csr.trim().is_empty());
-    let token = find(auth, call)?;
+    let token = find(auth, caller, call).await?;
     let signer = &token.signer;
     let name = token.text(&signer.enroll_name_claims_selector);
     let name = name.ok_or_else(|| refused("the token has no claim with the name"))?;
-    let claim = token.text(signer.claims_property.as_deref().unwrap_or("/sub"));
-    let claim = claim.ok_or_else(|| refused("the token has no claim with the id"))?;
+    let claim = token.name().ok_or_else(|| refused("the token has no claim with the id"))?;
     let policy = signer.enroll_auth_policy_id.clone();
     let identity = Identity {
         base: Base::new(auth.ids().entity(), auth.now()),
@@ -97,6 +104,7 @@ pub(super) async fn by_token(
         external_id: Some(claim.into()),
         auth_policy_id: policy.unwrap_or_else(|| Id::new(AuthPolicy::DEFAULT_ID)),
         role_attributes: attributes(&token)?,
+        enrolled_by: Some(signer.base.id.clone()),
         ..Identity::default()
     };
     check_new(&auth.snapshot(), &identity, &token, csr.is_some())?;

@@ -159,6 +159,7 @@ pub(super) async fn by_certificate(
     let name = name.formatted(&ca.identity_name_format);
     let identity = Identity {
         base: Base::new(id, auth.now()),
+        enrolled_by: external_id.as_ref().map(|_| ca.base.id.clone()),
         external_id: external_id.map(|text| text.as_str().into()),
         auth_policy_id: Id::new(AuthPolicy::DEFAULT_ID),
         role_attributes: ca.identity_roles.clone(),

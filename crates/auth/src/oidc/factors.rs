@@ -5,14 +5,13 @@ use std::time::Instant;
 use weft_contract::resource::client::{EnvInfo, SdkInfo};
 use weft_contract::resource::session::{AuthenticateBody, method};
 use weft_kernel::Failure;
-use weft_model::entity::{ExtJwtSigner, Identity};
+use weft_model::entity::ExtJwtSigner;
 use weft_model::{Id, Snapshot};
 use weft_oidc::authorize::Method;
 use weft_oidc::login::{Missing, Owner, Primary, Totp, Visitor};
 use weft_oidc::login_form::{AUTH_REQUEST_ID, LoginForm, SignerInfo, id_of, missing_body};
 
 use super::{LoginFacts, OidcReply, OidcRequest};
-use crate::external_token;
 use crate::handle::Auth;
 use crate::login::{first_factor, remember_chain};
 use crate::resolve::{Outstanding, has_mfa, second_factors};
@@ -74,7 +73,8 @@ impl Auth {
             return Err(OidcReply::coded(403, "UNAUTHORIZED", text));
         }
         let body = body_of(&form).map_err(|failure| OidcReply::failure(&failure))?;
-        let found = first_factor(self, caller, word, &body).await;
+        let bearers: Vec<&str> = request.bearers().chain(form.token.as_deref()).collect();
+        let found = first_factor(self, caller, word, (&body, &bearers)).await;
         let (shown, counted) = found.map_err(|failure| OidcReply::failure(&failure))?;
         let snapshot = self.snapshot();
         let wanted = wanted(&snapshot, &shown.identity.base.id);
@@ -116,31 +116,19 @@ impl Auth {
         let Some(signer) = missing.signer.clone() else { return Ok(missing) };
         let pasted = form.token.as_deref();
         let tokens: Vec<String> = request.bearers().chain(pasted).map(str::to_owned).collect();
-        let Some(identity) = self.identity_of_tokens(&Id::new(&signer), &tokens).await else {
+        let Some(owner) = self.owner_of(id) else { return Ok(missing) };
+        let (caller, tokens) = (&request.caller, tokens.iter().map(String::as_str));
+        let good = self.second_of_login(&owner, caller, tokens).await;
+        let Some(signer) = good.map(|(good, _)| good.to_string()).filter(|it| *it == signer) else {
             return Ok(missing);
         };
+        let identity = owner.to_string();
         let visitor = request.visitor();
         let mut unfinished = self.unfinished().lock();
         let step = |login: &mut weft_oidc::login::Login<LoginFacts>| {
             login.token(visitor, &identity, &signer)
         };
         unfinished.step(id, Instant::now(), step).map_err(OidcReply::refused)
-    }
-
-    /// The identity that a token of this signer names, if one of these is such a token and good.
-    async fn identity_of_tokens(&self, signer: &Id, tokens: &[String]) -> Option<String> {
-        let (snapshot, now) = (self.snapshot(), self.now());
-        let found = tokens.iter().find_map(|token| {
-            let good = external_token::verify(&snapshot, Some(signer.as_str()), token, now).ok()?;
-            let claim = good.signer.claims_property.clone().unwrap_or_default();
-            let named = good.text(&claim)?.to_owned();
-            let identity = match good.signer.use_external_id {
-                true => snapshot.by_unique::<Identity>(Identity::EXTERNAL_ID, &named),
-                false => snapshot.get::<Identity>(&Id::new(&named)),
-            };
-            identity.map(|identity| identity.base.id.to_string())
-        });
-        found
     }
 
     /// The answer after a step: the callback if nothing is missing.
@@ -154,6 +142,13 @@ impl Auth {
         }
         let signer = self.signer_of(missing);
         OidcReply::missing(missing, missing_body(missing, signer.as_ref())).of_login(id)
+    }
+
+    /// The identity that a login belongs to.
+    fn owner_of(&self, id: &str) -> Option<Id> {
+        let unfinished = self.unfinished().lock();
+        let login = unfinished.get(id, Instant::now()).ok()?;
+        login.owner().map(|owner| Id::new(&owner.identity))
     }
 
     /// What a login lacks, if a token is among it.

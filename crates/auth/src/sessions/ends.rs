@@ -20,8 +20,12 @@ impl Sessions {
             return login.ends_at;
         }
         let idle = tables.last_activity(session).plus(self.0.timeout);
-        let longest = self.0.longest.map(|longest| session.base.created_at.plus(longest));
-        longest.map_or(idle, |longest| longest.min(idle))
+        let begun = session.base.created_at;
+        let longest = self.0.longest.map(|longest| begun.plus(longest));
+        // Who has left the provider's company gets no fresh token.
+        let by_token =
+            session.external.signer_id.as_ref().map(|_| begun.plus(self.0.longest_by_token));
+        [longest, by_token].into_iter().flatten().fold(idle, Timestamp::min)
     }
 
     /// The end of a session if it is not used again, by the present tables.
@@ -37,7 +41,8 @@ impl Sessions {
         now: Timestamp,
     ) -> Timestamp {
         let certificates = session.certificates.iter().map(|certificate| certificate.not_after);
-        let next = certificates.filter(|at| *at > now).min();
+        let second = session.external.second_until;
+        let next = certificates.chain(second).filter(|at| *at > now).min();
         let end = self.end_of(tables, session);
         next.map_or(end, |next| next.min(end))
     }
@@ -63,7 +68,7 @@ impl Sessions {
         let due = self.0.tables.write().ending.take(now.plus(STEP));
         let mut ended = Vec::new();
         for due in due.chunks(SWEEP_BATCH) {
-            let mut stay = Vec::new();
+            let (mut stay, mut lapsed) = (Vec::new(), Vec::new());
             {
                 let mut tables = self.0.tables.write();
                 for id in due {
@@ -75,10 +80,19 @@ impl Sessions {
                     }
                     let at = self.look_at(&tables, &session, now);
                     tables.ending.put(id, at);
-                    if session.certificates.iter().any(|it| it.not_after <= now) {
+                    if session.external.second_until.is_some_and(|until| until <= now) {
+                        lapsed.push(id);
+                    } else if session.certificates.iter().any(|it| it.not_after <= now) {
                         stay.push(id);
                     }
                 }
+            }
+            // Sessions whose second factor counts no more for routers.
+            for id in lapsed {
+                self.change(id, now, |session| {
+                    session.external.second_signer = None;
+                    session.external.second_until = None;
+                });
             }
             // Sessions that lost one of their certificates.
             stay.into_iter().for_each(|id| self.updated(id));

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use weft_kernel::Notice;
-use weft_model::entity::{ApiSession, AuthPolicy, Authenticator, Ca, Identity, Service};
+use weft_model::entity::{
+    ApiSession, AuthPolicy, Authenticator, Ca, ExtJwtSigner, Identity, Service,
+};
 use weft_model::{Change, Entity, Id, Kind, Snapshot, Timestamp};
 
 use super::{SessionNotice, Sessions, stands};
@@ -89,7 +91,10 @@ fn follow(
         Change::Put(Entity::Identity(identity)) => {
             let Some(old) = before.get::<Identity>(&identity.base.id) else { return };
             let is_anew = old.auth_policy_id != identity.auth_policy_id;
-            if is_anew || old.external_id != identity.external_id {
+            if is_anew
+                || old.external_id != identity.external_id
+                || old.enrolled_by != identity.enrolled_by
+            {
                 sessions.end_where(&identity.base.id, |it| !stands(after, it, now));
             }
             if is_anew {
@@ -99,7 +104,8 @@ fn follow(
         }
         Change::Put(Entity::AuthPolicy(policy)) => {
             let Some(old) = before.get::<AuthPolicy>(&policy.base.id) else { return };
-            if (&old.cert, &old.updb) != (&policy.cert, &policy.updb) {
+            let rules = |it: &AuthPolicy| (it.cert.clone(), it.updb.clone(), it.ext_jwt.clone());
+            if rules(old) != rules(policy) {
                 sessions.retain(|session| stands(after, session, now));
             }
             if old.secondary != policy.secondary {
@@ -135,11 +141,26 @@ fn follow(
                 !is_its_own || (!is_claimed && stands(after, session, now))
             });
         }
+        Change::Put(Entity::ExtJwtSigner(signer)) => {
+            let id = &signer.base.id;
+            if before.get::<ExtJwtSigner>(id).is_some() {
+                sessions
+                    .retain(|session| !is_of_signer(session, id) || stands(after, session, now));
+            }
+        }
+        Change::Delete(Kind::ExtJwtSigner, id) => {
+            sessions.retain(|session| !is_of_signer(session, id));
+        }
         Change::Delete(Kind::Ca, id) => {
             sessions.retain(|session| session.ca_id.as_ref() != Some(id));
         }
         _ => {}
     }
+}
+
+/// Whether a session began with a token of a signer.
+fn is_of_signer(session: &ApiSession, signer: &Id) -> bool {
+    session.external.signer_id.as_ref() == Some(signer)
 }
 
 impl Sessions {

@@ -46,9 +46,10 @@ impl Auth {
         session: &ApiSession,
         now: Timestamp,
     ) -> Option<LegacySession> {
+        let is_over = session.external.second_until.is_some_and(|until| until <= now);
         // Routers judge signed tokens by themselves.
-        let is_one =
-            session.is_of_client && session.tokens.is_none() && is_complete(snapshot, session);
+        let is_opaque = session.is_of_client && session.tokens.is_none();
+        let is_one = is_opaque && is_complete(snapshot, session) && !is_over;
         if !is_one || !stands(snapshot, session, now) {
             return None;
         }

@@ -4,24 +4,41 @@ use std::sync::Arc;
 
 use sha2::{Digest as _, Sha256};
 use weft_model::entity::{
-    ApiSession, AuthPolicy, Authenticator, Ca, CertCredential, Identity, UpdbCredential,
+    ApiSession, AuthPolicy, Authenticator, Ca, CertCredential, ExtJwtSigner, Identity,
+    UpdbCredential,
 };
 use weft_model::{Id, Snapshot, Timestamp};
 
+use crate::token_rules::forbidden;
+
 /// Id of the authenticator of a login by external id (docs/protocol/auth.md 7.1).
 pub(crate) const VIRTUAL: &str = "internal";
+/// What the id of the authenticator of a login by token begins with; the id of the signer follows.
+const BY_SIGNER: &str = "extJwtId:";
+
+/// The id of the authenticator of a login by a token of a signer.
+pub(crate) fn by_signer(signer: &Id) -> Id {
+    Id::new(&format!("{BY_SIGNER}{signer}"))
+}
+
 /// The credential of a login.
 enum Proof<'s> {
     Password(&'s UpdbCredential),
     Certificate(&'s CertCredential),
     /// A claim of a certificate.
     Claim(&'s str),
+    /// A token of a signer.
+    Token(&'s ExtJwtSigner, &'s Identity),
 }
 
 impl<'s> Proof<'s> {
     fn of(snapshot: &'s Snapshot, identity: &'s Identity, authenticator: &Id) -> Option<Self> {
         if *authenticator == VIRTUAL {
             return Some(Self::Claim(identity.external_id.as_deref().unwrap_or_default()));
+        }
+        if let Some(signer) = authenticator.as_str().strip_prefix(BY_SIGNER) {
+            let signer = snapshot.get::<ExtJwtSigner>(&Id::new(signer));
+            return signer.filter(|signer| signer.enabled).map(|it| Self::Token(it, identity));
         }
         let found = snapshot.get::<Authenticator>(authenticator)?;
         if found.identity_id != identity.base.id {
@@ -40,6 +57,7 @@ impl<'s> Proof<'s> {
             Self::Password(updb) => password_print(&updb.password, &updb.salt),
             Self::Certificate(cert) => key_print(&cert.public_key_print),
             Self::Claim(external) => print(&["claim", external]),
+            Self::Token(signer, identity) => token_print(signer, identity),
         }
     }
 }
@@ -56,6 +74,25 @@ pub fn key_print(public_key_print: &str) -> Arc<str> {
 /// The fingerprint of a password, from its stored hash.
 pub(crate) fn password_print(hash: &str, salt: &str) -> Arc<str> {
     print(&["password", hash, salt])
+}
+
+/// The fingerprint of a login by token: of what decides which tokens name the identity. A signer with another key,
+/// URL, issuer, audience or claim ends the sessions that began with it.
+fn token_print(signer: &ExtJwtSigner, identity: &Identity) -> Arc<str> {
+    let or_none = |text: &Option<Arc<str>>| text.clone().unwrap_or_default();
+    let external = identity.external_id.as_deref().filter(|_| signer.use_external_id);
+    print(&[
+        "token",
+        signer.base.id.as_str(),
+        &or_none(&signer.issuer),
+        &or_none(&signer.audience),
+        &or_none(&signer.fingerprint),
+        &or_none(&signer.kid),
+        signer.jwks_endpoint.as_deref().unwrap_or_default(),
+        signer.claims_property.as_deref().unwrap_or_default(),
+        external.unwrap_or_default(),
+        if signer.use_external_id { "external" } else { "id" },
+    ])
 }
 
 fn print(parts: &[&str]) -> Arc<str> {
@@ -113,6 +150,7 @@ fn is_allowed(
     let Some(policy) = snapshot.get::<AuthPolicy>(&identity.auth_policy_id) else { return false };
     match proof {
         Proof::Password(_) => policy.updb.allowed,
+        Proof::Token(signer, _) => forbidden(snapshot, identity, &signer.base.id).is_none(),
         Proof::Certificate(_) | Proof::Claim(_) => {
             policy.cert.allowed
                 && (policy.cert.allow_expired_certs || !has_expired(snapshot, session, now))

@@ -1,8 +1,10 @@
 //! The `edge:` section of a controller (docs/protocol/config.md 4.6).
 
-use std::{net::IpAddr, str::FromStr, time::Duration};
+use std::{collections::BTreeMap, net::IpAddr, str::FromStr, time::Duration};
 
-use super::{logins::LoginsConfig, router_names::RouterNames};
+use super::{
+    external_tokens::ExternalTokensConfig, logins::LoginsConfig, router_names::RouterNames,
+};
 use crate::{address::HostPort, rate_limiter::RateLimiter, section::Section};
 
 /// Edge APIs, enrollment and sessions.
@@ -38,6 +40,8 @@ pub struct EdgeConfig {
     pub wrong_passwords_per_address: u32,
     /// The source of the online status of identities.
     pub identity_status: IdentityStatusConfig,
+    /// How tokens of external signers are judged.
+    pub external_tokens: ExternalTokensConfig,
     /// Limits on the addresses of key sets of external signers.
     pub jwks_fetch: JwksFetch,
     /// True if no decision uses posture checks.
@@ -133,6 +137,9 @@ pub struct JwksFetch {
     pub timeout: Duration,
     /// Most redirects. Default 5.
     pub max_redirects: u32,
+    /// Files of authorities (PEM) by host, in lower case: the server of that host is trusted by its file instead of
+    /// the roots of the system.
+    pub authorities: BTreeMap<String, String>,
 }
 
 /// A network: an address with a prefix length.
@@ -196,6 +203,7 @@ impl EdgeConfig {
         }
         let limiter = section.section("authRateLimiter");
         let wrong = section.section("wrongPasswords");
+        let external = section.section("externalJwtSigners");
         Self {
             api_address: api.host_port("address"),
             session_timeout: at_least(&api, "sessionTimeout", MINUTE, 30 * MINUTE),
@@ -220,9 +228,8 @@ impl EdgeConfig {
             wrong_passwords_per_name: wrong.int("perName", 10, 0..=1_000_000),
             wrong_passwords_per_address: wrong.int("perAddress", 100, 0..=1_000_000),
             identity_status: IdentityStatusConfig::read(&section.section("identityStatusConfig")),
-            jwks_fetch: JwksFetch::read(
-                &section.section("externalJwtSigners").section("jwksFetch"),
-            ),
+            external_tokens: ExternalTokensConfig::read(&external),
+            jwks_fetch: JwksFetch::read(&external.section("jwksFetch")),
             disable_posture_checks: section.flag("disablePostureChecks", false),
         }
     }
@@ -341,8 +348,23 @@ impl JwksFetch {
             allowed_hostnames: host_patterns(section, "allowedHostnames"),
             timeout,
             max_redirects: section.int("maxRedirects", 5, 0..=100),
+            authorities: authorities(section),
         }
     }
+}
+
+/// Files of authorities by host.
+fn authorities(section: &Section<'_>) -> BTreeMap<String, String> {
+    let mut out = BTreeMap::new();
+    for (host, file) in section.section("authorities").named() {
+        let name = host.trim_end_matches('.').to_lowercase();
+        if !is_hostname(&name) && name.parse::<IpAddr>().is_err() {
+            file.problem("the key must be a host name or an address, without port");
+        } else if let Some(file) = file.text() {
+            out.insert(name, file);
+        }
+    }
+    out
 }
 
 fn networks(section: &Section<'_>, key: &'static str) -> Vec<Network> {

@@ -2,6 +2,7 @@
 
 mod edge;
 mod events;
+mod external_tokens;
 mod logins;
 mod network;
 mod router_names;
@@ -19,6 +20,7 @@ pub use edge::{
 pub use events::{
     EventHandler, EventSink, EventSubscription, FileEvents, QueueEvents, UsageVersion,
 };
+pub use external_tokens::ExternalTokensConfig;
 pub use logins::LoginsConfig;
 pub use network::{ControlConfig, ControlDialer, NetworkConfig, PerIdentity};
 pub use router_names::{NameRule, RouterNames};

@@ -7,7 +7,7 @@ use crate::ControllerConfig;
 
 /// The files with the fields of a controller's configuration. `storage` and `events` are absent: a
 /// controller with `cluster` does not start, and `events` is named as a whole.
-const FIELDS: [&str; 3] = ["mod.rs", "network.rs", "edge.rs"];
+const FIELDS: [&str; 4] = ["mod.rs", "network.rs", "edge.rs", "external_tokens.rs"];
 
 /// The crates that act upon a controller's configuration.
 const USERS: [&str; 8] =
@@ -17,7 +17,7 @@ const USERS: [&str; 8] =
 const SHOWS: &str = "shown.rs";
 
 /// Fields that no program uses, each with its key in a file.
-const WITHOUT_USE: [(&str, &str); 25] = [
+const WITHOUT_USE: [(&str, &str); 24] = [
     ("TlsConfig.rate_limiter", "tls: {rateLimiter: {enabled: true}}"),
     ("ControllerConfig.commands", "commandRateLimiter: {enabled: false}"),
     ("CommandConfig.limited", "command: {rateLimiter: {enabled: false}}"),
@@ -41,13 +41,11 @@ const WITHOUT_USE: [(&str, &str); 25] = [
     ("OidcTokens.revocation_min_lifetime", "edge: {oidc: {revocationMinTokenLifetime: 5s}}"),
     ("OidcTokens.revocation_bucket_interval", "edge: {oidc: {revocationBucketInterval: 5s}}"),
     ("OidcTokens.revocation_bucket_max", "edge: {oidc: {revocationBucketMaxSize: 5}}"),
-    ("JwksFetch.max_redirects", "edge: {externalJwtSigners: {jwksFetch: {maxRedirects: 5}}}"),
     ("OidcTokens.revocation_max_queued", "edge: {oidc: {revocationMaxQueued: 5}}"),
 ];
 
 /// Keys whose fields have names that are in use elsewhere.
-const COMMON_NAMES: [&str; 6] = [
-    "edge: {externalJwtSigners: {jwksFetch: {timeout: 5s}}}",
+const COMMON_NAMES: [&str; 5] = [
     "edge: {identityStatusConfig: {source: heartbeats}}",
     "edge: {oidc: {idTokenDuration: 5m}}",
     "ctrl: {options: {outQueueSize: 5}}",

@@ -78,6 +78,7 @@ pub const ANSWERS: &[(&str, Schema)] = &[
     of::<String>("string"),
     of::<terminator::TerminatorClientDetail>("terminatorClientDetail"),
     of::<terminator::TerminatorDetail>("terminatorDetail"),
+    of::<token_test::TokenTest>("tokenTest"),
     of::<mfa::TotpToken>("totpToken"),
     of::<identity::TraceDetail>("traceDetail"),
     of::<server::Version>("version"),

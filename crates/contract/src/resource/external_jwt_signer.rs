@@ -118,8 +118,8 @@ members! {
     Shown fingerprint: Option<String>;
     /// The issuer of the JWTs, which is their `iss`; unique among signers.
     Both issuer: String, shown "The issuer of the JWTs, which is their `iss`.";
-    /// The URL of the signer's keys. A signer has either this or `certPem`. This release does not
-    /// fetch keys, and refuses the JWTs of a signer with this member.
+    /// The URL of the signer's keys, a key set (JWKS). A signer has either this or `certPem`. With http
+    /// instead of https it names the controller's own machine, or a host that the controller's file names.
     Optional jwks_endpoint: String,
         shown "The URL of the signer's keys; null with `certPem`."
             as Option<String>;

@@ -31,6 +31,7 @@ pub mod service_session;
 pub mod session;
 pub mod spec;
 pub mod terminator;
+pub mod token_test;
 pub mod why_path;
 
 use crate::kind::Kind;
@@ -104,7 +105,7 @@ pub fn operations(api: Api) -> impl Iterator<Item = &'static Operation> {
     let others: &[&[Operation]] = match api {
         Api::Management => MANAGEMENT,
         Api::Client => CLIENT,
-        Api::Weft => &[change::OPERATIONS, why_path::OPERATIONS],
+        Api::Weft => &[change::OPERATIONS, why_path::OPERATIONS, token_test::OPERATIONS],
         Api::Fabric => fabric::OPERATIONS,
         _ => &[],
     };

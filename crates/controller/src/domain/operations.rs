@@ -93,6 +93,7 @@ pub(crate) const OF_AUTH: &[&[(Api, &str, Handler<Auth>)]] = &[
     weft_auth::current::HANDLERS,
     weft_auth::enroll::HANDLERS,
     weft_auth::enroll::proof::HANDLERS,
+    weft_auth::token_test::HANDLERS,
 ];
 
 /// Every operation.

@@ -125,6 +125,9 @@ row! {
         /// Names of permissions, for an identity that is no administrator
         /// (docs/protocol/management-api.md 4).
         17 => pub permissions: Rare<Vec<Arc<str>>>,
+        /// The external signer or third-party CA by which the identity enrolled itself: only that one
+        /// logs it in by its external id, unless its policy names others.
+        18 => pub enrolled_by: Option<Id>,
     }
 }
 

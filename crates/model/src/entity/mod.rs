@@ -41,7 +41,7 @@ pub use posture_check::{
 pub use revocation::{Revocation, RevocationType};
 pub use router::{CtrlListener, Router};
 pub use service::{Service, TerminatorStrategy};
-pub use session::{ApiSession, ServiceSession, SessionCertificate, TokenLogin};
+pub use session::{ApiSession, ExternalFactors, ServiceSession, SessionCertificate, TokenLogin};
 pub use terminator::Terminator;
 
 use crate::{

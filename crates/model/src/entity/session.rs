@@ -78,6 +78,18 @@ impl Value for Box<TokenLogin> {
 }
 
 row! {
+    /// The tokens of external signers that an API session rests on (docs/protocol/auth.md 13.4).
+    pub struct ExternalFactors {
+        /// The signer whose token was the login; none for other logins.
+        1 => pub signer_id: Option<Id>,
+        /// The signer whose token was shown as second factor.
+        2 => pub second_signer: Option<Id>,
+        /// Time until which that second factor counts for routers.
+        3 => pub second_until: Option<Timestamp>,
+    }
+}
+
+row! {
     /// An API session (docs/protocol/auth.md 9.5), with an opaque token or with signed ones.
     pub struct ApiSession {
         /// Id, times and tags.
@@ -127,6 +139,8 @@ row! {
         21 => pub sealed_token: Bytes,
         /// The key that proves the client to the ends of its connections; empty if the login named none.
         22 => pub end_key: Bytes,
+        /// The tokens of external signers that the session rests on.
+        23 => pub external: ExternalFactors,
         /// The signed tokens of the session; none for a session with an opaque token.
         24 => pub tokens: Option<Box<TokenLogin>>,
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use weft_config::{ControllerConfig, Examined, Facts, controller::Storage};
-use weft_identity::{Identity, IdentitySection};
+use weft_identity::{Identity, IdentitySection, TrustBundle};
 
 use super::{
     addresses::{self, given},
@@ -31,6 +31,7 @@ pub(crate) fn controller(examined: &mut Examined<ControllerConfig>, purpose: Pur
         Storage::Database(path) => addresses::folder_of("db", path, purpose),
         Storage::Cluster(_) => None,
     });
+    findings.extend(authorities(config));
     findings.extend(web::scrapers(&examined.facts));
     findings.extend(debugging::files(&config.debugging, purpose));
     let folder = config.snapshot_folder.as_deref();
@@ -53,6 +54,20 @@ fn name_of_network(config: &ControllerConfig) -> Option<Finding> {
     };
     let (key, text) = keys::network_name(config, &material).ok()?.warning?;
     Some(Finding::warning(key, text))
+}
+
+/// Mistakes in the files of authorities of identity providers.
+fn authorities(config: &ControllerConfig) -> Vec<Finding> {
+    let files = config.edge.iter().flat_map(|edge| &edge.jwks_fetch.authorities);
+    let wrong = files.filter_map(|(host, file)| {
+        let reason = match std::fs::read(file) {
+            Err(error) => error.to_string(),
+            Ok(text) => TrustBundle::from_pem(&text).err()?.to_string(),
+        };
+        let key = format!("edge.externalJwtSigners.jwksFetch.authorities.{host}");
+        Some(Finding::mistake(key, format!("{file}: {reason}")))
+    });
+    wrong.collect()
 }
 
 fn identities(config: &ControllerConfig) -> Vec<Finding> {

@@ -21,12 +21,6 @@ pub(super) fn of_controller(config: &ControllerConfig) -> Vec<(String, &'static 
         "certificates of former trust domains are not accepted yet",
     );
     if let Some(edge) = &config.edge {
-        let fetch = &edge.jwks_fetch;
-        let limited = fetch.block_private_addresses
-            || !fetch.denied_ips.is_empty()
-            || !fetch.denied_hostnames.is_empty()
-            || !fetch.allowed_hostnames.is_empty();
-        warn(limited, "edge.externalJwtSigners", "there are no external signers yet");
         warn(
             edge.activity_update_batch != DEFAULT_ACTIVITY_BATCH,
             "edge.api.activityUpdateBatchSize",

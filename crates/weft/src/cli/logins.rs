@@ -13,7 +13,8 @@ use crate::session::{LoginChoice, LoginFolder, saved_logins};
 #[command(after_help = "Examples:\n  weft login ctrl.example:1280 --username admin\n  \
                   weft login --identity laptop.json\n  \
                   weft login prod.example:1280 --name prod\n  \
-                  weft login ctrl.example:1280 -u alice --code 123456     a second factor without a question\n\n\
+                  weft login ctrl.example:1280 -u alice --code 123456     a second factor without a question\n  \
+                  weft login ctrl.example:1280 --ext-jwt token.jwt     the token of an identity provider\n\n\
                   A login by certificate is renewed by itself when it has ended. If that needs a code of a \
                   second factor,\nthe command that needs the login asks at its terminal, or takes the code from \
                   WEFT_CODE or\nWEFT_TOTP_SECRET_FILE.")]
@@ -49,6 +50,14 @@ pub(crate) struct LoginArgs {
     /// The key of the certificate (PEM)
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, requires = "cert")]
     pub(crate) key: Option<PathBuf>,
+    /// Log in with a token of an external signer: the file that holds it, or `-` for standard input
+    #[arg(
+        long,
+        value_name = "FILE",
+        value_hint = ValueHint::FilePath,
+        conflicts_with_all = ["identity", "cert", "token", "password"]
+    )]
+    pub(crate) ext_jwt: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) codes: CodeSource,
     /// Use an API session that was made elsewhere, by its token

@@ -30,6 +30,7 @@ use crate::{
     build,
     check::{self, Purpose},
     failure::Failure,
+    fetch::Fetcher,
     profile::Profiles,
     service::{HangUps, Manager},
     spans::Export,
@@ -298,6 +299,8 @@ fn settings(
                 per_address: edge.wrong_passwords_per_address,
             },
             jwks_fetch: edge.jwks_fetch.clone(),
+            key_source: Arc::new(Fetcher::new(edge.jwks_fetch.clone())),
+            external_tokens: edge.external_tokens.clone(),
             router_names: edge.enrollment.router_names.clone(),
             posture_checks: !edge.disable_posture_checks,
             ..settings
@@ -373,6 +376,7 @@ fn durations(config: &ControllerConfig) -> Durations {
     Durations {
         session: edge.session_timeout,
         longest_session: edge.session_lifetime,
+        longest_by_token: edge.external_tokens.session_max_duration,
         identity_enrollment: edge.enrollment.identity_duration,
         router_enrollment: edge.enrollment.router_duration,
         activity_flush: edge.activity_update_interval,

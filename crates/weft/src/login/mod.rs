@@ -6,7 +6,8 @@ use std::{path::Path, sync::Arc};
 
 use serde_json::json;
 use weft_client::{
-    Address, Credentials, Error, FactorProblem, LoginKey, Logins, ManagementClient, SavedLogin, Tls,
+    Address, Credentials, Error, ExternalToken, FactorProblem, LoginKey, Logins, ManagementClient,
+    SavedLogin, Tls,
 };
 use weft_identity::{IdentityFile, TrustBundle};
 
@@ -147,9 +148,10 @@ async fn by_credentials(
 ) -> Result<String, Failure> {
     let client = ManagementClient::new(login.address()?, &login.tls()?)?;
     let client = client.with_codes(Some(codes.of_client()));
-    let credentials = match login.key {
-        Some(_) => Credentials::Certificate,
-        None => {
+    let credentials = match (&login.key, &args.ext_jwt) {
+        (Some(_), _) => Credentials::Certificate,
+        (None, Some(file)) => Credentials::ExternalToken(external_token(file).await?),
+        (None, None) => {
             let password = match &args.password {
                 Some(password) => password.clone(),
                 None => ask::password(&args.username).await?,
@@ -166,11 +168,26 @@ async fn by_credentials(
     let session = session.map_err(|error| not_logged_in(error, &credentials, &login.controller))?;
     login.token = client.token().ok_or_else(|| Failure::new("the controller gave no session"))?;
     login.expires_at = session.expires_at;
-    login.username = match login.key {
-        Some(_) => session.identity.name.clone(),
-        None => args.username.clone(),
+    login.username = match credentials {
+        Credentials::Password { .. } => args.username.clone(),
+        _ => session.identity.name.clone(),
     };
     Ok(session.identity.name)
+}
+
+/// The token of an external signer in a file; `-` is standard input.
+async fn external_token(file: &Path) -> Result<ExternalToken, Failure> {
+    let text = match file.to_str() {
+        Some("-") => tokio::task::spawn_blocking(|| std::io::read_to_string(std::io::stdin()))
+            .await
+            .map_err(|error| Failure::new(error.to_string()))?,
+        _ => std::fs::read_to_string(file),
+    };
+    let text = text.map_err(|error| Failure::new(format!("{}: {error}", file.display())))?;
+    match text.trim().is_empty() {
+        true => Err(Failure::usage(format!("{}: there is no token in it", file.display()))),
+        false => Ok(ExternalToken::new(&text)),
+    }
 }
 
 /// Why a login failed.
@@ -178,9 +195,12 @@ fn not_logged_in(error: Error, credentials: &Credentials, controller: &str) -> F
     let is_by_password = matches!(credentials, Credentials::Password { .. });
     if error.is_unauthorized() {
         // Wrong credentials do not mean that the login has ended.
-        let hint = match is_by_password {
-            true => " (wrong user name or password?)",
-            false => " (is the certificate one of this network?)",
+        let hint = match credentials {
+            Credentials::Password { .. } => " (wrong user name or password?)",
+            Credentials::Certificate => " (is the certificate one of this network?)",
+            Credentials::ExternalToken(_) => {
+                " (an administrator learns why from `weft signer test`)"
+            }
         };
         return Failure::caused_by(&error).during(format!("{controller} refused the login{hint}"));
     }

@@ -3,6 +3,7 @@
 //! - [`why`]: why an identity can, or cannot, reach a service; [`why_path`]: over which path;
 //! - [`status`]: the login, and the size of the network;
 //! - [`jwt`]: enrollment tokens; [`ca`]: proof of a certificate authority;
+//! - [`signer`]: signers of identity providers, and tests of their tokens;
 //! - [`password`]: passwords; [`overrides`]: configs of one identity;
 //! - [`database`]: snapshots and the integrity check; [`inspect`]: inner state of controllers and
 //!   routers; [`trace`]: trace files; [`call`]: any operation of any API.
@@ -14,6 +15,7 @@ pub(crate) mod inspect;
 pub(crate) mod jwt;
 pub(crate) mod overrides;
 pub(crate) mod password;
+pub(crate) mod signer;
 pub(crate) mod status;
 pub(crate) mod trace;
 pub(crate) mod why;

@@ -68,7 +68,7 @@ impl InMemoryKind for ApiSessions {
         let login = context.caller().login();
         let own = login.filter(|_| context.caller().is_admin());
         let own = own.filter(|login| login.session.id == record.base.id.as_str());
-        let own = own.map(|login| login.session.token.as_str());
+        let own = own.map(|login| (login.session.token.as_str(), &[][..]));
         let mut detail = shown(context.controller(), record, own);
         detail.auth_queries.clear();
         (detail.expiration_seconds, detail.expires_at) = (None, None);

@@ -64,6 +64,7 @@ fields! {
     disabled_at { kept, shown }
     disabled_until { kept, shown }
     service_configs { kept }
+    enrolled_by { kept }
     permissions { set by permissions_of, shown by if_any }
     read auth_policy_id, enrollment, identity_type;
     show r#type by |_, it| {
@@ -199,6 +200,10 @@ impl Resource for Identities {
                 return Err(Failure::field("typeId", reason, "Router"));
             }
             _ => {}
+        }
+        // An external id that a person has set counts for every signer and authority.
+        if before.is_some_and(|before| before.external_id != after.external_id) {
+            after.enrolled_by = None;
         }
         decision.require::<AuthPolicy>("authPolicyId", &after.auth_policy_id)?;
         decision.require_services("serviceHostingCosts", after.service_hosting_costs.keys())?;

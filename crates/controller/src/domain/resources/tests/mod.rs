@@ -11,6 +11,7 @@ mod controller_settings;
 mod differences;
 mod enrollment;
 mod every_body;
+mod external_logins;
 mod filters;
 mod mfa;
 mod mfa_codes;

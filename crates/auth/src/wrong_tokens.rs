@@ -1,0 +1,86 @@
+//! Limits the tokens of external signers with a wrong signature by source, before a signature is verified. Right
+//! tokens cost nothing, nor do those that have expired: many clients of one source may wake up with old tokens.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::time::Instant;
+use weft_limits::{BoundedTable, Caps, TokenBucket, WhenFull, source_of};
+
+/// Most sources that are remembered; above that the oldest one is forgotten.
+const KEPT: usize = 10_000;
+/// After this time without a wrong token a source is as good as new.
+const FORGOTTEN: Duration = Duration::from_secs(60);
+
+/// Counts of wrong tokens.
+#[derive(Debug)]
+pub(crate) struct WrongTokens {
+    counts: Mutex<BoundedTable<IpAddr, TokenBucket, IpAddr>>,
+    /// Wrong tokens of a source in a minute; 0 = no limit.
+    per_minute: u32,
+}
+
+impl WrongTokens {
+    pub(crate) fn new(per_minute: u32) -> Self {
+        let caps = Caps {
+            total: KEPT,
+            per_source: 1,
+            max_age: Some(FORGOTTEN),
+            when_full: WhenFull::EvictOldest,
+        };
+        Self { counts: Mutex::new(BoundedTable::new(caps)), per_minute }
+    }
+
+    /// Whether a source may show a token; the error is the time after which to try again.
+    pub(crate) fn check(&self, from: Option<IpAddr>) -> Result<(), Duration> {
+        let now = Instant::now().into_std();
+        let Some(source) = from.map(source_of) else { return Ok(()) };
+        let mut counts = self.counts.lock();
+        let Some(bucket) = counts.get_mut(&source, now) else { return Ok(()) };
+        match bucket.wait_for(1, now) {
+            Some(wait) if !wait.is_zero() => Err(wait),
+            _ => Ok(()),
+        }
+    }
+
+    /// Notes that a source showed a wrong token.
+    pub(crate) fn note(&self, from: Option<IpAddr>) {
+        let Some(source) = from.map(source_of).filter(|_| self.per_minute > 0) else { return };
+        let now = Instant::now().into_std();
+        let mut counts = self.counts.lock();
+        let rate = f64::from(self.per_minute) / 60.0;
+        let known = counts.remove(&source);
+        let mut bucket = known.unwrap_or_else(|| TokenBucket::new(rate, self.per_minute, now));
+        bucket.try_take(1, now);
+        // The table always has room, because it evicts others.
+        let _ = counts.insert(source, bucket, source, now);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_source_of_wrong_tokens_waits_and_others_do_not() {
+        let wrong = WrongTokens::new(100);
+        let at = |last: u8| Some(IpAddr::from([192, 0, 2, last]));
+        for _ in 0..100 {
+            wrong.check(at(1)).unwrap();
+            wrong.note(at(1));
+        }
+        let wait = wrong.check(at(1)).unwrap_err();
+        assert!(wait <= Duration::from_secs(1), "{wait:?}");
+        assert_eq!((wrong.check(at(2)), wrong.check(None)), (Ok(()), Ok(())));
+        tokio::time::advance(wait).await;
+        wrong.check(at(1)).unwrap();
+        for number in 0..3 * KEPT as u32 {
+            wrong.note(Some(std::net::Ipv4Addr::from(number).into()));
+        }
+        assert_eq!(wrong.counts.lock().len(), KEPT);
+        let off = WrongTokens::new(0);
+        (0..1000).for_each(|_| off.note(at(1)));
+        assert_eq!(off.check(at(1)), Ok(()));
+    }
+}

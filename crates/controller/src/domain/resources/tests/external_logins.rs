@@ -1,0 +1,684 @@
+//! Logins with tokens of external signers, as login and as second factor.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use weft_auth::resolve::Credentials;
+use weft_contract::{Api, ErrorCode, headers};
+use weft_identity::token::TokenSigner;
+use weft_identity::{Certificate, KeyAlgorithm, KeySet, PrivateKey};
+use weft_kernel::KeySource;
+
+use super::{NONE, with};
+use crate::testing::{Bed, NOW, csr, to, until};
+use crate::{Call, Caller, Failure, Origin, Reply};
+
+/// Documents of providers, by URL.
+#[derive(Clone, Default)]
+struct Documents(Arc<Mutex<HashMap<String, Vec<u8>>>>);
+
+impl KeySource for Documents {
+    fn fetch(&self, url: &str) -> BoxFuture<'static, Result<Vec<u8>, String>> {
+        let document = self.0.lock().get(url).cloned();
+        async move { document.ok_or_else(|| "secret-host refused the connection".to_owned()) }
+            .boxed()
+    }
+}
+
+/// An identity provider with a key set.
+struct Provider {
+    name: &'static str,
+    tokens: TokenSigner,
+    key: PrivateKey,
+}
+
+impl Provider {
+    fn new(documents: &Documents, name: &'static str, kid: &str) -> Self {
+        let key = PrivateKey::generate(KeyAlgorithm::EcP256).unwrap();
+        let provider = Self { name, tokens: TokenSigner::with_kid(key.clone(), kid).unwrap(), key };
+        provider.publish(documents);
+        provider
+    }
+
+    fn publish(&self, documents: &Documents) {
+        let mut keys = KeySet::new();
+        keys.insert(self.tokens.kid(), self.key.public().clone());
+        let document = keys.to_json().unwrap().to_string().into_bytes();
+        documents.0.lock().insert(self.url(), document);
+    }
+
+    fn url(&self) -> String {
+        format!("https://{}.example/keys", self.name)
+    }
+
+    fn body(&self) -> Value {
+        json!({"name": self.name, "issuer": format!("https://{}.example", self.name),
+            "audience": "weft", "enabled": true, "jwksEndpoint": self.url(),
+            "claimsProperty": "/email", "useExternalId": true})
+    }
+
+    fn claims(&self, email: &str) -> Value {
+        json!({"iss": format!("https://{}.example", self.name), "aud": "weft",
+            "exp": NOW.0 / 1000 + 600, "email": email})
+    }
+
+    fn token(&self, email: &str) -> String {
+        self.tokens.sign(&self.claims(email)).unwrap()
+    }
+}
+
+/// A controller with documents of providers.
+async fn scene() -> (Bed, Documents, Caller) {
+    let documents = Documents::default();
+    let source = Arc::new(documents.clone());
+    let bed = Bed::with(move |settings| settings.key_source = source).await;
+    let admin = bed.admin().await;
+    (bed, documents, admin)
+}
+
+async fn identity(bed: &Bed, admin: &Caller, external: &str) -> String {
+    let body =
+        json!({"name": external, "type": "Default", "isAdmin": false, "externalId": external});
+    bed.create(admin, "createIdentity", body).await
+}
+
+fn bearing(mut call: Call, tokens: &[&str]) -> Call {
+    let bearer = |token: &&str| (headers::AUTHORIZATION.to_owned(), format!("Bearer {token}"));
+    call.headers.extend(tokens.iter().map(bearer));
+    call
+}
+
+async fn log_in(bed: &Bed, tokens: &[&str]) -> Result<Reply, Failure> {
+    let call = to(Api::Client, "authenticate", &[]).with_query("method", "ext-jwt");
+    bed.controller.call(Caller::nobody(Origin::default()), bearing(call, tokens)).await
+}
+
+/// The refusal of a login, which tells nothing but a challenge with this error.
+async fn refused(bed: &Bed, tokens: &[&str], error: &str) {
+    let failure = log_in(bed, tokens).await.map(|_| ()).unwrap_err();
+    assert_eq!((failure.code(), failure.cause()), (ErrorCode::InvalidAuth, None));
+    let challenge = failure.challenge().unwrap();
+    assert!(challenge.contains("openziti-primary-ext-jwt"), "{challenge}");
+    assert!(challenge.contains(&format!("error=\"{error}\"")), "{error}: {challenge}");
+    assert!(!challenge.contains("secret-host"), "{challenge}");
+}
+
+fn token_of(reply: &Reply) -> String {
+    reply.data()["token"].as_str().unwrap().to_owned()
+}
+
+fn policy(name: &str, signers: &[&str], second: Value) -> Value {
+    json!({"name": name,
+        "primary": {
+            "cert": {"allowed": true, "allowExpiredCerts": true},
+            "extJwt": {"allowed": true, "allowedSigners": signers},
+            "updb": {"allowed": true, "lockoutDurationMinutes": 0, "maxAttempts": 0,
+                "minPasswordLength": 5, "requireMixedCase": false, "requireNumberChar": false,
+                "requireSpecialChar": false}},
+        "secondary": {"requireTotp": false, "requireExtJwtSigner": second}})
+}
+
+async fn is_gone(bed: &Bed, token: &str) {
+    let sessions = bed.controller.sessions();
+    until("the session ends", || sessions.by_token(token, bed.controller.now()).is_none()).await;
+}
+
+#[tokio::test]
+async fn a_token_logs_in_and_the_session_works_at_routers() {
+    let (bed, documents, admin) = scene().await;
+    let idp = Provider::new(&documents, "idp", "k1");
+    let signer = bed.create(&admin, "createExternalJwtSigner", idp.body()).await;
+    let anna = identity(&bed, &admin, "anna@idp").await;
+    let reply = log_in(&bed, &["no token", &idp.token("anna@idp")]).await.unwrap();
+    let session = reply.data();
+    assert_eq!(session["identityId"], json!(anna));
+    assert_eq!(session["authenticatorId"], json!(format!("extJwtId:{signer}")));
+    assert_eq!(session["authQueries"], json!([]));
+    let token = token_of(&reply);
+    let own = bed.with_token(&token);
+    bed.client(&own, "getCurrentIdentity", &[], NONE).await.unwrap();
+
+    // Routers want a certificate: the session gets one.
+    let stored = bed.controller.sessions().by_token(&token, NOW).unwrap();
+    assert_eq!(stored.external.signer_id.as_ref().map(|id| id.as_str()), Some(signer.as_str()));
+    assert_eq!(bed.controller.legacy_session(&stored), None);
+    let body = json!({"csr": csr("anna")});
+    let made = bed.client(&own, "createCurrentApiSessionCertificate", &[], body).await.unwrap();
+    let leaf = Certificate::from_pem(made["certificate"].as_str().unwrap().as_bytes()).unwrap();
+    let stored = bed.controller.sessions().by_token(&token, NOW).unwrap();
+    let told = bed.controller.legacy_session(&stored).unwrap();
+    assert_eq!(told.fingerprints, [leaf[0].fingerprint()]);
+}
+
+#[tokio::test]
+async fn a_session_by_token_ends_with_all_that_it_depends_on() {
+    let (bed, documents, admin) = scene().await;
+    let idp = Provider::new(&documents, "idp", "k1");
+    let signer = bed.create(&admin, "createExternalJwtSigner", idp.body()).await;
+    let anna = identity(&bed, &admin, "anna@idp").await;
+    let log_in = async || token_of(&log_in(&bed, &[&idp.token("anna@idp")]).await.unwrap());
+    let own = bed.create(&admin, "createAuthPolicy", policy("own", &[&signer], NONE)).await;
+    let body = json!({"authPolicyId": own});
+    bed.manage(&admin, "patchIdentity", &[&anna], body).await.unwrap();
+
+    let token = log_in().await;
+    let body = json!({"externalId": "bert@idp"});
+    bed.manage(&admin, "patchIdentity", &[&anna], body).await.unwrap();
+    is_gone(&bed, &token).await;
+    let body = json!({"externalId": "anna@idp"});
+    bed.manage(&admin, "patchIdentity", &[&anna], body).await.unwrap();
+
+    for (change, back) in [
+        (json!({"enabled": false}), json!({"enabled": true})),
+        (json!({"audience": "other"}), json!({"audience": "weft"})),
+        (json!({"claimsProperty": "/sub"}), json!({"claimsProperty": "/email"})),
+    ] {
+        let token = log_in().await;
+        bed.manage(&admin, "patchExternalJwtSigner", &[&signer], change).await.unwrap();
+        is_gone(&bed, &token).await;
+        bed.manage(&admin, "patchExternalJwtSigner", &[&signer], back).await.unwrap();
+    }
+    // A change of what the tokens do not depend on ends nothing.
+    let token = log_in().await;
+    let body = json!({"name": "renamed"});
+    bed.manage(&admin, "patchExternalJwtSigner", &[&signer], body).await.unwrap();
+    let body = json!({"primary": {"extJwt": {"allowed": false}}});
+    assert!(bed.controller.sessions().by_token(&token, NOW).is_some());
+    bed.manage(&admin, "patchAuthPolicy", &[&own], body).await.unwrap();
+    is_gone(&bed, &token).await;
+    let body = json!({"primary": {"extJwt": {"allowed": true, "allowedSigners": []}}});
+    bed.manage(&admin, "patchAuthPolicy", &[&own], body).await.unwrap();
+
+    let token = log_in().await;
+    bed.manage(&admin, "disableIdentity", &[&anna], json!({"durationMinutes": 0})).await.unwrap();
+    is_gone(&bed, &token).await;
+    refused(&bed, &[&idp.token("anna@idp")], "invalid").await;
+    bed.manage(&admin, "enableIdentity", &[&anna], NONE).await.unwrap();
+
+    let token = log_in().await;
+    bed.manage(&admin, "deleteExternalJwtSigner", &[&signer], NONE).await.unwrap();
+    is_gone(&bed, &token).await;
+}
+
+#[tokio::test]
+async fn who_left_the_company_is_out_after_a_day() {
+    let (bed, documents, admin) = scene().await;
+    let idp = Provider::new(&documents, "idp", "k1");
+    bed.create(&admin, "createExternalJwtSigner", idp.body()).await;
+    identity(&bed, &admin, "anna@idp").await;
+    let late = with(&idp.claims("anna@idp"), "exp", json!(NOW.0 / 1000 + 400 * 24 * 3600));
+    let token = token_of(&log_in(&bed, &[&idp.tokens.sign(&late).unwrap()]).await.unwrap());
+    // The session is in use all the time.
+    for _ in 0..24 * 3 - 1 {
+        bed.clock.advance(Duration::from_secs(20 * 60));
+        bed.client(&bed.with_token(&token), "getCurrentIdentity", &[], NONE).await.unwrap();
+    }
+    bed.clock.advance(Duration::from_secs(20 * 60));
+    let over = bed.client(&bed.with_token(&token), "getCurrentIdentity", &[], NONE).await;
+    assert_eq!(over.unwrap_err().code(), ErrorCode::Unauthorized);
+}
+
+#[tokio::test]
+async fn tokens_for_others_and_of_others_log_nobody_in() {
+    let (bed, documents, admin) = scene().await;
+    // Two providers name their keys alike.
+    let (idp, other) =
+        (Provider::new(&documents, "idp", "k1"), Provider::new(&documents, "other", "k1"));
+    bed.create(&admin, "createExternalJwtSigner", idp.body()).await;
+    let body = with(&other.body(), "enabled", json!(false));
+    let off = bed.create(&admin, "createExternalJwtSigner", body).await;
+    identity(&bed, &admin, "anna@idp").await;
+    let sign = |change: &dyn Fn(&mut Value)| {
+        let mut claims = idp.claims("anna@idp");
+        change(&mut claims);
+        idp.tokens.sign(&claims).unwrap()
+    };
+    let now = NOW.0 / 1000;
+    let set = |name: &'static str, value: Value| sign(&|claims| claims[name] = value.clone());
+    log_in(&bed, &[&sign(&|_| ())]).await.unwrap();
+    log_in(&bed, &[&set("exp", json!(now - 50))]).await.expect("within the leeway");
+    log_in(&bed, &[&set("nbf", json!(now + 50))]).await.expect("within the leeway");
+    refused(&bed, &[], "missing").await;
+    for (token, error) in [
+        (set("exp", json!(now - 70)), "expired"),
+        (set("exp", NONE), "invalid"),
+        (set("exp", json!("never")), "invalid"),
+        (set("nbf", json!(now + 70)), "invalid"),
+        (set("aud", json!("another")), "invalid"),
+        (set("aud", json!(["a", "b"])), "invalid"),
+        (set("aud", NONE), "invalid"),
+        (set("iss", json!("https://idp.example/")), "invalid"),
+        (set("iss", NONE), "invalid"),
+        (set("email", json!("nobody")), "invalid"),
+        (set("email", json!(7)), "invalid"),
+        (set("email", json!(" ")), "invalid"),
+        (
+            set("events", json!({"http://schemas.openid.net/event/backchannel-logout": {}})),
+            "invalid",
+        ),
+        // Key confusion: the other provider's key has the same name.
+        (other.tokens.sign(&idp.claims("anna@idp")).unwrap(), "invalid"),
+        (other.token("anna@idp"), "invalid"),
+        ("a.b.c".to_owned(), "invalid"),
+        ("x".repeat(100_000), "invalid"),
+    ] {
+        refused(&bed, &[&token], error).await;
+    }
+    // Another signer that is enabled names the same people: its own key signs for its own issuer only.
+    bed.manage(&admin, "patchExternalJwtSigner", &[&off], json!({"enabled": true})).await.unwrap();
+    log_in(&bed, &[&other.token("anna@idp")]).await.unwrap();
+    refused(&bed, &[&other.tokens.sign(&idp.claims("anna@idp")).unwrap()], "invalid").await;
+}
+
+/// A token with another header: the payload and the signature stay.
+fn headed(token: &str, header: &Value) -> String {
+    use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
+    let (_, rest) = token.split_once('.').unwrap();
+    format!("{}.{rest}", URL_SAFE_NO_PAD.encode(header.to_string()))
+}
+
+#[tokio::test]
+async fn algorithms_and_types_of_tokens_are_not_confused() {
+    let (bed, documents, admin) = scene().await;
+    let idp = Provider::new(&documents, "idp", "k1");
+    bed.create(&admin, "createExternalJwtSigner", idp.body()).await;
+    identity(&bed, &admin, "anna@idp").await;
+    let good = idp.token("anna@idp");
+    let unsigned = good.rsplit_once('.').unwrap().0;
+    for header in [
+        json!({"alg": "none", "kid": "k1"}),
+        json!({"alg": "None", "kid": "k1", "typ": "JWT"}),
+        json!({"alg": "HS256", "kid": "k1"}),
+        json!({"alg": "RS256", "kid": "k1"}),
+        json!({"alg": "ES384", "kid": "k1"}),
+        json!({"alg": "ES256"}),
+        json!({"alg": "ES256", "kid": ""}),
+        json!({"alg": "ES256", "kid": "other"}),
+        json!({"alg": "ES256", "kid": "k1", "crit": ["exp"]}),
+    ] {
+        refused(&bed, &[&headed(&good, &header)], "invalid").await;
+        refused(&bed, &[&headed(&format!("{unsigned}."), &header)], "invalid").await;
+    }
+    // A shared secret that is the public key.
+    let public = idp.key.public();
+    for secret in [public.spki(), public.raw()] {
+        let header = json!({"alg": "HS256", "kid": "k1"});
+        let text = headed(&good, &header);
+        let text = text.rsplit_once('.').unwrap().0;
+        refused(&bed, &[&format!("{text}.{}", hmac(secret, text))], "invalid").await;
+    }
+    let typed = |typ: &str| {
+        use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
+        let header = json!({"alg": "ES256", "kid": "k1", "typ": typ}).to_string();
+        let claims = idp.claims("anna@idp").to_string();
+        let text = format!("{}.{}", URL_SAFE_NO_PAD.encode(header), URL_SAFE_NO_PAD.encode(claims));
+        let signature = idp.tokens.sign_bytes(text.as_bytes()).unwrap();
+        format!("{text}.{}", URL_SAFE_NO_PAD.encode(signature))
+    };
+    for typ in ["JWT", "jwt", "at+jwt", "application/at+JWT"] {
+        log_in(&bed, &[&typed(typ)]).await.expect(typ);
+    }
+    for typ in ["logout+jwt", "secevent+jwt", "dpop+jwt", "token-introspection+jwt", ""] {
+        refused(&bed, &[&typed(typ)], "invalid").await;
+    }
+}
+
+/// HMAC with SHA-256, in base64url.
+fn hmac(secret: &[u8], text: &str) -> String {
+    use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
+    use sha2::{Digest as _, Sha256};
+    let mut key = [0; 64];
+    match secret.len() > 64 {
+        true => key[..32].copy_from_slice(&Sha256::digest(secret)),
+        false => key[..secret.len()].copy_from_slice(secret),
+    }
+    let padded = |with: u8| key.map(|byte| byte ^ with);
+    let inner = Sha256::new().chain_update(padded(0x36)).chain_update(text).finalize();
+    let outer = Sha256::new().chain_update(padded(0x5c)).chain_update(inner).finalize();
+    URL_SAFE_NO_PAD.encode(outer)
+}
+
+#[tokio::test]
+async fn a_signer_that_is_the_controller_itself_accepts_nothing() {
+    let (bed, documents, admin) = scene().await;
+    let keys = bed.controller.ticket_keys().unwrap().to_json().unwrap().to_string();
+    documents.0.lock().insert("https://idp.example/keys".into(), keys.into_bytes());
+    let issuer = bed.controller.issuer();
+    let body = json!({"name": "self", "issuer": issuer, "audience": "weft", "enabled": true,
+        "jwksEndpoint": "https://idp.example/keys"});
+    bed.create(&admin, "createExternalJwtSigner", body).await;
+    let own = admin.identity().unwrap();
+    let claims = json!({"iss": issuer, "aud": "weft", "exp": NOW.0 / 1000 + 600, "sub": own});
+    refused(&bed, &[&bed.controller.sign(&claims).unwrap()], "invalid").await;
+}
+
+#[tokio::test]
+async fn a_provider_that_is_down_is_named_to_administrators_only() {
+    let (bed, documents, admin) = scene().await;
+    let idp = Provider::new(&documents, "idp", "k1");
+    bed.create(&admin, "createExternalJwtSigner", idp.body()).await;
+    identity(&bed, &admin, "anna@idp").await;
+    documents.0.lock().clear();
+    let token = idp.token("anna@idp");
+    refused(&bed, &[&token], "invalid").await;
+    let tested = test(&bed, &admin, &token).await.unwrap();
+    let last = tested["checks"].as_array().unwrap().last().unwrap().clone();
+    assert_eq!((&last["name"], &last["isGood"]), (&json!("key"), &json!(false)));
+    assert!(last["text"].as_str().unwrap().contains("secret-host"), "{last}");
+    assert_eq!(tested["isGood"], json!(false));
+}
+
+async fn test(bed: &Bed, caller: &Caller, token: &str) -> Result<Value, Failure> {
+    let call = to(Api::Weft, "testExternalToken", &[]).with_json(&json!({"token": token}));
+    Ok(bed.controller.call(caller.clone(), call).await?.data())
+}
+
+#[tokio::test]
+async fn a_token_is_tested_check_by_check() {
+    let (bed, documents, admin) = scene().await;
+    let idp = Provider::new(&documents, "idp", "k1");
+    let signer = bed.create(&admin, "createExternalJwtSigner", idp.body()).await;
+    let anna = identity(&bed, &admin, "anna@idp").await;
+    let good = test(&bed, &admin, &idp.token("anna@idp")).await.unwrap();
+    assert_eq!((&good["isGood"], &good["identityId"]), (&json!(true), &json!(anna)));
+    let names = |tested: &Value| -> Vec<String> {
+        let checks = tested["checks"].as_array().unwrap();
+        checks.iter().map(|it| it["name"].as_str().unwrap().to_owned()).collect()
+    };
+    let all = [
+        "form",
+        "type",
+        "issuer",
+        "key",
+        "signature",
+        "times",
+        "audience",
+        "claim",
+        "identity",
+        "policy",
+    ];
+    assert_eq!(names(&good), all);
+    let failed = async |token: &str| -> Vec<String> {
+        let tested = test(&bed, &admin, token).await.unwrap();
+        assert_eq!(tested["isGood"], json!(false));
+        let checks = tested["checks"].as_array().unwrap().iter();
+        let failed = checks.filter(|it| it["isGood"] == json!(false));
+        failed.map(|it| it["name"].as_str().unwrap().to_owned()).collect()
+    };
+    let change = |name: &str, value: Value| {
+        let mut claims = idp.claims("anna@idp");
+        claims[name] = value;
+        idp.tokens.sign(&claims).unwrap()
+    };
+    assert_eq!(failed("no token").await, ["form"]);
+    assert_eq!(failed(&change("iss", json!("https://x.example"))).await, ["issuer"]);
+    assert_eq!(failed(&change("exp", json!(NOW.0 / 1000 - 100))).await, ["times"]);
+    assert_eq!(failed(&change("aud", json!("x"))).await, ["audience"]);
+    assert_eq!(failed(&change("email", NONE)).await, ["claim"]);
+    assert_eq!(failed(&change("email", json!("nobody"))).await, ["identity"]);
+    let wrong = PrivateKey::generate(KeyAlgorithm::EcP256).unwrap();
+    let wrong = TokenSigner::with_kid(wrong, "k1").unwrap();
+    assert_eq!(failed(&wrong.sign(&idp.claims("anna@idp")).unwrap()).await, ["signature"]);
+    let other = Provider::new(&documents, "other", "k2");
+    let other = bed.create(&admin, "createExternalJwtSigner", other.body()).await;
+    let own = bed.create(&admin, "createAuthPolicy", policy("own", &[&other], NONE)).await;
+    bed.manage(&admin, "patchIdentity", &[&anna], json!({"authPolicyId": own})).await.unwrap();
+    assert_eq!(failed(&idp.token("anna@idp")).await, ["policy"]);
+    let body = json!({"enabled": false});
+    bed.manage(&admin, "patchExternalJwtSigner", &[&signer], body).await.unwrap();
+    assert_eq!(failed(&idp.token("anna@idp")).await, ["issuer"]);
+
+    // Who may read signers and no identities learns no identity.
+    let clerk = json!({"name": "clerk", "type": "Default", "isAdmin": false,
+        "permissions": ["external-jwt-signer.read"]});
+    let clerk = bed.create(&admin, "createIdentity", clerk).await;
+    let body =
+        json!({"method": "updb", "identityId": clerk, "username": "clerk", "password": "geheim"});
+    bed.create(&admin, "createAuthenticator", body).await;
+    let clerk = bed.login("clerk", "geheim").await.unwrap();
+    let body = json!({"enabled": true});
+    bed.manage(&admin, "patchExternalJwtSigner", &[&signer], body).await.unwrap();
+    let seen = test(&bed, &clerk, &idp.token("anna@idp")).await.unwrap();
+    assert_eq!((&seen["identityId"], &seen["identityName"]), (&json!(""), &json!("")));
+    let nobody = Caller::nobody(Origin::default());
+    let refusal = test(&bed, &nobody, &idp.token("anna@idp")).await.unwrap_err();
+    assert_eq!(refusal.code(), ErrorCode::Unauthorized);
+}
+
+#[tokio::test]
+async fn wrong_signatures_of_one_source_are_limited() {
+    let documents = Documents::default();
+    let source = Arc::new(documents.clone());
+    let bed = Bed::with(move |settings| {
+        settings.key_source = source;
+        settings.guess_limits = crate::GuessLimits { per_name: 0, per_address: 5 };
+    })
+    .await;
+    let admin = bed.admin().await;
+    let idp = Provider::new(&documents, "idp", "k1");
+    bed.create(&admin, "createExternalJwtSigner", idp.body()).await;
+    identity(&bed, &admin, "anna@idp").await;
+    let wrong = Provider::new(&Documents::default(), "idp", "k1").token("anna@idp");
+    let log_in = async |last: u8, token: &str| {
+        let remote = Some(([192, 0, 2, last], 1).into());
+        let caller = Caller::nobody(Origin { remote, ..Origin::default() });
+        let call = to(Api::Client, "authenticate", &[]).with_query("method", "ext-jwt");
+        let done = bed.controller.call(caller, bearing(call, &[token])).await;
+        done.map_or_else(|failure| failure.status(), |_| 200)
+    };
+    for _ in 0..5 {
+        assert_eq!(log_in(1, &wrong).await, 401);
+    }
+    assert_eq!(log_in(1, &wrong).await, 429);
+    assert_eq!(log_in(1, &idp.token("anna@idp")).await, 429, "before any signature is verified");
+    assert_eq!(log_in(2, &idp.token("anna@idp")).await, 200, "others are not concerned");
+}
+
+/// The caller of a session that shows these tokens beside it.
+fn beside(bed: &Bed, session: &str, tokens: &[&str]) -> Caller {
+    let bearers = tokens.iter().map(|token| (*token).to_owned()).collect();
+    let session = Some(session.to_owned());
+    bed.controller.resolve(Credentials { session, bearers, origin: Origin::default() })
+}
+
+#[tokio::test]
+async fn a_second_token_comes_with_every_request_and_names_the_same_identity() {
+    let (bed, documents, admin) = scene().await;
+    let idp = Provider::new(&documents, "idp", "k1");
+    let signer = bed.create(&admin, "createExternalJwtSigner", idp.body()).await;
+    let (anna, bert) = (identity(&bed, &admin, "anna").await, identity(&bed, &admin, "bert").await);
+    let own = bed.create(&admin, "createAuthPolicy", policy("own", &[], json!(signer))).await;
+    for id in [&anna, &bert] {
+        bed.manage(&admin, "patchIdentity", &[id], json!({"authPolicyId": own})).await.unwrap();
+    }
+    let body =
+        json!({"method": "updb", "identityId": anna, "username": "anna", "password": "geheim"});
+    bed.create(&admin, "createAuthenticator", body).await;
+    let call = |tokens: &[&str]| {
+        let call = to(Api::Client, "authenticate", &[]).with_query("method", "password");
+        bearing(call.with_json(&json!({"username": "anna", "password": "geheim"})), tokens)
+    };
+    let nobody = || Caller::nobody(Origin::default());
+    let bare = bed.controller.call(nobody(), call(&[])).await.unwrap();
+    assert_eq!(bare.data()["authQueries"][0]["typeId"], "EXT-JWT");
+    assert!(bare.headers.iter().any(|(name, _)| *name == headers::WWW_AUTHENTICATE));
+    let session = token_of(&bare);
+    let ask = async |tokens: &[&str]| {
+        let caller = beside(&bed, &session, tokens);
+        bed.client(&caller, "listServices", &[], NONE).await
+    };
+    let refusal = ask(&[]).await.unwrap_err();
+    let challenge = refusal.challenge().unwrap();
+    assert_eq!(refusal.status(), 401);
+    assert!(
+        challenge.contains("openziti-secondary-ext-jwt") && challenge.contains("missing"),
+        "{challenge}"
+    );
+
+    // The key is fetched before the caller is looked up.
+    let credentials = Credentials {
+        session: Some(session.clone()),
+        bearers: vec![idp.token("anna")],
+        origin: Origin::default(),
+    };
+    bed.controller.fetch_keys_for(&credentials).await;
+    ask(&[&idp.token("anna")]).await.unwrap();
+    ask(&["x", &idp.token("anna")]).await.unwrap();
+    ask(&[]).await.expect_err("every request needs the token");
+    let other = ask(&[&idp.token("bert")]).await.unwrap_err();
+    assert!(other.challenge().unwrap().contains("invalid"), "the token of somebody else");
+    let late =
+        idp.tokens.sign(&with(&idp.claims("anna"), "exp", json!(NOW.0 / 1000 - 100))).unwrap();
+    assert!(ask(&[&late]).await.unwrap_err().challenge().unwrap().contains("expired"));
+    let caller = beside(&bed, &session, &[]);
+    let shown = bed.client(&caller, "getCurrentAPISession", &[], NONE).await.unwrap();
+    assert_eq!(shown["authQueries"][0]["typeId"], "EXT-JWT");
+    let caller = beside(&bed, &session, &[&idp.token("anna")]);
+    let shown = bed.client(&caller, "getCurrentAPISession", &[], NONE).await.unwrap();
+    assert_eq!(shown["authQueries"], json!([]));
+    let whole = bed.controller.call(nobody(), call(&[&idp.token("anna")])).await.unwrap();
+    assert_eq!(whole.data()["authQueries"], json!([]));
+    assert!(!whole.headers.iter().any(|(name, _)| *name == headers::WWW_AUTHENTICATE));
+}
+
+#[tokio::test]
+async fn routers_know_a_session_while_its_second_token_counts() {
+    let (bed, documents, admin) = scene().await;
+    let idp = Provider::new(&documents, "idp", "k1");
+    let signer = bed.create(&admin, "createExternalJwtSigner", idp.body()).await;
+    let anna = identity(&bed, &admin, "anna").await;
+    let own = bed.create(&admin, "createAuthPolicy", policy("own", &[], json!(signer))).await;
+    bed.manage(&admin, "patchIdentity", &[&anna], json!({"authPolicyId": own})).await.unwrap();
+    let session = token_of(&log_in(&bed, &[&idp.token("anna")]).await.unwrap());
+    let caller = beside(&bed, &session, &[&idp.token("anna")]);
+    let body = json!({"csr": csr("anna")});
+    bed.client(&caller, "createCurrentApiSessionCertificate", &[], body).await.unwrap();
+    let is_known = |bed: &Bed| {
+        let stored = bed.controller.sessions().by_token(&session, bed.controller.now());
+        stored.is_some_and(|stored| bed.controller.legacy_session(&stored).is_some())
+    };
+    assert!(is_known(&bed));
+    let again = bed.restarted().await;
+    assert!(is_known(&again), "a restart ends no circuit");
+
+    // The session is used without the token: routers forget it once the time for which it may be idle is over.
+    let sessions = bed.controller.sessions();
+    for _ in 0..3 {
+        bed.clock.advance(Duration::from_secs(11 * 60));
+        beside(&bed, &session, &[]);
+    }
+    assert!(!is_known(&bed));
+    sessions.end_due(&bed.controller.snapshot(), bed.controller.now());
+    assert!(
+        sessions.by_token(&session, bed.controller.now()).is_some(),
+        "the session itself stays"
+    );
+    let mut claims = idp.claims("anna");
+    claims["exp"] = json!(bed.controller.now().secs() + 600);
+    beside(&bed, &session, &[&idp.tokens.sign(&claims).unwrap()]);
+    assert!(is_known(&bed));
+}
+
+#[tokio::test]
+async fn an_identity_is_logged_in_by_the_signer_that_enrolled_it() {
+    let (bed, documents, admin) = scene().await;
+    let (idp, other) =
+        (Provider::new(&documents, "idp", "k1"), Provider::new(&documents, "other", "k1"));
+    let mut body = idp.body();
+    body["enrollToTokenEnabled"] = json!(true);
+    body["enrollNameClaimsSelector"] = json!("/email");
+    bed.create(&admin, "createExternalJwtSigner", body).await;
+    let second = bed.create(&admin, "createExternalJwtSigner", other.body()).await;
+    let call = bearing(to(Api::Client, "enrollToken", &[]), &[&idp.token("anna")]);
+    bed.controller.call(Caller::nobody(Origin::default()), call).await.unwrap();
+    log_in(&bed, &[&idp.token("anna")]).await.unwrap();
+    refused(&bed, &[&other.token("anna")], "invalid").await;
+    let found = bed.list(&admin, "listIdentities", "externalId = \"anna\"").await;
+    let anna = found[0]["id"].as_str().unwrap();
+    let own = bed.create(&admin, "createAuthPolicy", policy("own", &[&second], NONE)).await;
+    bed.manage(&admin, "patchIdentity", &[anna], json!({"authPolicyId": own})).await.unwrap();
+    log_in(&bed, &[&other.token("anna")]).await.expect("the policy names it");
+    refused(&bed, &[&idp.token("anna")], "invalid").await;
+    // An external id that a person has set counts for all signers.
+    let body = json!({"authPolicyId": "default", "externalId": "anna2"});
+    bed.manage(&admin, "patchIdentity", &[anna], body).await.unwrap();
+    log_in(&bed, &[&other.token("anna2")]).await.unwrap();
+}
+
+/// GHSA-4h58-w989-xgg4: a named signer accepts tokens of its own issuer and audience only.
+#[tokio::test]
+async fn ghsa_4h58_w989_xgg4_a_named_signer_checks_issuer_and_audience() {
+    let (bed, documents, admin) = scene().await;
+    let idp = Provider::new(&documents, "idp", "k1");
+    let mut body = idp.body();
+    body["enrollToTokenEnabled"] = json!(true);
+    body["enrollToCertEnabled"] = json!(true);
+    body["enrollNameClaimsSelector"] = json!("/email");
+    let signer = bed.create(&admin, "createExternalJwtSigner", body).await;
+    let enroll = async |token: &str, csr: Option<String>| {
+        let mut call = bearing(to(Api::Client, "enrollToken", &[]), &[token]);
+        call.headers.push((headers::TOKEN_ISSUER.to_owned(), signer.clone()));
+        if let Some(csr) = csr {
+            call = call.with_json(&json!({"clientCsr": csr}));
+        }
+        bed.controller.call(Caller::nobody(Origin::default()), call).await
+    };
+    let sign = |name: &str, value: Value| {
+        idp.tokens.sign(&with(&idp.claims("anna"), name, value)).unwrap()
+    };
+    for csr in [None, Some(csr("anna"))] {
+        for token in [
+            sign("aud", json!("another program")),
+            sign("aud", NONE),
+            sign("iss", json!("https://other.example")),
+            sign("iss", NONE),
+            sign("exp", json!(NOW.0 / 1000 - 100)),
+        ] {
+            let failure = enroll(&token, csr.clone()).await.map(|_| ()).unwrap_err();
+            assert_eq!(failure.code(), ErrorCode::InvalidEnrollmentToken);
+        }
+    }
+    enroll(&idp.token("anna"), None).await.unwrap();
+    let reply = enroll(&idp.token("bert"), Some(csr("bert"))).await.unwrap();
+    assert!(reply.data()["cert"].as_str().unwrap().contains("BEGIN CERTIFICATE"));
+}
+
+#[tokio::test]
+async fn signers_that_name_the_same_identities_are_found() {
+    let (bed, documents, admin) = scene().await;
+    let (idp, other) =
+        (Provider::new(&documents, "idp", "k1"), Provider::new(&documents, "other", "k1"));
+    let first = bed.create(&admin, "createExternalJwtSigner", idp.body()).await;
+    let second = bed.create(&admin, "createExternalJwtSigner", other.body()).await;
+    let found = || weft_auth::signer_warnings::alike(&bed.controller.snapshot());
+    assert_eq!(found().len(), 1);
+    let rules = |signers: &[&str]| json!({"primary": {"extJwt": {"allowed": true, "allowedSigners": signers}}});
+    bed.manage(&admin, "patchAuthPolicy", &["default"], rules(&[&first])).await.unwrap();
+    assert_eq!(found(), []);
+    bed.manage(&admin, "patchAuthPolicy", &["default"], rules(&[&first, &second])).await.unwrap();
+    assert_eq!(found().len(), 1);
+    let by_id = json!({"useExternalId": false});
+    bed.manage(&admin, "patchExternalJwtSigner", &[&second], by_id).await.unwrap();
+    assert_eq!(found(), []);
+}
+
+#[tokio::test]
+async fn known_keys_are_good_after_a_restart_while_the_provider_is_down() {
+    let (bed, documents, admin) = scene().await;
+    let idp = Provider::new(&documents, "idp", "k1");
+    bed.create(&admin, "createExternalJwtSigner", idp.body()).await;
+    identity(&bed, &admin, "anna@idp").await;
+    log_in(&bed, &[&idp.token("anna@idp")]).await.unwrap();
+    let again = bed.restarted().await;
+    log_in(&again, &[&idp.token("anna@idp")]).await.unwrap();
+    bed.clock.advance(Duration::from_secs(25 * 3600));
+    let late = bed.restarted().await;
+    let mut claims = idp.claims("anna@idp");
+    claims["exp"] = json!(late.controller.now().secs() + 600);
+    refused(&late, &[&idp.tokens.sign(&claims).unwrap()], "invalid").await;
+}
