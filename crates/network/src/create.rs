@@ -2,8 +2,9 @@
 //! every router on the path its route, and waits for all of them. After a failure, another attempt
 //! goes without the router or terminator that failed, under another circuit id unless the router of
 //! the dialer chose the id. A router between the ends that takes no new circuits, because it drains
-//! or is full, is avoided in another attempt that does not count; `DETOURS` times at most. A router at
-//! an end that takes none is given a moment, if no other terminator can be dialed instead.
+//! or is full, is avoided in another attempt that does not count; `DETOURS` times at most. So is a host to
+//! which too many circuits are in the making (`hosts`), once for each host. A router at an end that takes
+//! none, and such a host, are given a moment, if no other terminator can be dialed instead.
 
 mod chosen;
 mod hosts;
@@ -29,12 +30,13 @@ use crate::network::Network;
 use crate::tags::CircuitTags;
 use chosen::{Chosen, Tried};
 pub(crate) use hosts::Hosts;
+use hosts::ToHost;
 pub use hosts::{AT_ONCE, BY_ONE};
 
-/// Attempts of one circuit that do not count, because a router between the ends took no new
+/// Attempts of one circuit that do not count, because a router between the ends or a host took no new
 /// circuits.
 const DETOURS: u32 = 4;
-/// The time that a router at an end, which takes no new circuits, is given before it is asked again.
+/// The time that a router at an end or a host, which takes no new circuits, is given before it is asked again.
 const MOMENT: Duration = Duration::from_millis(500);
 /// How long the channel may take to write a route.
 const SEND_TIMEOUT: Duration = Duration::from_secs(3);
@@ -204,11 +206,18 @@ impl Broken {
     }
 }
 
+/// The refusal of an attempt that has no place among the circuits in the making to its host, or lost it to another
+/// dialer.
+fn host_is_full(chosen: &Chosen) -> Broken {
+    let why = "too many dials wait for an answer of the host";
+    Broken::at(&chosen.terminator.router_id, FailureCause::TooMany, why)
+}
+
 /// A failed attempt, and whether to try again.
 struct Failed {
     failure: CircuitFailure,
     again: bool,
-    /// Whether a router between the ends took no new circuits, for the first time.
+    /// Whether a router between the ends, or the host, took no new circuits, for the first time.
     is_detour: bool,
 }
 
@@ -281,25 +290,27 @@ impl Making<'_> {
             tags: &tags.to_map(),
         };
         let network = self.network;
-        let outcome = match network.0.hosts.take(&self.spec.router, &chosen.terminator) {
-            Some(_place) => {
+        let dialer = self.spec.tags.client.as_ref();
+        let place = network.0.hosts.take(&self.spec.router, &chosen.terminator, dialer);
+        let outcome = match place {
+            Some(place) => {
                 let mut routed = std::mem::take(&mut self.routed);
-                let outcome = self.establish(&spec, &chosen, &mut routed, span).await;
+                let outcome = self.establish(&spec, &chosen, place, &mut routed, span).await;
                 self.routed = routed;
                 outcome
             }
-            None => Err(Broken::at(
-                &chosen.terminator.router_id,
-                FailureCause::TooMany,
-                "too many dials wait for an answer of the host",
-            )),
+            None => Err(host_is_full(&chosen)),
         };
         match outcome {
             Ok(peer_data) => Ok(Attempt { chosen, ingress, egress, tags, peer_data }),
             Err(Broken { cause, router, text }) => {
-                let has_no_room = FailureCause::Router(RouteErrorCode::ResourcesNotAvailable);
-                let is_busy = cause == has_no_room;
-                let is_detour = self.tried.note(&chosen, &router, is_busy) && is_busy;
+                let is_detour = if cause == FailureCause::TooMany {
+                    self.tried.note_full(&chosen.terminator)
+                } else {
+                    let has_no_room = FailureCause::Router(RouteErrorCode::ResourcesNotAvailable);
+                    let is_busy = cause == has_no_room;
+                    self.tried.note(&chosen, &router, is_busy) && is_busy
+                };
                 let text = format!("error creating route for [s/{}] {text}", self.spec.service);
                 let failure = self.failure(cause, text);
                 self.report_failure(Some(&chosen), &failure);
@@ -308,17 +319,27 @@ impl Making<'_> {
         }
     }
 
-    /// Sends the routes and waits until every router has set up its own.
+    /// Sends the routes and waits until every router has set up its own, or another dialer has taken the place.
     async fn establish(
         &self,
         spec: &RouteSpec<'_>,
         chosen: &Chosen,
+        mut place: ToHost<'_>,
         routed: &mut Vec<Id>,
         span: &Span,
     ) -> Result<PeerData, Broken> {
         let network = self.network;
         let mut answers = network.0.waiting.begin(spec.circuit, spec.attempt, &spec.path.nodes);
-        let outcome = self.ask(spec, chosen, &mut answers, routed, span).await;
+        let outcome = tokio::select! {
+            biased;
+            outcome = self.ask(spec, chosen, &mut answers, routed, span) => Some(outcome),
+            () = place.is_taken() => None,
+        };
+        let outcome = outcome.unwrap_or_else(|| {
+            // The router of the host gives the dial up.
+            routed.extend(spec.path.nodes.iter().cloned());
+            Err(host_is_full(chosen))
+        });
         if outcome.is_err() {
             // Routers may have set up their routes before another one failed.
             routed.extend(answers.end());

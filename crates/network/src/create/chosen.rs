@@ -9,6 +9,7 @@ use weft_paths::select::{Candidate, choose};
 use weft_wire::ctrl::peer_data_key;
 
 use super::CircuitSpec;
+use super::hosts::host_of;
 use crate::clock;
 use crate::failure::FailureCause;
 use crate::network::Network;
@@ -33,6 +34,8 @@ pub(super) struct Tried {
     transit: Vec<Id>,
     /// Routers at the ends that took no new circuits.
     busy: Vec<Id>,
+    /// Hosts to which too many circuits were in the making.
+    full: Vec<Id>,
 }
 
 impl Tried {
@@ -53,20 +56,33 @@ impl Tried {
         false
     }
 
-    /// Whether an attempt has failed at a terminator, or at its router for want of room.
+    /// Notes that too many circuits to the host of a terminator were in the making. True if that was not so before.
+    pub(super) fn note_full(&mut self, terminator: &Terminator) -> bool {
+        let host = host_of(terminator);
+        let is_new = !self.full.contains(host);
+        if is_new {
+            self.full.push(host.clone());
+        }
+        is_new
+    }
+
+    /// Whether an attempt has failed at a terminator, or at its router or host for want of room.
     fn has(&self, terminator: &Terminator) -> bool {
-        self.terminators.contains(&terminator.base.id) || self.busy.contains(&terminator.router_id)
+        self.terminators.contains(&terminator.base.id)
+            || self.busy.contains(&terminator.router_id)
+            || self.full.contains(host_of(terminator))
     }
 
-    /// Whether a router at an end took no new circuits.
+    /// Whether a router at an end or a host took no new circuits.
     pub(super) fn has_busy(&self) -> bool {
-        !self.busy.is_empty()
+        !(self.busy.is_empty() && self.full.is_empty())
     }
 
-    /// Whether a router at an end of the path took no new circuits.
+    /// Whether a router at an end of the path, or the host, took no new circuits.
     pub(super) fn is_busy(&self, chosen: &Chosen) -> bool {
         let ends = [chosen.path.first(), chosen.path.last()];
         ends.into_iter().flatten().any(|end| self.busy.contains(end))
+            || self.full.contains(host_of(&chosen.terminator))
     }
 }
 
@@ -188,5 +204,19 @@ mod tests {
         assert!(tried.has(&terminator("t2", "er3")) && !tried.has(&terminator("t3", "er4")));
         assert!(tried.is_busy(&chosen("t2", ["er1", "er2", "er3"])));
         assert!(!tried.is_busy(&chosen("t3", ["er1", "er3", "er4"])));
+    }
+
+    #[test]
+    fn a_full_host_counts_for_all_of_its_terminators() {
+        let hosted = |id: &str, host: &str| {
+            let base = Base::new(Id::new(id), Timestamp(0));
+            Terminator { base, host_id: Id::new(host), ..Terminator::default() }
+        };
+        let mut tried = Tried::default();
+        assert!(tried.note_full(&hosted("t1", "bad")));
+        assert!(!tried.note_full(&hosted("t2", "bad")), "it is one host");
+        assert!(tried.has(&hosted("t2", "bad")) && !tried.has(&hosted("t3", "good")));
+        assert!(tried.has_busy());
+        assert!(tried.note_full(&hosted("t4", "")) && tried.note_full(&hosted("t5", "")));
     }
 }

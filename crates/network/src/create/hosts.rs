@@ -1,10 +1,16 @@
 //! The circuits in the making to each host, for each router of dialers.
 //!
 //! A host that does not answer keeps a circuit in the making until the time for its dial is over. Circuits to it
-//! therefore have a share of the places of a router: others are made in the rest.
+//! therefore have a share of the places of a router: others are made in the rest. Of this share a dialing identity may
+//! have all while nobody else wants a place. Where it is full, a dial takes the place of the oldest one of the identity
+//! that has most places, if that one has at least two more than its own identity: so no identity keeps others from a
+//! host by dials that are never answered. The oldest one has been without an answer for the longest time.
+
+use std::collections::BTreeMap;
 
 use hashbrown::HashMap;
 use parking_lot::Mutex;
+use tokio::sync::oneshot;
 use weft_model::Id;
 use weft_model::entity::Terminator;
 
@@ -17,38 +23,103 @@ const TO_ONE: usize = AT_ONCE / 4;
 
 /// The circuits in the making by router of the dialer and host.
 #[derive(Debug, Default)]
-pub(crate) struct Hosts(Mutex<HashMap<(Id, Id), usize>>);
+pub(crate) struct Hosts(Mutex<HashMap<(Id, Id), Share>>);
+
+/// The circuits in the making from one router to one host.
+#[derive(Debug, Default)]
+struct Share {
+    count: usize,
+    /// The number of the next circuit.
+    next: u64,
+    /// By dialing identity and number. The sender is dropped when the place is taken away.
+    dialers: HashMap<Id, BTreeMap<u64, oneshot::Sender<()>>>,
+}
 
 /// The place of a circuit among those to its host. Given back when dropped.
 #[derive(Debug)]
 pub(super) struct ToHost<'h> {
     hosts: &'h Hosts,
     key: (Id, Id),
+    dialer: Id,
+    number: u64,
+    taken: oneshot::Receiver<()>,
+}
+
+/// The host of a terminator. A terminator without one counts by itself.
+pub(super) fn host_of(terminator: &Terminator) -> &Id {
+    if terminator.host_id.is_empty() { &terminator.base.id } else { &terminator.host_id }
 }
 
 impl Hosts {
-    /// A place for a circuit from a router to a terminator; none if its host has its share. A terminator without a host
-    /// counts by itself.
-    pub(super) fn take(&self, router: &Id, to: &Terminator) -> Option<ToHost<'_>> {
-        let host = if to.host_id.is_empty() { &to.base.id } else { &to.host_id };
-        let key = (router.clone(), host.clone());
-        let mut counts = self.0.lock();
-        match counts.get_mut(&key) {
-            Some(count) if *count >= TO_ONE => return None,
-            Some(count) => *count += 1,
-            None => drop(counts.insert(key.clone(), 1)),
+    /// A place for a circuit of a dialing identity from a router to a terminator. None if the host has its share, and
+    /// nobody has two more of these places than the dialer. All dialers without an identity count as one.
+    pub(super) fn take(
+        &self,
+        router: &Id,
+        to: &Terminator,
+        dialer: Option<&Id>,
+    ) -> Option<ToHost<'_>> {
+        let key = (router.clone(), host_of(to).clone());
+        let dialer = dialer.cloned().unwrap_or_default();
+        let mut shares = self.0.lock();
+        let share = shares.entry(key.clone()).or_default();
+        if share.count >= TO_ONE && !share.displace(&dialer) {
+            return None;
         }
-        Some(ToHost { hosts: self, key })
+        let (number, taken) = share.add(&dialer);
+        Some(ToHost { hosts: self, key, dialer, number, taken })
+    }
+}
+
+impl Share {
+    fn add(&mut self, dialer: &Id) -> (u64, oneshot::Receiver<()>) {
+        let (place, taken) = oneshot::channel();
+        let number = self.next;
+        self.next += 1;
+        self.count += 1;
+        self.dialers.entry(dialer.clone()).or_default().insert(number, place);
+        (number, taken)
+    }
+
+    /// Takes the oldest place of the dialer that has most of them, for this one. False if nothing would be gained.
+    fn displace(&mut self, newcomer: &Id) -> bool {
+        let own = self.dialers.get(newcomer).map_or(0, BTreeMap::len);
+        let greatest = self.dialers.iter().max_by_key(|(_, places)| places.len());
+        let gives_way = greatest.filter(|(_, places)| places.len() >= own + 2);
+        let oldest = gives_way
+            .and_then(|(dialer, places)| Some((dialer.clone(), *places.first_key_value()?.0)));
+        oldest.is_some_and(|(dialer, number)| self.remove(&dialer, number))
+    }
+
+    /// Removes a place; false if it was taken away.
+    fn remove(&mut self, dialer: &Id, number: u64) -> bool {
+        let Some(places) = self.dialers.get_mut(dialer) else { return false };
+        let is_there = places.remove(&number).is_some();
+        if places.is_empty() {
+            self.dialers.remove(dialer);
+        }
+        self.count -= usize::from(is_there);
+        is_there
+    }
+}
+
+impl ToHost<'_> {
+    /// Waits until another dialer has taken the place.
+    pub(super) async fn is_taken(&mut self) {
+        if !self.taken.is_terminated() {
+            // The sender says nothing; it is dropped.
+            let _ = (&mut self.taken).await;
+        }
     }
 }
 
 impl Drop for ToHost<'_> {
     fn drop(&mut self) {
-        let mut counts = self.hosts.0.lock();
-        if let Some(count) = counts.get_mut(&self.key) {
-            *count -= 1;
-            if *count == 0 {
-                counts.remove(&self.key);
+        let mut shares = self.hosts.0.lock();
+        if let Some(share) = shares.get_mut(&self.key) {
+            share.remove(&self.dialer, self.number);
+            if share.count == 0 {
+                shares.remove(&self.key);
             }
         }
     }
@@ -56,25 +127,55 @@ impl Drop for ToHost<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use futures::FutureExt;
     use weft_model::{Base, Timestamp};
+
+    use super::*;
+
+    fn terminator(id: &str, host: &str) -> Terminator {
+        let base = Base::new(Id::new(id), Timestamp(0));
+        Terminator { base, host_id: Id::new(host), ..Terminator::default() }
+    }
 
     #[test]
     fn a_host_has_a_quarter_of_the_places_of_a_router_and_is_forgotten() {
-        let terminator = |id: &str, host: &str| {
-            let base = Base::new(Id::new(id), Timestamp(0));
-            Terminator { base, host_id: Id::new(host), ..Terminator::default() }
-        };
         let (hosts, near, far) = (Hosts::default(), Id::new("near"), Id::new("far"));
         let (one, other) = (terminator("t1", "bad"), terminator("t2", "bad"));
         let of = |n: usize| if n.is_multiple_of(2) { &one } else { &other };
-        let held: Vec<_> = (0..600).map_while(|n| hosts.take(&near, of(n))).collect();
+        let held: Vec<_> = (0..600).map_while(|n| hosts.take(&near, of(n), None)).collect();
         assert_eq!(held.len(), 256);
-        assert!(hosts.take(&near, &terminator("t3", "good")).is_some());
-        assert!(hosts.take(&near, &terminator("t1", "")).is_some());
-        assert!(hosts.take(&far, &one).is_some(), "each router has places of its own");
+        assert!(hosts.take(&near, &terminator("t3", "good"), None).is_some());
+        assert!(hosts.take(&near, &terminator("t1", ""), None).is_some());
+        assert!(hosts.take(&far, &one, None).is_some(), "each router has places of its own");
         drop(held);
-        assert!(hosts.take(&near, &one).is_some());
+        assert!(hosts.take(&near, &one, None).is_some());
+        assert!(hosts.0.lock().is_empty());
+    }
+
+    #[test]
+    fn dialers_share_the_places_of_a_host_once_it_has_no_more() {
+        let (hosts, near, to) = (Hosts::default(), Id::new("near"), terminator("t", "silent"));
+        let take = |dialer: &str| hosts.take(&near, &to, Some(&Id::new(dialer)));
+        let taken = |places: &mut [ToHost<'_>]| {
+            let each = places.iter_mut().map(|place| place.is_taken().now_or_never().is_some());
+            each.collect::<Vec<_>>()
+        };
+        let mut greedy: Vec<_> = (0..300).map_while(|_| take("greedy")).collect();
+        assert_eq!(greedy.len(), 256, "one dialer has all while nobody else wants one");
+        let first = take("modest").unwrap();
+        let mut was_taken = vec![false; 256];
+        was_taken[0] = true;
+        assert_eq!(taken(&mut greedy), was_taken, "the oldest one gives way, once");
+        assert!(take("greedy").is_none(), "and takes nothing back");
+        let mut modest: Vec<_> = (0..300).map_while(|_| take("modest")).collect();
+        assert_eq!(1 + modest.len(), 128, "both have half");
+        assert_eq!(taken(&mut greedy).iter().filter(|it| **it).count(), 128);
+        assert!(!taken(&mut modest).contains(&true));
+        // Whoever lost a place gives none back.
+        drop(greedy.drain(..128));
+        assert!(take("greedy").is_none());
+        let third = take("third").unwrap();
+        drop((first, modest, greedy, third));
         assert!(hosts.0.lock().is_empty());
     }
 }

@@ -45,6 +45,8 @@ use crate::{
 const MIN_TIME: Duration = Duration::from_secs(1);
 /// Longest time for a dial.
 const MAX_TIME: Duration = Duration::from_secs(300);
+/// How often a route that waits looks whether it may take over the worker of another one.
+const PRESS: Duration = Duration::from_millis(250);
 /// The tags of a route with the hosting and the dialing identity.
 const HOST: &str = "hostId";
 const CLIENT: &str = "clientId";
@@ -107,18 +109,43 @@ fn dials(data: &dyn Data, route: &Route) -> Option<Parties> {
 
 /// Carries out a route that dials, once a worker is free.
 async fn dial(mut commanded: Commanded, mut place: Place) -> Answer {
-    let turn = place.begin(&commanded.taken_down).await;
+    let turn = loop {
+        match tokio::time::timeout(PRESS, place.begin(&commanded.taken_down)).await {
+            Ok(turn) => break turn,
+            Err(_) => place.press(),
+        }
+    };
     let begun = Instant::now();
     let done = match commanded.core.data.get() {
         _ if turn == Turn::Displaced => Err(no_room()),
         Some(data) if turn == Turn::Begun && !commanded.taken_down.is_cancelled() => {
             commanded.span.event("a worker is free");
-            data.route(commanded.command()).await
+            dial_with_worker(&**data, &commanded, &place).await
         }
         _ => Err(seam::taken_down()),
     };
     drop(place);
     commanded.settle(done, begun)
+}
+
+/// Dials until the dial is over, the circuit is taken down, or another route takes the worker over.
+async fn dial_with_worker(
+    data: &dyn Data,
+    commanded: &Commanded,
+    place: &Place,
+) -> Result<PeerData, RouteError> {
+    let (given_up, gives_way) = (commanded.taken_down.child_token(), place.gives_way());
+    let taken_down = given_up.clone();
+    let dialing = data.route(RouteCommand { taken_down, ..commanded.command() });
+    tokio::pin!(dialing);
+    tokio::select! {
+        biased;
+        done = &mut dialing => return done,
+        () = gives_way.cancelled() => {}
+    }
+    given_up.cancel();
+    // It ends at once now, and leaves nothing behind.
+    dialing.await.map_err(|_| no_room())
 }
 
 /// A route that was commanded and is not complete yet.

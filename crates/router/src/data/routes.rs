@@ -2,6 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use tokio_util::sync::CancellationToken;
 use weft_config::router::DialerBinding;
 use weft_wire::ctrl::REROUTE_ATTEMPT;
 
@@ -40,7 +41,8 @@ impl DataHalf {
         if let Some(egress) = &command.egress
             && self.forwarder.destination(&egress.address).is_none()
         {
-            peer_data = self.dial(&set_up, egress, command.timeout).await?;
+            let given_up = &command.taken_down;
+            peer_data = self.dial(&set_up, egress, command.timeout, given_up).await?;
             dialed = Some(&egress.address);
         }
         if let Err(failure) = set_up.route(&command.forwards) {
@@ -71,10 +73,11 @@ impl DataHalf {
         set_up: &SetUp,
         egress: &Egress,
         timeout: Duration,
+        given_up: &CancellationToken,
     ) -> Result<PeerData, RouteError> {
         tokio::time::sleep(self.options.forwarder.xgress_dial_dwell_time).await;
         set_up.stands()?;
-        let dialed = self.dial_host(set_up.circuit(), egress, timeout).await;
+        let dialed = self.dial_host(set_up.circuit(), egress, timeout, given_up).await;
         let dials = &self.forwarder.measures().dials;
         if dialed.is_ok() { &dials.answered } else { &dials.failed }.one();
         dialed
@@ -85,9 +88,27 @@ impl DataHalf {
         circuit: &Arc<Circuit>,
         egress: &Egress,
         timeout: Duration,
+        given_up: &CancellationToken,
+    ) -> Result<PeerData, RouteError> {
+        if egress.binding == "edge" {
+            return self.edge.dial(circuit, egress, timeout, given_up).await;
+        }
+        // What these dials have opened is closed when they are dropped.
+        tokio::select! {
+            biased;
+            dialed = self.dial_address(circuit, egress, timeout) => dialed,
+            () = given_up.cancelled() => Err(seam::taken_down()),
+        }
+    }
+
+    /// Dials what is not behind an SDK.
+    async fn dial_address(
+        &self,
+        circuit: &Arc<Circuit>,
+        egress: &Egress,
+        timeout: Duration,
     ) -> Result<PeerData, RouteError> {
         match egress.binding.as_str() {
-            "edge" => self.edge.dial(circuit, egress, timeout).await,
             "tunnel" => self.tunnel.dial(circuit, egress, timeout).await,
             other => {
                 let binding = direct(other).ok_or_else(|| {

@@ -4,6 +4,7 @@
 use std::{sync::Arc, time::Duration};
 
 use futures::FutureExt;
+use tokio_util::sync::CancellationToken;
 use weft_channel::RequestError;
 use weft_wire::{
     Message,
@@ -23,7 +24,7 @@ use super::{
 };
 use crate::{
     forwarder::{App, Circuit, SdkCircuit},
-    seam::{Egress, PeerData, RouteError, RouteErrorCode},
+    seam::{self, Egress, PeerData, RouteError, RouteErrorCode},
 };
 
 /// How long a host may take to answer, unless the route sets a shorter time.
@@ -34,13 +35,14 @@ const OLD_PREFIX: &str = "hosted:";
 const DIALER: [u32; 2] = [1115, 1116];
 
 impl EdgeBinding {
-    /// Dials the host of a terminator and registers the host's end of the circuit. After a failure
-    /// nothing is left behind.
+    /// Dials the host of a terminator and registers the host's end of the circuit. After a failure, also because the
+    /// dial was given up, nothing is left behind.
     pub(crate) async fn dial(
         &self,
         circuit: &Arc<Circuit>,
         egress: &Egress,
         timeout: Duration,
+        given_up: &CancellationToken,
     ) -> Result<PeerData, RouteError> {
         let id = egress.destination.strip_prefix(OLD_PREFIX).unwrap_or(&egress.destination);
         let host = self.host_of(id);
@@ -54,9 +56,9 @@ impl EdgeBinding {
         let connection = self.connection(hosted.channel).ok_or_else(unknown)?;
         let timeout = timeout.min(ANSWER_TIME);
         if hosted.bind.router_conn_ids {
-            self.dial_named(&hosted, &connection, circuit, egress, timeout).await
+            self.dial_named(&hosted, &connection, circuit, egress, timeout, given_up).await
         } else {
-            self.dial_unnamed(&hosted, &connection, circuit, egress, timeout).await
+            self.dial_unnamed(&hosted, &connection, circuit, egress, timeout, given_up).await
         }
     }
 
@@ -69,12 +71,13 @@ impl EdgeBinding {
         circuit: &Arc<Circuit>,
         egress: &Egress,
         timeout: Duration,
+        given_up: &CancellationToken,
     ) -> Result<PeerData, RouteError> {
         let conn_id = connection.ids.new_conn_id();
         let end = self.attach_host(hosted, connection, circuit, egress, conn_id)?;
         end.begin();
         let dial = dial_message(hosted, circuit, egress, Some(conn_id));
-        match ask(hosted, connection, dial, timeout).await {
+        match ask(hosted, connection, dial, timeout, given_up).await {
             Ok((success, _)) => Ok(success.public_key.map(public_key).into_iter().collect()),
             Err(unanswered) => {
                 connection.ids.release(conn_id);
@@ -101,9 +104,10 @@ impl EdgeBinding {
         circuit: &Arc<Circuit>,
         egress: &Egress,
         timeout: Duration,
+        given_up: &CancellationToken,
     ) -> Result<PeerData, RouteError> {
         let dial = dial_message(hosted, circuit, egress, None);
-        let asked = ask(hosted, connection, dial, timeout).await;
+        let asked = ask(hosted, connection, dial, timeout, given_up).await;
         let (success, answer) = asked.map_err(|unanswered| unanswered.failure)?;
         let conn_id = success.new_conn_id;
         let end = match self.attach_host(hosted, connection, circuit, egress, conn_id) {
@@ -177,24 +181,27 @@ impl From<RouteError> for Unanswered {
     }
 }
 
-/// Sends the dial and waits for the answer while the listener lives. An answer counts even if the
+/// Sends the dial and waits for the answer while the listener lives and the dial is wanted. An answer counts even if the
 /// host has closed the listener since.
 pub(super) async fn ask(
     hosted: &Hosted,
     connection: &SdkConnection,
     dial: Message,
     timeout: Duration,
+    given_up: &CancellationToken,
 ) -> Result<(DialSuccess, Message), Unanswered> {
     // A listener that takes over a terminator may be dialed before its bind is answered.
     let answered = tokio::time::timeout(timeout, hosted.answered.cancelled());
     tokio::select! {
         biased;
         () = hosted.over.cancelled() => return Err(is_over(hosted).into()),
+        () = given_up.cancelled() => return Err(seam::taken_down().into()),
         answered = answered => if answered.is_err() {
             let text = "the host's bind is not answered yet".to_owned();
             return Err(failure(RouteErrorCode::DialTimedOut, text).into());
         }
     }
+    let unanswered = |failure| Unanswered { failure, may_accept: true };
     connection.count_written();
     let answer = connection.channel.request_on(HOSTING, dial, timeout);
     tokio::pin!(answer);
@@ -202,8 +209,8 @@ pub(super) async fn ask(
         biased;
         answer = &mut answer => Some(answer),
         () = hosted.over.cancelled() => answer.now_or_never(),
+        () = given_up.cancelled() => return Err(unanswered(seam::taken_down())),
     };
-    let unanswered = |failure| Unanswered { failure, may_accept: true };
     let answer = match answered {
         Some(Ok(answer)) => answer,
         None => return Err(unanswered(is_over(hosted))),

@@ -5,6 +5,11 @@
 //! until then it keeps none of them from others. Where too many routes wait, a new one takes the place of the newest one
 //! of the party for which most of them wait. Routes that dial nothing take no place (`super`).
 //!
+//! Of the workers of a host a client may have all while nobody else wants one. A route that finds no worker free takes
+//! over the worker of another client that has at least two more of those in question, of the host or of all, than its
+//! own client: the one whose dial has been without an answer for the longest time, `SILENT` at least. So no client keeps
+//! others from a host by dials that are never answered.
+//!
 //! The routes of the same two parties wait together, in a group of one of them. The oldest route of all groups whose
 //! party has room is looked at next; if its other party has none, the routes move into the group of that one, which is
 //! not looked at. Few parties are without room at a time, because each of them then has a large share of the workers:
@@ -16,8 +21,14 @@ use std::{
 };
 
 use parking_lot::Mutex;
-use tokio::sync::oneshot;
+use tokio::{
+    sync::oneshot,
+    time::{Duration, Instant},
+};
 use tokio_util::sync::CancellationToken;
+
+/// How long a dial is left alone although other clients want its worker.
+pub(super) const SILENT: Duration = Duration::from_secs(1);
 
 /// One for whom a route is made.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -80,11 +91,11 @@ impl Most {
 #[derive(Debug)]
 struct Line {
     most: Most,
-    /// Routes that are being dialed.
-    busy: usize,
+    /// Routes that are being dialed, in the order in which they began.
+    busy: BTreeMap<u64, Busy>,
     /// Routes that wait.
     count: usize,
-    /// The number of the next route that waits.
+    /// The number of the next route that waits or begins.
     next: u64,
     waiting: HashMap<Parties, Waiting>,
     shares: HashMap<Party, Share>,
@@ -97,12 +108,28 @@ struct Line {
     looks: usize,
 }
 
+/// A route that is being dialed.
+#[derive(Debug)]
+struct Busy {
+    parties: Parties,
+    since: Instant,
+    /// Cancelled when another route takes the worker over.
+    gives_way: CancellationToken,
+}
+
+/// The worker of a route.
+#[derive(Debug)]
+struct Worker {
+    number: u64,
+    gives_way: CancellationToken,
+}
+
 /// The waiting routes of the same two parties.
 #[derive(Debug)]
 struct Waiting {
-    /// By the order in which they came. Each is told when a worker is free for it; the sender is dropped when its place
+    /// By the order in which they came. Each is given its worker when one is free; the sender is dropped when its place
     /// is taken away.
-    begins: BTreeMap<u64, oneshot::Sender<()>>,
+    begins: BTreeMap<u64, oneshot::Sender<Worker>>,
     /// The party in whose group they are.
     at: Party,
 }
@@ -152,9 +179,9 @@ pub(super) struct Place {
 /// What a place holds.
 #[derive(Debug)]
 enum Held {
-    Worker,
+    Worker(Worker),
     /// One of the places to wait at, of this number, until the route begins.
-    Turn(u64, oneshot::Receiver<()>),
+    Turn(u64, oneshot::Receiver<Worker>),
     /// Another route took the place.
     Nothing,
 }
@@ -178,16 +205,15 @@ impl Places {
     /// The load of the workers.
     pub(in crate::control) fn load(&self) -> Load {
         let line = self.0.lock();
-        Load { waiting: line.count, busy: line.busy, workers: line.most.workers }
+        Load { waiting: line.count, busy: line.busy.len(), workers: line.most.workers }
     }
 
     /// A place for a route of these parties; none if too many routes wait, and for none of their parties more than for
     /// those of this one.
     pub(super) fn take(self: &Arc<Self>, parties: Parties) -> Option<Place> {
         let mut line = self.0.lock();
-        let held = if line.can_begin(&parties) {
-            line.begin(&parties);
-            Held::Worker
+        let held = if line.can_begin(&parties) || line.take_over(&parties) {
+            Held::Worker(line.begin(&parties))
         } else {
             if line.count >= line.most.waiting && !line.displace(&parties) {
                 return None;
@@ -203,7 +229,7 @@ impl Line {
     fn new(most: Most) -> Self {
         Self {
             most,
-            busy: 0,
+            busy: BTreeMap::new(),
             count: 0,
             next: 0,
             waiting: HashMap::new(),
@@ -249,26 +275,64 @@ impl Line {
     }
 
     fn can_begin(&self, parties: &Parties) -> bool {
-        self.busy < self.most.workers
+        self.busy.len() < self.most.workers
             && parties.each().into_iter().all(|party| self.has_room(party))
     }
 
-    fn begin(&mut self, parties: &Parties) {
-        self.busy += 1;
-        parties.each().into_iter().for_each(|party| self.change(party, |share| share.busy += 1));
+    fn number(&mut self) -> u64 {
+        self.next += 1;
+        self.next - 1
     }
 
-    /// Gives the worker of a route back.
-    fn end(&mut self, parties: &Parties) {
-        self.busy -= 1;
-        parties.each().into_iter().for_each(|party| self.change(party, |share| share.busy -= 1));
-        self.go_on();
+    fn begin(&mut self, parties: &Parties) -> Worker {
+        let worker = Worker { number: self.number(), gives_way: CancellationToken::new() };
+        let (since, gives_way) = (Instant::now(), worker.gives_way.clone());
+        self.busy.insert(worker.number, Busy { parties: parties.clone(), since, gives_way });
+        parties.each().into_iter().for_each(|party| self.change(party, |share| share.busy += 1));
+        worker
+    }
+
+    /// Gives the worker of a route back, unless another one has taken it over.
+    fn end(&mut self, number: u64) {
+        if self.free(number).is_some() {
+            self.go_on();
+        }
+    }
+
+    fn free(&mut self, number: u64) -> Option<Busy> {
+        let ended = self.busy.remove(&number)?;
+        for party in ended.parties.each() {
+            self.change(party, |share| share.busy -= 1);
+        }
+        Some(ended)
+    }
+
+    /// Takes a worker away from the client that has most of them, of the host or of all, so that a route of these
+    /// parties can begin. False if the client of the route has as many as it may have, if nobody has two more, or if all
+    /// of that client's dials began a short time ago.
+    fn take_over(&mut self, parties: &Parties) -> bool {
+        if !self.has_room(&parties.client) {
+            return false;
+        }
+        let of_host = !self.has_room(&parties.host);
+        let mut clients: HashMap<&Party, (usize, u64)> = HashMap::new();
+        for (number, busy) in &self.busy {
+            if !of_host || busy.parties.host == parties.host {
+                clients.entry(&busy.parties.client).or_insert((0, *number)).0 += 1;
+            }
+        }
+        let own = clients.get(&parties.client).map_or(0, |(count, _)| *count);
+        let greatest = clients.values().copied().max().filter(|(count, _)| *count >= own + 2);
+        let oldest = greatest.map(|(_, oldest)| oldest);
+        let oldest = oldest.filter(|it| self.busy[it].since.elapsed() >= SILENT);
+        let Some(taken) = oldest.and_then(|number| self.free(number)) else { return false };
+        taken.gives_way.cancel();
+        true
     }
 
     /// Adds a route that waits; returns its number.
-    fn join(&mut self, parties: &Parties, begins: oneshot::Sender<()>) -> u64 {
-        let number = self.next;
-        self.next += 1;
+    fn join(&mut self, parties: &Parties, begins: oneshot::Sender<Worker>) -> u64 {
+        let number = self.number();
         self.count += 1;
         for party in parties.each() {
             self.change(party, |share| drop(share.waiting.insert(number, parties.clone())));
@@ -286,7 +350,7 @@ impl Line {
     }
 
     /// Takes a route out of those that wait. None if it does not wait.
-    fn leave(&mut self, parties: &Parties, number: u64) -> Option<oneshot::Sender<()>> {
+    fn leave(&mut self, parties: &Parties, number: u64) -> Option<oneshot::Sender<Worker>> {
         let known = self.waiting.get_mut(parties)?;
         let oldest = *known.begins.first_key_value()?.0;
         let begins = known.begins.remove(&number)?;
@@ -322,9 +386,17 @@ impl Line {
         self.leave(&of, number).is_some()
     }
 
+    /// Begins a route that waits.
+    fn begin_waiting(&mut self, parties: &Parties, number: u64) {
+        if let Some(begins) = self.leave(parties, number) {
+            // Whoever no longer listens drops the place, and the worker with it.
+            let _ = begins.send(self.begin(parties));
+        }
+    }
+
     /// Begins what can begin now, in the order in which it came.
     fn go_on(&mut self) {
-        while self.busy < self.most.workers {
+        while self.busy.len() < self.most.workers {
             #[cfg(test)]
             {
                 self.looks += 1;
@@ -334,12 +406,7 @@ impl Line {
             let Some((_, parties)) = group.cloned() else { return };
             let other = parties.other(&party).clone();
             if self.has_room(&other) {
-                let begins = self.leave(&parties, number);
-                self.begin(&parties);
-                if let Some(begins) = begins {
-                    // Whoever no longer listens drops the place, and the worker with it.
-                    let _ = begins.send(());
-                }
+                self.begin_waiting(&parties, number);
                 continue;
             }
             let moves = (number, parties.clone());
@@ -358,7 +425,7 @@ impl Place {
     /// Waits for a worker.
     pub(super) async fn begin(&mut self, given_up: &CancellationToken) -> Turn {
         let begun = match &mut self.held {
-            Held::Worker => return Turn::Begun,
+            Held::Worker(_) => return Turn::Begun,
             Held::Nothing => return Turn::Displaced,
             Held::Turn(_, begins) => tokio::select! {
                 biased;
@@ -367,26 +434,46 @@ impl Place {
             },
         };
         let (held, turn) = match begun {
-            Ok(()) => (Held::Worker, Turn::Begun),
+            Ok(worker) => (Held::Worker(worker), Turn::Begun),
             Err(_) => (Held::Nothing, Turn::Displaced),
         };
         self.held = held;
         turn
+    }
+
+    /// Looks whether a route that still waits may take over the worker of another client. Called now and then: the dials
+    /// of others become old enough by time alone.
+    pub(super) fn press(&self) {
+        let Held::Turn(number, _) = &self.held else { return };
+        let mut line = self.places.0.lock();
+        let waits =
+            line.waiting.get(&self.parties).is_some_and(|it| it.begins.contains_key(number));
+        if waits && line.take_over(&self.parties) {
+            line.begin_waiting(&self.parties, *number);
+        }
+    }
+
+    /// Cancelled when another route takes over the worker of this one.
+    pub(super) fn gives_way(&self) -> CancellationToken {
+        match &self.held {
+            Held::Worker(worker) => worker.gives_way.clone(),
+            _ => CancellationToken::new(),
+        }
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
         let mut line = self.places.0.lock();
-        let has_worker = match &mut self.held {
-            Held::Worker => true,
-            Held::Turn(number, _) if line.leave(&self.parties, *number).is_some() => false,
+        let worker = match &mut self.held {
+            Held::Worker(worker) => Some(worker.number),
+            Held::Turn(number, _) if line.leave(&self.parties, *number).is_some() => None,
             // It began, or was displaced, and did not notice.
-            Held::Turn(_, begins) => begins.try_recv().is_ok(),
-            Held::Nothing => false,
+            Held::Turn(_, begins) => begins.try_recv().ok().map(|worker| worker.number),
+            Held::Nothing => None,
         };
-        if has_worker {
-            line.end(&self.parties);
+        if let Some(number) = worker {
+            line.end(number);
         }
     }
 }

@@ -116,6 +116,28 @@ async fn a_host_that_is_lost_while_it_is_dialed_is_no_fault() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_dial_that_is_given_up_ends_at_once_and_leaves_nothing() {
+    for use_xgress in [false, true] {
+        let router = router().await;
+        let mut host = router.host_for(use_xgress).await;
+        let command = router.command(0);
+        let taken_down = command.taken_down.clone();
+        let begun = std::time::Instant::now();
+        let give_up = async {
+            let dial = host.dial().await;
+            taken_down.cancel();
+            dial
+        };
+        let (made, dial) = tokio::join!(router.data.route(command), give_up);
+        made.unwrap_err();
+        assert!(begun.elapsed() < PATIENCE / 2, "the host has not answered");
+        host.accept_dial(&dial).await;
+        host.has_been_read().await;
+        router.nothing_is_left().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_route_that_fails_after_the_dial_is_no_fault() {
     for use_xgress in [false, true] {
         let router = router().await;

@@ -31,13 +31,14 @@ impl Sdk {
 #[tokio::test]
 async fn an_answer_counts_also_when_the_listener_is_closed_at_once() {
     let router = router().await;
+    let given_up = CancellationToken::new();
     let mut host = router.sdk("host").await;
     for turn in 0..50 {
         host.bind(Bind { router_conn_ids: true, ..Bind::default() }).await;
         let hosted = router.hosted();
         let connection = router.data.edge().connection(hosted.channel).unwrap();
         let dial = Dial { conn_id: 1, new_conn_id: Some(turn), ..Dial::default() }.to_message();
-        let asking = ask(&hosted, &connection, dial, PATIENCE);
+        let asking = ask(&hosted, &connection, dial, PATIENCE, &given_up);
         tokio::pin!(asking);
         assert!(futures::poll!(&mut asking).is_pending());
         let dial = host.dial().await;

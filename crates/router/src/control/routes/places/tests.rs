@@ -20,7 +20,7 @@ fn begun(places: &mut [Place]) -> usize {
 
 fn nothing_is_left(places: &Places) -> bool {
     let line = places.0.lock();
-    line.busy == 0
+    line.busy.is_empty()
         && line.count == 0
         && line.waiting.is_empty()
         && line.shares.is_empty()
@@ -78,6 +78,52 @@ fn where_too_many_wait_the_greatest_gives_way() {
     assert_eq!(turn(&mut others[0]), Some(Turn::Begun), "whoever came first begins");
     drop(others);
     assert_eq!(places.load(), Load { waiting: 0, busy: 0, workers: 1 });
+    assert!(nothing_is_left(&places));
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_client_keeps_others_from_a_host_by_dials_that_are_never_answered() {
+    let places = Places::new(16, 100);
+    let take = |client: &str| places.take(parties("t", "silent", client)).unwrap();
+    let mut greedy: Vec<_> = (0..20).map(|_| take("greedy")).collect();
+    let mut modest = take("modest");
+    assert_eq!((begun(&mut greedy), turn(&mut modest)), (4, None));
+    modest.press();
+    assert_eq!(turn(&mut modest), None, "dials that have just begun are left alone");
+    tokio::time::advance(SILENT).await;
+    let given: Vec<_> = greedy[..4].iter().map(Place::gives_way).collect();
+    let taken = || given.iter().map(CancellationToken::is_cancelled).collect::<Vec<_>>();
+    modest.press();
+    assert_eq!(turn(&mut modest), Some(Turn::Begun));
+    assert_eq!(taken(), [true, false, false, false], "the oldest one gives way");
+    modest.press();
+    greedy.iter().for_each(Place::press);
+    let mut second = take("modest");
+    assert_eq!(turn(&mut second), Some(Turn::Begun), "a newcomer waits for no old dial");
+    let mut third = take("modest");
+    assert_eq!(turn(&mut third), None, "both have half");
+    assert_eq!(taken(), [true, true, false, false]);
+    assert_eq!(places.load().busy, 4);
+    // Whoever lost a worker gives none back, and of those that wait the oldest begins.
+    drop(greedy.drain(..2));
+    assert_eq!((places.load().busy, begun(&mut greedy)), (4, 2));
+    drop(modest);
+    assert_eq!(begun(&mut greedy), 3);
+    drop((greedy, second, third));
+    assert!(nothing_is_left(&places));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_newcomer_gets_a_worker_although_others_have_all_of_them() {
+    let places = Places::new(16, 100);
+    let mut many: Vec<_> = (0..32)
+        .map(|n| places.take(parties("t", &format!("h{}", n % 8), &format!("c{}", n % 2))).unwrap())
+        .collect();
+    assert_eq!(begun(&mut many), 16);
+    tokio::time::advance(SILENT).await;
+    let mut newcomer = places.take(parties("t", "web", "laptop")).unwrap();
+    assert_eq!((turn(&mut newcomer), places.load().busy), (Some(Turn::Begun), 16));
+    drop((many, newcomer));
     assert!(nothing_is_left(&places));
 }
 
