@@ -52,6 +52,7 @@
 
 pub mod adopt;
 pub mod adoption;
+mod away;
 mod broken;
 pub mod circuits;
 mod closing;

@@ -151,12 +151,13 @@ impl Owned {
 }
 
 impl ReportedTerminator {
-    /// The terminator to be stored; none if the stored one is the same.
+    /// The terminator to be stored; none if the stored one is the same. `away` terminators of the host do not count.
     fn stored(
         &self,
         decision: &Decision<'_>,
         source: &Arc<str>,
         most: PerIdentity,
+        away: u64,
     ) -> Result<Option<Terminator>, Refused> {
         let tip = decision.tip();
         if tip.get::<Router>(&self.router).is_none() {
@@ -172,7 +173,8 @@ impl ReportedTerminator {
             let limit = Filled::Terminators.limit(tip, &self.host, most);
             // Hosts of terminators that routers' own bindings make may be unknown.
             let is_known = !self.host.is_empty();
-            if is_known && all.count_referrers(Terminator::HOST, &self.host) >= limit.most {
+            let hosted = all.count_referrers(Terminator::HOST, &self.host).saturating_sub(away);
+            if is_known && hosted >= limit.most {
                 return Err(limit.reached().into());
             }
             if all.count_referrers(Terminator::ROUTER, &self.router) >= MOST {
@@ -259,7 +261,8 @@ impl Network {
     /// Creates a terminator for its router, or updates the existing one.
     pub async fn put_terminator(&self, reported: ReportedTerminator) -> Result<(), Refused> {
         let (kernel, per_identity) = (self.0.kernel.clone(), self.0.options.per_identity);
-        let done = Terminators { kernel, per_identity }.put(reported).await;
+        let away = self.terminators_away(&kernel.snapshot(), &reported.host);
+        let done = Terminators { kernel, per_identity }.put_beside(reported, away).await;
         if let Err(full @ (Refused::TooManyOfHost(_) | Refused::TooMany { .. })) = &done {
             self.0.full.note(Filled::Terminators, full);
         }
@@ -296,11 +299,16 @@ impl Terminators {
 
     /// Creates a terminator for its router, or updates the existing one.
     pub async fn put(&self, reported: ReportedTerminator) -> Result<(), Refused> {
+        self.put_beside(reported, 0).await
+    }
+
+    /// Does so where this number of terminators of the host, at routers that are away, do not count for its limit.
+    async fn put_beside(&self, reported: ReportedTerminator, away: u64) -> Result<(), Refused> {
         let source: Arc<str> = self.kernel.settings().id.as_str().into();
         let most = self.per_identity;
         let caller = Caller::router(&reported.router, "create terminator");
         self.judge(caller, move |decision| {
-            if let Some(stored) = reported.stored(decision, &source, most)? {
+            if let Some(stored) = reported.stored(decision, &source, most, away)? {
                 decision.put(stored);
             }
             Ok(())

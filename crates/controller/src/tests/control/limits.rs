@@ -3,8 +3,10 @@
 use serde_json::json;
 use weft_config::controller::PerIdentity;
 use weft_model::Id;
+use weft_model::entity::Terminator;
 use weft_network::NetworkOptions;
 use weft_wire::ProtoBody;
+use weft_wire::ctrl::peer_data_key::DIALER_IDENTITY_NAME;
 use weft_wire::edge_ctrl::{
     CreateCircuitV2, CreateTerminatorResult, CreateTerminatorV2Request, CreatedCircuit, EdgeError,
     RemoveTerminatorRequest, RetryHint,
@@ -68,6 +70,31 @@ async fn an_identity_hosts_so_many_terminators_and_keeps_no_other_from_hosting()
 }
 
 #[tokio::test]
+async fn terminators_of_a_lost_router_keep_no_host_from_another_router() {
+    let (net, _, service) = narrow(3, 9).await;
+    let (lost, other) = (net.router("lost").await, net.router("other").await);
+    let peer = net.connect(&lost).await;
+    let host = Sdk::new(&net, "host").await;
+    let asked = host.hosting(&service, "").await;
+    let host = async |peer: &Peer, id: &str| {
+        let request = CreateTerminatorV2Request { address: id.to_owned(), ..asked.clone() };
+        create(peer, &request).await.result()
+    };
+    for id in ["a", "b", "c"] {
+        assert_eq!(host(&peer, id).await, CreateTerminatorResult::Success);
+    }
+    let other = net.connect(&other).await;
+    peer.leave();
+    until(|| net.network.routers().get(lost.id.as_str()).is_none()).await;
+    for id in ["d", "e", "f"] {
+        assert_eq!(host(&other, id).await, CreateTerminatorResult::Success);
+    }
+    assert_ne!(host(&other, "g").await, CreateTerminatorResult::Success);
+    let all = net.bed.controller.snapshot();
+    assert_eq!(all.list::<Terminator>().count(), 6, "the lost router keeps its terminators");
+}
+
+#[tokio::test]
 async fn an_identity_dials_so_many_circuits_and_keeps_no_other_from_dialing() {
     let (net, mut peer, service) = narrow(9, 2).await;
     let (greedy, modest) = (Sdk::new(&net, "greedy").await, Sdk::new(&net, "modest").await);
@@ -127,4 +154,49 @@ async fn a_host_that_answers_no_dials_leaves_places_for_dials_to_others() {
     });
     is_made.await;
     until(|| net.network.circuits().in_making() == 256).await;
+}
+
+#[tokio::test]
+async fn a_dialer_that_is_never_answered_keeps_no_other_from_the_host() {
+    let (net, mut peer, web) = narrow(9, 9_999).await;
+    let host = Sdk::new(&net, "host").await;
+    create(&peer, &host.hosting(&web, "hosted").await).await;
+    let greedy = Sdk::new(&net, "greedy").await;
+    let ask = greedy.dialing(&web).await;
+    for _ in 0..256 {
+        peer.send(ask.to_message().unwrap()).await;
+    }
+    until(|| net.network.circuits().in_making() == 256).await;
+    let modest = Sdk::new(&net, "modest").await.dialing(&web).await;
+    // The host answers the dialer whose name it knows.
+    let reply = soon(dial_with(&mut peer, modest.to_message().unwrap(), |route| {
+        let dialer = &route.egress.as_ref()?.peer_data[&DIALER_IDENTITY_NAME];
+        if dialer == "modest" { fine() } else { None }
+    }));
+    assert!(CreatedCircuit::from_message(&reply.await).is_ok());
+}
+
+#[tokio::test]
+async fn a_dial_goes_on_to_another_host_when_one_is_full() {
+    let (net, mut peer, web) = narrow(9, 9_999).await;
+    let (full, other) = (Sdk::new(&net, "full").await, Sdk::new(&net, "other").await);
+    // All of these are tried before the other host, which costs more.
+    for id in ["f1", "f2", "f3", "f4", "f5"] {
+        let asked = full.hosting(&web, "").await;
+        create(&peer, &CreateTerminatorV2Request { address: id.to_owned(), ..asked }).await;
+    }
+    let dialer = Sdk::new(&net, "dialer").await;
+    let ask = dialer.dialing(&web).await;
+    for _ in 0..256 {
+        peer.send(ask.to_message().unwrap()).await;
+    }
+    until(|| net.network.circuits().in_making() == 256).await;
+    let asked = other.hosting(&web, "").await;
+    let dear = CreateTerminatorV2Request { address: "o1".into(), cost: 9_000, ..asked };
+    create(&peer, &dear).await;
+    let reply = soon(dial_with(&mut peer, ask.to_message().unwrap(), |route| {
+        let is_other = route.egress.as_ref().is_some_and(|end| end.destination == "o1");
+        if is_other { fine() } else { None }
+    }));
+    assert!(CreatedCircuit::from_message(&reply.await).is_ok());
 }
