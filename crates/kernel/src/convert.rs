@@ -8,7 +8,7 @@ use weft_contract::resource::client::{EnvInfo as EnvDetail, SdkInfo as SdkDetail
 use weft_contract::{
     Base as ContractBase, Cause, EntityRef, ErrorCode, NamedRole, Timestamp as TimeWord, Word,
 };
-use weft_model::entity::{Base, EnvInfo, Record, SdkInfo};
+use weft_model::entity::{Base, EnvInfo, Identity, Record, SdkInfo};
 use weft_model::role::{self, Roles};
 use weft_model::{Choice, Id, JsonMap, Timestamp};
 
@@ -64,6 +64,17 @@ pub fn bounded_tags(tags: &JsonMap) -> Result<(), Failure> {
     if length > MAX_TAGS {
         let reason = format!("must have at most {MAX_TAGS} bytes of JSON in all, and has {length}");
         return Err(Failure::field("tags", reason, ""));
+    }
+    Ok(())
+}
+
+/// Checks a tag that says how much an identity may have: a whole number, also as text.
+pub fn limit_tag(name: &str, value: &Value) -> Result<(), Failure> {
+    let most = Identity::MAX_OF_LIMIT_TAG;
+    let number = value.as_u64().or_else(|| value.as_str()?.trim().parse().ok());
+    if number.is_none_or(|number| number > most) {
+        let reason = format!("{name} must be a whole number from 0 to {most}");
+        return Err(Failure::field("tags", reason, value.to_string()));
     }
     Ok(())
 }

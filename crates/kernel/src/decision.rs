@@ -178,6 +178,7 @@ impl<'a> Decision<'a> {
         let mut changes = std::mem::take(&mut self.changes);
         changes.append(&mut self.later);
         check_new(self.tip, &changes)?;
+        check_limit_tags(self.tip, &changes)?;
         rank::check(self.caller, self.tip, &changes)?;
         Ok(self.signed(changes))
     }
@@ -250,6 +251,24 @@ fn check_new(tip: &Snapshot, changes: &[Change]) -> Result<(), Failure> {
                 }
             }
             Change::Put(_) | Change::Cold { .. } => {}
+        }
+    }
+    Ok(())
+}
+
+/// Checks the tags that say how much an identity may have, where they change.
+fn check_limit_tags(tip: &Snapshot, changes: &[Change]) -> Result<(), Failure> {
+    let put = changes.iter().filter_map(|change| match change {
+        Change::Put(entity) => entity.get::<Identity>(),
+        _ => None,
+    });
+    for identity in put {
+        let before = tip.get::<Identity>(&identity.base.id);
+        for name in Identity::LIMIT_TAGS {
+            let Some(value) = identity.base.tags.get(name) else { continue };
+            if before.is_none_or(|before| before.base.tags.get(name) != Some(value)) {
+                convert::limit_tag(name, value)?;
+            }
         }
     }
     Ok(())

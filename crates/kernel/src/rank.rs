@@ -1,5 +1,6 @@
 //! The rule of ranks (docs/protocol/management-api.md 4): a caller that is no administrator must
-//! not create, become, weaken or lock out an identity with more rights than its own.
+//! not create, become, weaken or lock out an identity with more rights than its own. Nor does it say how much
+//! an identity may have of what all share ([`Identity::LIMIT_TAGS`]).
 //!
 //! It is applied in three places. [`check`] judges the change set of every decision, so that no
 //! operation can forget it. [`guard`] is for actions that do not change the model (sessions,
@@ -168,6 +169,16 @@ impl Rule<'_> {
             && after.is_none_or(|after| !self.is_only_unlinked(before, after))
         {
             guard(self.caller, before)?;
+        }
+        let tags = |identity: Option<&'_ Identity>| {
+            let tag = |name| identity.and_then(|it| it.base.tags.get(name)).cloned();
+            Identity::LIMIT_TAGS.map(tag)
+        };
+        if after.is_some() && tags(before) != tags(after) {
+            let [first, second] = Identity::LIMIT_TAGS;
+            return Err(Failure::unauthorized(format!(
+                "only administrators may set, change or remove the tags {first} and {second} of an identity"
+            )));
         }
         let Some(after) = after.filter(|after| exceeds(self.login, after)) else { return Ok(()) };
         if before.is_some_and(|before| rights(before) == rights(after)) {

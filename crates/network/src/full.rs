@@ -1,7 +1,7 @@
 //! What one identity may fill in a controller: its terminators and its circuits.
 //!
 //! The controller's file says how much (`network.perIdentity`), and a tag of the identity says otherwise for that
-//! identity. Clients cannot write tags; whoever may change identities can.
+//! identity. Only administrators write these tags (`weft_kernel::rank`).
 
 use std::fmt::Display;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -55,8 +55,8 @@ impl Filled {
     /// The tag of an identity with its own limit.
     fn tag(self) -> &'static str {
         match self {
-            Self::Terminators => "weftMaxTerminators",
-            Self::Circuits => "weftMaxCircuits",
+            Self::Terminators => Identity::MAX_TERMINATORS_TAG,
+            Self::Circuits => Identity::MAX_CIRCUITS_TAG,
         }
     }
 
@@ -80,8 +80,7 @@ impl Filled {
     }
 
     fn most(self, identity: Option<&Identity>, usual: PerIdentity) -> u64 {
-        let tag = identity.and_then(|identity| identity.base.tags.get(self.tag()));
-        let own = tag.and_then(|tag| tag.as_u64().or_else(|| tag.as_str()?.trim().parse().ok()));
+        let own = identity.and_then(|identity| identity.limit_by_tag(self.tag()));
         own.unwrap_or_else(|| {
             u64::from(match self {
                 Self::Terminators => usual.max_terminators,
@@ -154,6 +153,8 @@ impl Full {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]
@@ -164,10 +165,12 @@ mod tests {
             identity.base.tags = tags.as_object().cloned().unwrap_or_default().into();
             [Filled::Terminators, Filled::Circuits].map(|what| what.most(Some(&identity), usual))
         };
-        let tags = serde_json::json!({"weftMaxTerminators": 7, "weftMaxCircuits": " 8 "});
+        let tags = json!({"weftMaxTerminators": 7, "weftMaxCircuits": " 8 "});
         assert_eq!(tagged(tags), [7, 8]);
-        for without in [serde_json::json!(-1), serde_json::json!("many"), serde_json::json!(null)] {
-            let tags = serde_json::json!({"weftMaxTerminators": without, "weftMaxCircuits": 1.5});
+        let tags = json!({"weftMaxTerminators": u64::MAX, "weftMaxCircuits": "99999999"});
+        assert_eq!(tagged(tags), [1_000_000, 1_000_000], "values from before there was a bound");
+        for without in [json!(-1), json!("many"), json!(null)] {
+            let tags = json!({"weftMaxTerminators": without, "weftMaxCircuits": 1.5});
             assert_eq!(tagged(tags), [3, 4]);
         }
         assert_eq!(Filled::Circuits.most(None, usual), 4);

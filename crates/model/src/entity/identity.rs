@@ -134,6 +134,22 @@ row! {
 impl Identity {
     /// Index of the external id in [`Record::UNIQUE`].
     pub const EXTERNAL_ID: usize = 0;
+    /// The tag with the most terminators of the identity, in place of the network's figure for all.
+    pub const MAX_TERMINATORS_TAG: &'static str = "weftMaxTerminators";
+    /// The tag with the most circuits that the identity dials, in place of the network's figure for all.
+    pub const MAX_CIRCUITS_TAG: &'static str = "weftMaxCircuits";
+    /// The tags that say how much the identity may have. Administrators alone set and change them.
+    pub const LIMIT_TAGS: [&'static str; 2] = [Self::MAX_TERMINATORS_TAG, Self::MAX_CIRCUITS_TAG];
+    /// The greatest value of such a tag, as in the controller's file.
+    pub const MAX_OF_LIMIT_TAG: u64 = 1_000_000;
+
+    /// How much the identity may have by one of the [`LIMIT_TAGS`](Self::LIMIT_TAGS). None without a whole number; a
+    /// greater one than [`MAX_OF_LIMIT_TAG`](Self::MAX_OF_LIMIT_TAG), stored before there was a bound, counts as that.
+    pub fn limit_by_tag(&self, tag: &str) -> Option<u64> {
+        let value = self.base.tags.get(tag)?;
+        let number = value.as_u64().or_else(|| value.as_str()?.trim().parse().ok())?;
+        Some(number.min(Self::MAX_OF_LIMIT_TAG))
+    }
 
     /// True if the identity is disabled at `now`.
     pub fn is_disabled(&self, now: Timestamp) -> bool {

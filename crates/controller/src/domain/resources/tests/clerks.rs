@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 use weft_contract::{Api, ErrorCode};
 
 use super::{NONE, refusal};
-use crate::Caller;
 use crate::testing::{Bed, to};
+use crate::{Caller, Failure};
 
 /// An identity with these permissions, logged in.
 async fn clerk(bed: &Bed, admin: &Caller, name: &str, permissions: &[&str]) -> (String, Caller) {
@@ -182,4 +182,54 @@ async fn filters_follow_links_only_to_what_their_caller_may_read() {
     // Which identities a policy is for is said by the policy itself.
     let own = list(&clerk_of_policies, "count(identities) > 2").await.unwrap().data();
     assert_eq!(own[0]["name"], "all");
+}
+
+#[tokio::test]
+async fn only_administrators_say_how_much_an_identity_may_have() {
+    let bed = Bed::new().await;
+    let admin = bed.admin().await;
+    let (own, clerk) = clerk(&bed, &admin, "clerk", &["identity", "router"]).await;
+    let body =
+        |tags: Value| json!({"name": "laptop", "type": "Default", "isAdmin": false, "tags": tags});
+    let applied = async |caller: &Caller, tags: Value| {
+        let network = json!({"identities": [body(tags)]});
+        let call = to(Api::Weft, "applyChange", &[]).with_json(&json!({"network": network}));
+        bed.controller.call(caller.clone(), call).await.map(drop)
+    };
+    let done = async |caller: &Caller, operation: &str, id: &[&str], body: Value| {
+        bed.manage(caller, operation, id, body).await.map(drop)
+    };
+    for tag in ["weftMaxTerminators", "weftMaxCircuits"] {
+        let much = json!({tag: 900_000});
+        let fails = async |failure: Result<(), Failure>| {
+            let failure = failure.unwrap_err();
+            assert_eq!(failure.code(), ErrorCode::Unauthorized, "{failure}");
+            assert!(failure.to_string().contains(tag), "{failure}");
+        };
+        fails(done(&clerk, "createIdentity", &[], body(much.clone())).await).await;
+        fails(applied(&clerk, much.clone()).await).await;
+        let laptop = bed.create(&admin, "createIdentity", body(json!({tag: 5}))).await;
+        let patch = json!({"tags": much});
+        fails(done(&clerk, "patchIdentity", &[&laptop], patch.clone()).await).await;
+        fails(done(&clerk, "patchIdentity", &[&laptop], json!({"tags": {}})).await).await;
+        fails(done(&clerk, "patchIdentity", &[&own], patch.clone()).await).await;
+        fails(applied(&clerk, much.clone()).await).await;
+        // All else of it is the clerk's to change.
+        let others = json!({"tags": {tag: 5, "floor": 3}, "roleAttributes": ["staff"]});
+        done(&clerk, "patchIdentity", &[&laptop], others).await.unwrap();
+        done(&admin, "patchIdentity", &[&laptop], patch).await.unwrap();
+        for absurd in [json!(1_000_001), json!("1e9"), json!(-1), json!("many")] {
+            let patch = json!({"tags": {tag: absurd}});
+            let failure = done(&admin, "patchIdentity", &[&laptop], patch).await.unwrap_err();
+            let failure = failure.to_string();
+            let told = format!("{tag} must be a whole number from 0 to 1000000");
+            assert!(failure.contains(&told), "{failure}");
+            assert!(applied(&admin, json!({tag: absurd})).await.is_err());
+        }
+        done(&admin, "patchIdentity", &[&laptop], json!({"tags": {tag: " 1000000 "}}))
+            .await
+            .unwrap();
+        applied(&admin, json!({})).await.unwrap();
+        done(&clerk, "deleteIdentity", &[&laptop], NONE).await.unwrap();
+    }
 }
