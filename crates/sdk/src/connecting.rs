@@ -164,6 +164,7 @@ impl Inner {
         let reason = tokio::select! {
             reason = channel.handle().closed() => reason.to_string(),
             () = probe(slot, channel) => "the router does not answer".to_owned(),
+            problem = slot.is_of_other(channel.handle().peer()) => problem,
             () = slot.dropped() => {
                 let _ = tokio::time::timeout(DRAIN_LIMIT, channel.drained()).await;
                 "this program leaves".to_owned()
@@ -196,6 +197,12 @@ impl Inner {
             ..DialOptions::new(address, Arc::new(tls), hello::alpn::EDGE, hello, channel)
         };
         let established = dial(options).await.map_err(|error| error.to_string())?;
+        let (meant, found) = (place.expected.as_ref(), established.peer().id.as_ref());
+        if let (Some(meant), Some(found)) = (meant, found)
+            && meant.id() != found
+        {
+            return Err(format!("router {} was dialed, and router {found} answered", meant.id()));
+        }
         Ok(RouterChannel::start(established, self.figures.clone()))
     }
 

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
+use weft_channel::PeerInfo;
 use weft_contract::resource::edge_router::EdgeRouterCommon;
 use weft_identity::ExpectedRouter;
 use weft_wire::Address;
@@ -223,6 +224,21 @@ impl Slot {
         let _ = self.place.subscribe().wait_for(|now| now != place).await;
     }
 
+    /// Waits until the controller says of the router what this peer, connected as the router, does not prove: that it
+    /// has other keys or another id. Returns what is wrong.
+    pub(crate) async fn is_of_other(&self, peer: &PeerInfo) -> String {
+        let mut places = self.place.subscribe();
+        loop {
+            let place = places.borrow_and_update().clone();
+            let proved = place.expected.map(|router| router.prove(&peer.certificates));
+            if let Some(Err(problem)) = proved {
+                return format!("the router has changed: {problem}");
+            }
+            // The sender is in this slot.
+            let _ = places.changed().await;
+        }
+    }
+
     /// The round trip of the last probe, in microseconds.
     pub(crate) fn rtt(&self) -> u64 {
         self.rtt.load(Ordering::Relaxed)
@@ -294,7 +310,12 @@ pub(crate) async fn first_connected(slots: &[Arc<Slot>]) -> Option<Arc<RouterCha
 
 #[cfg(test)]
 mod tests {
+    use std::time::SystemTime;
+
     use futures::FutureExt as _;
+    use weft_identity::{
+        Authority, AuthoritySpec, KeyAlgorithm, Leaf, PrivateKey, Purpose, Subject,
+    };
 
     use super::*;
 
@@ -334,6 +355,39 @@ mod tests {
         routers.forget_unlisted(&[]);
         assert!(changes.changed().now_or_never().is_some() && slot.is_dropped());
         assert!(routers.known("er1").is_none());
+    }
+
+    #[tokio::test]
+    async fn whoever_uses_a_router_is_told_that_it_has_other_keys() {
+        let now = SystemTime::now();
+        let authority = Authority::make_root(&AuthoritySpec::new("root"), now).unwrap();
+        let key = PrivateKey::generate(KeyAlgorithm::EcP256).unwrap();
+        let subject = Subject::common_name("r1");
+        let leaf = Leaf::for_key(key.public(), &subject, Vec::new(), Purpose::Server, now).unwrap();
+        let address = "127.0.0.1:3022".parse().unwrap();
+        let peer = PeerInfo {
+            certificates: vec![authority.issue(&leaf).unwrap().der().clone()],
+            remote: address,
+            local: address,
+            id: Some("r1".into()),
+            headers: weft_wire::Headers::new(),
+            dialed: true,
+        };
+        let (routers, context) = (Routers::default(), CancellationToken::new());
+        let (slot, _) = routers.slot("er1", place(3022), &context).unwrap();
+        let mut other = Box::pin(slot.is_of_other(&peer));
+        let is_at = |keys: Vec<String>| {
+            let expected = Some(ExpectedRouter::new("r1", keys));
+            routers.slot("er1", Place { expected, ..place(3022) }, &context).unwrap();
+        };
+        let print = key.public().print();
+        for keys in [vec![], vec![print.clone()], vec!["0".repeat(64), print]] {
+            is_at(keys);
+            assert!(other.as_mut().now_or_never().is_none());
+        }
+        is_at(vec!["0".repeat(64)]);
+        let problem = other.now_or_never().unwrap();
+        assert!(problem.contains("does not know the key"), "{problem}");
     }
 
     #[tokio::test]

@@ -60,8 +60,8 @@ impl Links {
         for live in all.iter().filter(|live| *live.link.peer == *router && is_of(&live.leaf)) {
             tracing::warn!(
                 link = %live.link.id, %router, %reason,
-                "a link is closed: it was accepted while no controller could be asked, and now a \
-                 controller refuses its router"
+                "a link is closed: it was accepted while no controller could be asked, or its router has got \
+                 another key since, and now a controller refuses its certificate"
             );
             live.close(REFUSED_LATER);
         }

@@ -68,6 +68,16 @@ impl Confirmed {
         true
     }
 
+    /// Has controllers asked about a router that was confirmed before. False if too many wait for an answer.
+    pub(super) fn ask_again(&self, router: &str, leaf: &str) -> bool {
+        let mut tables = self.0.lock();
+        let has_room = tables.unasked.len() < MAX_UNASKED;
+        if has_room {
+            tables.unasked.insert(shown(router, leaf), Later::Awaited);
+        }
+        has_room
+    }
+
     /// The routers that wait for an answer. Refusals of more than [`REFUSED`] ago are forgotten.
     pub(super) fn awaited(&self, now: Instant) -> Vec<Shown> {
         let mut tables = self.0.lock();

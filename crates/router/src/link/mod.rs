@@ -10,7 +10,7 @@
 //! * [`registry`]: wanted links, the times of their dials, and the choice between two links with one key;
 //! * [`dial`], [`accept`]: links that this router opens, and those that other routers open;
 //! * [`confirmed`], [`confirm`]: the answers of controllers about routers that open links; [`refused`]:
-//!   hellos that were refused;
+//!   hellos that were refused; [`judge`]: open links whose router has other keys now;
 //! * [`place`]: which of the opened links are taken;
 //! * [`live`]: an open link; [`measure`], [`report`]: its state; [`interfaces`]: the names in keys;
 //! * [`datagram`]: links over DTLS.
@@ -21,6 +21,7 @@ mod confirmed;
 pub(crate) mod datagram;
 mod dial;
 pub(crate) mod interfaces;
+mod judge;
 mod live;
 mod measure;
 mod opened;
@@ -53,7 +54,7 @@ use self::{
     confirmed::Confirmed,
     live::{LiveLink, Owner},
     refused::Refused,
-    registry::{Dialer, Registry},
+    registry::{Dialer, News, Registry},
 };
 use crate::{
     forwarder::Forwarder,
@@ -211,11 +212,7 @@ impl Links {
 
     /// Takes the reports of a controller about other routers.
     pub(crate) fn peers(&self, from: &ControllerId, news: &[Peer]) {
-        let at = now();
-        let closing: Vec<u64> = {
-            let mut registry = self.registry.lock();
-            news.iter().flat_map(|peer| registry.peer(from, peer, at, new_id)).collect()
-        };
+        let News { closing, other_keys } = self.registry.lock().take(from, news, new_id);
         // The earlier confirmation of a removed router is not valid any more.
         for peer in news.iter().filter(|peer| peer.state == PeerState::Removed) {
             self.confirmed.forget(&peer.id);
@@ -223,6 +220,7 @@ impl Links {
         for number in closing {
             self.close(number, "the peer was removed, or has other listeners");
         }
+        other_keys.iter().for_each(|peer| self.judge_again(peer));
         self.wake.notify_one();
     }
 

@@ -132,6 +132,7 @@ impl Links {
             // The report about its peer may have come before the link was in this table.
             let unwanted = self.registry.lock().unwanted(&live.key, &live.link.id, &live.address);
             unwanted.into_iter().for_each(|reason| live.close(reason));
+            self.judge(&live);
         }
         if !self.registry.lock().is_live(&live.key, live.number) {
             // The link that took its place may have looked for it before it was in this table.

@@ -82,6 +82,15 @@ impl Known {
     }
 }
 
+/// What follows from reports of a controller about routers.
+#[derive(Debug, Default)]
+pub(crate) struct News {
+    /// The numbers of links that are to be closed.
+    pub(crate) closing: Vec<u64>,
+    /// Routers of which other keys are named than before.
+    pub(crate) other_keys: Vec<String>,
+}
+
 /// The links, targets and routers that are known.
 #[derive(Debug)]
 pub(crate) struct Registry {
@@ -141,6 +150,11 @@ impl Registry {
                 closing
             }
         }
+    }
+
+    /// The prints of the keys that a controller names of a router.
+    pub(crate) fn keys_of(&self, peer: &str) -> Option<&[String]> {
+        self.peers.get(peer)?.keys.as_ref().map(|(_, keys)| keys.as_slice())
     }
 
     fn healthy(

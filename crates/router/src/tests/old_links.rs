@@ -200,6 +200,51 @@ async fn a_router_that_answers_in_place_of_another_hears_nothing() {
     soon(router.shutdown()).await;
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_link_is_judged_again_when_its_router_has_other_keys() {
+    let (pki, home) = (Pki::new(), tempfile::tempdir().unwrap());
+    let mut controller = TestController::at(&pki, "127.0.0.1:0", capable()).await;
+    let config = config_with(&pki, home.path(), controller.addr().port(), None, LINKS);
+    let router = soon(Router::start(&config, Runtimes::own().unwrap())).await.unwrap();
+    let mut controller = controller.router().await;
+    controller.get::<RouterLinks>().await;
+
+    let mut old = OldListener::new(&pki).await;
+    let named = |keys| news(&old.registration, "v1.6.5", keys);
+    controller.send(named(Vec::new())).await;
+    let (_, established) = soon(old.links.recv()).await.unwrap();
+    let mut dialed = OldEnd::start("dialed".into(), established);
+    let dialing = old_dialer(&pki, &router, &mut controller, "").await;
+    until(|| kinds(&router).len() == 2).await;
+
+    // One of the keys that are named is shown.
+    let shown = pki.identity("old").current().servers()[0].leaf().public_key().unwrap().print();
+    let named_with = |more: &str| named(vec![more.repeat(64), shown.clone()]);
+    controller.send(named_with("0")).await;
+    controller.send(named_with("1")).await;
+    // Another one has the place of the router now, or had it before.
+    controller.send(named(vec!["0".repeat(64)])).await;
+    assert!(soon(dialed.inbox.recv()).await.is_none(), "the link is closed");
+    until(|| kinds(&router).len() == 1).await;
+    assert!(!dialing.channel.is_closed());
+
+    // Of a router that dialed, a controller is asked.
+    let older = PeerStateChange {
+        id: "older".into(),
+        version: "v1.6.5".into(),
+        state: PeerState::Healthy.into(),
+        listeners: Vec::new(),
+        server_keys: vec!["0".repeat(64)],
+    };
+    controller.send(PeerStateChanges { changes: vec![older] }.to_message()).await;
+    let asked = controller.expect(ctrl::content_type::VERIFY_ROUTER).await;
+    controller
+        .reply(&asked, Outcome::failure("the certificate is not the router's").to_message())
+        .await;
+    until(|| dialing.channel.is_closed()).await;
+    soon(router.shutdown()).await;
+}
+
 /// A circuit from one link to the other.
 fn transit(one: &str, other: &str) -> Message {
     let forward = |from: &str, to: &str| route::Forward {
