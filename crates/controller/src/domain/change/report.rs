@@ -316,9 +316,9 @@ fn access(
         hash.update(of.as_str().as_bytes());
         hash.update(gained.to_be_bytes());
         hash.update(lost.to_be_bytes());
-        meter.take(Part::Plan, 1 + change.gained.len() + change.lost.len())?;
-        hash.update(sums.of(after, &change.gained));
-        hash.update(sums.of(before, &change.lost));
+        meter.take(Part::Plan, 1)?;
+        hash.update(sums.of(after, &change.gained, meter)?);
+        hash.update(sums.of(before, &change.lost, meter)?);
         if at >= MAX_SERVICES {
             told.more_services += 1;
             continue;
@@ -380,12 +380,19 @@ struct Sums<'s> {
 }
 
 impl Sums<'_> {
-    fn of(&mut self, snapshot: &Snapshot, set: &Arc<RoaringBitmap>) -> [u8; 32] {
+    /// The sum of a set. The names of a set are work when its sum is made, and none afterwards.
+    fn of(
+        &mut self,
+        snapshot: &Snapshot,
+        set: &Arc<RoaringBitmap>,
+        meter: &Meter,
+    ) -> Result<[u8; 32], Failure> {
         let is_after = std::ptr::eq(snapshot, self.after);
         let key = (is_after, Arc::as_ptr(set) as usize);
         if let Some(known) = self.known.get(&key) {
-            return *known;
+            return Ok(*known);
         }
+        meter.take(Part::Plan, set.len())?;
         let snapshot = if is_after { self.after } else { self.before };
         let found = snapshot.entities::<Identity>(set);
         let mut names: Vec<&str> = found.map(|identity| &*identity.name).collect();
@@ -397,7 +404,7 @@ impl Sums<'_> {
         }
         let sum: [u8; 32] = hash.finalize().into();
         self.known.insert(key, sum);
-        sum
+        Ok(sum)
     }
 }
 

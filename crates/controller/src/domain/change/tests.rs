@@ -428,6 +428,28 @@ async fn plans_have_a_budget_and_end_when_the_controller_stops() {
 }
 
 #[tokio::test]
+async fn a_set_of_identities_that_services_share_is_work_once() {
+    let bed = Bed::new().await;
+    let admin = bed.admin().await;
+    let identities: Vec<Value> = (0..1000).map(|at| json!({"name": format!("i{at}")})).collect();
+    let policy = json!({"name": "all", "type": "Dial", "semantic": "AnyOf",
+        "identityRoles": ["#all"], "serviceRoles": ["#all"]});
+    let network = json!({"identities": identities, "service-policies": [policy]});
+    apply(&bed, &admin, network).await.unwrap();
+    let tip = snapshot(&bed);
+    let spent = async |count: usize| {
+        let services: Vec<Value> = (0..count).map(|at| json!({"name": format!("s{at}")})).collect();
+        let body = serde_json::from_value(json!({"network": {"services": services}})).unwrap();
+        let (document, meter) = (super::Document::read(&body).unwrap(), Meter::new(u64::MAX));
+        super::plan::make(&bed.controller, &admin, &document, &tip, &meter).await.unwrap();
+        meter.spent()
+    };
+    let (few, many) = (spent(10).await, spent(30).await);
+    let of_each = (many - few) / 20;
+    assert!((1024..1524).contains(&of_each), "{of_each} units for each further service");
+}
+
+#[tokio::test]
 async fn many_documents_of_one_caller_do_not_go_before_those_of_another() {
     let bed = Bed::new().await;
     let admin = bed.admin().await;
