@@ -137,6 +137,8 @@ pub struct DnsOptions {
     /// The clients beside this machine that may ask at each of these addresses. At other addresses,
     /// clients may ask that have a loopback, link-local, RFC 1918, RFC 6598 or unique local address.
     pub clients: BTreeMap<SocketAddr, Vec<IpNet>>,
+    /// Domains of the own network, in lower case: names in them may rightly lead to any address.
+    pub private_domains: Vec<String>,
 }
 
 /// A DNS server that is asked.

@@ -5,6 +5,11 @@ use std::net::{IpAddr, SocketAddr};
 
 use crate::{controller::Network, section::Section};
 
+/// Most domains of the own network.
+const MAX_DOMAINS: usize = 64;
+/// Longest domain, in bytes.
+const MAX_DOMAIN: usize = 253;
+
 /// Notes mistakes that the DNS server refuses at its start. Hosts are not looked up.
 pub(super) fn check(section: &Section<'_>, resolver: &[String], upstream: &[String]) {
     for text in resolver.iter().filter(|text| !text.starts_with("file:")) {
@@ -17,6 +22,22 @@ pub(super) fn check(section: &Section<'_>, resolver: &[String], upstream: &[Stri
         let form = || "has to be udp://<host>:<port> or tcp://<host>:<port>".to_owned();
         if let Err(why) = host.ok_or_else(form).and_then(address) {
             section.problem("dnsUpstream", format!("{text:?}: {why}"));
+        }
+    }
+}
+
+/// Notes domains that cannot be any.
+pub(super) fn check_domains(section: &Section<'_>, domains: &[String]) {
+    const KEY: &str = "dnsPrivateDomains";
+    if domains.len() > MAX_DOMAINS {
+        section.problem(KEY, format!("at most {MAX_DOMAINS} domains"));
+    }
+    let is_part = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
+    let is_label = |label: &str| (1..=63).contains(&label.len()) && label.bytes().all(is_part);
+    for text in domains {
+        let domain = text.trim_matches('.');
+        if domain.len() > MAX_DOMAIN || !domain.split('.').all(is_label) {
+            section.problem(KEY, format!("{text:?}: has to be a domain, such as lab.example"));
         }
     }
 }

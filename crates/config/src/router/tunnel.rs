@@ -21,6 +21,9 @@ pub struct TunnelOptions {
     pub dns_upstream_mode: DnsUpstreamMode,
     /// The answer for names that cannot be looked up.
     pub dns_unanswerable: DnsUnanswerable,
+    /// Domains whose names may lead to addresses of `dns_range`, and to the machine of the router. Only weft has this
+    /// key: the original passes all answers on.
+    pub dns_private_domains: Vec<String>,
     /// Further interfaces whose traffic is intercepted.
     pub lan_interfaces: Vec<String>,
     /// Services with their ports; empty unless the mode is `proxy`.
@@ -122,8 +125,10 @@ impl TunnelOptions {
         );
         let resolver = not_empty(resolver);
         let upstream = not_empty(section.texts("dnsUpstream"));
+        let private = not_empty(section.texts("dnsPrivateDomains"));
         if matches!(mode, TunnelMode::Tproxy(_)) {
             dns::check(section, &resolver, &upstream);
+            dns::check_domains(section, &private);
         }
         Self {
             services: services(section, &mode),
@@ -145,6 +150,7 @@ impl TunnelOptions {
                 &UNANSWERABLE,
                 DnsUnanswerable::Refused,
             ),
+            dns_private_domains: private,
             lan_interfaces: not_empty(section.texts("lanIf")),
             udp_idle_timeout: section.opt_duration("udpIdleTimeout"),
             udp_check_interval: section.opt_duration("udpCheckInterval"),

@@ -550,6 +550,7 @@ fn addresses_of_dns_are_checked_where_it_is_served() {
         ("resolver: 'udp://127.0.0.1:99999'", "\"99999\" is not a port"),
         ("resolver: 'udp://127.0.0.1:53?clients=x'", "\"x\" is not a network"),
         ("resolver: 'udp://127.0.0.1:53?maybe'", "\"maybe\" is none of refused"),
+        ("dnsPrivateDomains: [a..b]", "dnsPrivateDomains: \"a..b\": has to be a domain"),
         ("dnsUpstream: bogus", "dnsUpstream: \"bogus\": has to be udp://<host>:<port> or tcp://"),
     ] {
         let said = tunnel("tproxy", more).unwrap_err().to_string();

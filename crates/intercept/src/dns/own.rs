@@ -323,6 +323,7 @@ mod tests {
             mode: UpstreamMode::Serial,
             unanswerable: Unanswerable::Refused,
             clients: std::collections::BTreeMap::new(),
+            private_domains: Vec::new(),
         };
         let hosts = OwnHosts {
             range: "100.64.0.0/10".parse().unwrap(),

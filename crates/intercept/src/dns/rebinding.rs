@@ -36,53 +36,87 @@ const HOME: &str = "home.arpa";
 pub(super) struct Rebinding {
     /// The addresses of names of services.
     range: IpNet,
+    /// Domains whose names may lead anywhere.
+    private: Vec<String>,
     lines: Mutex<LogLines>,
 }
 
+/// What is wrong with an address in an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Wrong {
+    /// It is of the range of addresses of names of services, whether a service has it or not.
+    OfServices,
+    /// It means this machine or one beside it, and the name is public.
+    OfMachine,
+}
+
 impl Rebinding {
-    pub(super) fn new(range: IpNet) -> Self {
-        Self { range, lines: Mutex::new(LogLines::new(Instant::now().into_std())) }
+    pub(super) fn new(range: IpNet, private: &[String]) -> Self {
+        let lines = Mutex::new(LogLines::new(Instant::now().into_std()));
+        Self { range, private: private.to_vec(), lines }
     }
 
     /// Another server's answer to the question for a name (in lower case, without the dot at its end), without the
     /// records that lead to services or, for a public name, to this machine. An answer without any left is still an
     /// answer: after an error, clients ask the next server, which may say the same.
     pub(super) fn kept(&self, name: &str, answer: Vec<u8>) -> Option<Vec<u8>> {
+        if self.private.iter().any(|domain| is_in(name, domain)) {
+            return Some(answer);
+        }
         let mut message = Message::from_vec(&answer).ok()?;
         let is_public = is_public(name);
         let mut refused = None;
         let Message { answers, authorities, additionals, .. } = &mut message;
         for records in [answers, authorities, additionals] {
             records.retain(|record| {
-                let address = addresses(record).into_iter().find(|it| self.refuses(*it, is_public));
-                refused = refused.or(address);
-                address.is_none()
+                let mut all = addresses(record).into_iter();
+                let wrong = all.find_map(|it| Some((it, self.wrong(it, is_public)?)));
+                refused = refused.or(wrong);
+                wrong.is_none()
             });
         }
-        let Some(address) = refused else { return Some(answer) };
-        self.log(name, address);
+        let Some((address, wrong)) = refused else { return Some(answer) };
+        self.log(name, address, wrong);
         // What is left was not signed so.
         message.metadata.authentic_data = false;
         message.to_vec().ok()
     }
 
-    fn refuses(&self, address: IpAddr, is_public: bool) -> bool {
+    fn wrong(&self, address: IpAddr, is_public: bool) -> Option<Wrong> {
         let address = address.to_canonical();
         let is_of_machine = match address {
             IpAddr::V4(v4) => v4.octets()[0] == 0 || v4.is_loopback() || v4.is_link_local(),
             IpAddr::V6(v6) => v6.is_unspecified() || v6.is_loopback() || v6.is_unicast_link_local(),
         };
-        self.range.contains(&address) || is_public && is_of_machine
+        if self.range.contains(&address) {
+            return Some(Wrong::OfServices);
+        }
+        (is_public && is_of_machine).then_some(Wrong::OfMachine)
     }
 
-    fn log(&self, name: &str, address: IpAddr) {
-        const TEXT: &str =
-            "a DNS server's answer leads to a service or to this machine: the address was left out";
+    fn log(&self, name: &str, address: IpAddr, wrong: Wrong) {
+        let what = match wrong {
+            Wrong::OfServices => {
+                format!("which is in the range for names of services ({})", self.range.trunc())
+            }
+            Wrong::OfMachine => "which means this machine or its own link".to_owned(),
+        };
+        let text = format!(
+            "a DNS server answers the question for {name} with {address}, {what}: the address was left out; if the name \
+             rightly leads there, name its domain in `dnsPrivateDomains` (`--dns-private-domain`)"
+        );
         match self.lines.lock().due(Instant::now().into_std()) {
-            Some(left_out) => tracing::warn!(name, %address, left_out, "{TEXT}"),
-            None => tracing::debug!(name, %address, "{TEXT}"),
+            Some(left_out) => {
+                tracing::warn!("{text} ({left_out} more such answers since the last such line)")
+            }
+            None => tracing::debug!("{text}"),
         }
     }
+}
+
+/// Whether a name is a domain, or a name in it.
+fn is_in(name: &str, domain: &str) -> bool {
+    name.strip_suffix(domain).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
 }
 
 /// Whether a name means this machine itself (RFC 6761 6.3).
@@ -93,8 +127,7 @@ pub(super) fn is_localhost(name: &str) -> bool {
 /// Whether anybody can register a name, or a name above it.
 fn is_public(name: &str) -> bool {
     let Some((_, last)) = name.rsplit_once('.') else { return false };
-    let is_of_home = name == HOME || name.strip_suffix(HOME).is_some_and(|it| it.ends_with('.'));
-    !is_of_home && !PRIVATE.contains(&last)
+    !is_in(name, HOME) && !PRIVATE.contains(&last)
 }
 
 /// The addresses that a record leads to.
@@ -152,7 +185,7 @@ mod tests {
 
     /// Which of the addresses an answer for a name still has, in every record that can carry it.
     fn left(asked: &str, addresses: &[&str]) -> Vec<String> {
-        let rebinding = Rebinding::new("100.64.0.1/10".parse().unwrap());
+        let rebinding = Rebinding::new("100.64.0.1/10".parse().unwrap(), &["lab.example".into()]);
         let mut forms = Vec::new();
         for form in 0..5 {
             let mut message = Message::new(7, MessageType::Response, OpCode::Query);
@@ -224,11 +257,23 @@ mod tests {
     }
 
     #[test]
+    fn names_of_private_domains_lead_wherever_their_servers_say() {
+        let all = ["100.64.0.2", "127.0.0.1", "fe80::1"];
+        for private in ["lab.example.", "x.y.lab.example."] {
+            assert_eq!(left(private, &all), all, "{private}");
+        }
+        for other in ["otherlab.example.", "example.", "lab.example.org."] {
+            assert_eq!(left(other, &all), [""; 0], "{other}");
+        }
+    }
+
+    #[test]
     fn a_range_of_ipv6_is_kept_out_too() {
-        let rebinding = Rebinding::new("fd00:64::1/64".parse().unwrap());
+        let rebinding = Rebinding::new("fd00:64::1/64".parse().unwrap(), &[]);
         let inside = Ipv6Addr::new(0xfd00, 0x64, 0, 0, 0, 0, 0, 9);
-        assert!(rebinding.refuses(inside.into(), false));
-        assert!(!rebinding.refuses(Ipv4Addr::new(100, 64, 0, 2).into(), true));
+        assert_eq!(rebinding.wrong(inside.into(), false), Some(Wrong::OfServices));
+        assert_eq!(rebinding.wrong(Ipv4Addr::new(100, 64, 0, 2).into(), true), None);
+        assert_eq!(rebinding.wrong(Ipv4Addr::LOCALHOST.into(), true), Some(Wrong::OfMachine));
     }
 
     #[test]

@@ -84,7 +84,7 @@ impl DnsServer {
     pub(crate) fn new(shared: Arc<Shared>, options: DnsOptions, v6: bool) -> Arc<Self> {
         Arc::new(Self {
             hosts: Hosts::new(Arc::clone(&shared.carry)),
-            rebinding: Rebinding::new(shared.range),
+            rebinding: Rebinding::new(shared.range, &options.private_domains),
             shared,
             upstreams: Upstreams::new(&options.upstream, options.mode),
             options,

@@ -33,6 +33,7 @@ impl Lab {
             mode: UpstreamMode::Serial,
             unanswerable: Unanswerable::Refused,
             clients: BTreeMap::new(),
+            private_domains: Vec::new(),
         };
         Self { server: DnsServer::new(Arc::clone(&shared), options, false), shared }
     }

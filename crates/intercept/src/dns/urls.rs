@@ -32,6 +32,7 @@ impl DnsOptions {
             mode,
             unanswerable: Unanswerable::Refused,
             clients: BTreeMap::new(),
+            private_domains: Vec::new(),
         };
         for text in resolver {
             let (host, query) = text.split_once('?').unwrap_or((text, ""));

@@ -39,6 +39,7 @@ fn options(value: &Value) -> Options {
         mode: UpstreamMode::Failover,
         unanswerable: Unanswerable::Refused,
         clients: clients(value),
+        private_domains: texts(&value["private_domains"]),
     };
     let mut limits = Limits::default();
     if let Some(conversations) = value["conversations"].as_u64() {

@@ -31,6 +31,10 @@ use crate::{
 
 /// The name for all interfaces.
 const ALL: &str = "*";
+/// Most domains of the own network.
+const MAX_DOMAINS: usize = 64;
+/// Longest domain, in bytes.
+const MAX_DOMAIN: usize = 253;
 /// The interval at which the addresses of controllers are resolved again.
 const LOOK: Duration = Duration::from_secs(60);
 /// Time limit for resolving the addresses of controllers.
@@ -294,11 +298,13 @@ async fn read(options: InterceptOptions) -> Result<Options, InterceptError> {
     let hosts_file = DnsOptions::hosts_file(&mut resolver).map_err(wrong)?;
     let (upstream, mode) = (&options.upstream, options.upstream_mode);
     let dns = DnsOptions::read(&resolver, upstream, mode, options.unanswerable);
+    let private_domains = read_domains(&options.private_domains).map_err(wrong)?;
+    let dns = dns.await.map_err(wrong)?.map(|dns| DnsOptions { private_domains, ..dns });
     let (address, prefix) = options.names;
     let names = IpNet::new(address, prefix);
     Ok(Options {
         names: names.map_err(|_| wrong(format!("{address}/{prefix} is no network")))?,
-        dns: dns.await.map_err(wrong)?,
+        dns,
         interfaces: match options.interfaces.iter().any(|name| name == ALL) {
             true => Interfaces::All,
             false => Interfaces::Named(options.interfaces),
@@ -311,6 +317,27 @@ async fn read(options: InterceptOptions) -> Result<Options, InterceptError> {
         udp_check: options.udp_check.unwrap_or(usual.udp_check),
         ..usual
     })
+}
+
+/// Domains in lower case, without dots around them.
+fn read_domains(texts: &[String]) -> Result<Vec<String>, String> {
+    let domains = texts.iter().map(|text| {
+        let domain = text.trim_matches('.').to_ascii_lowercase();
+        let is_label = |label: &str| {
+            let is_part = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
+            (1..=63).contains(&label.len()) && label.bytes().all(is_part)
+        };
+        match domain.len() <= MAX_DOMAIN && domain.split('.').all(is_label) {
+            true => Ok(domain),
+            false => {
+                Err(format!("dnsPrivateDomains {text:?}: has to be a domain, such as lab.example"))
+            }
+        }
+    });
+    if texts.len() > MAX_DOMAINS {
+        return Err(format!("dnsPrivateDomains has at most {MAX_DOMAINS} domains"));
+    }
+    domains.collect()
 }
 
 /// The DNS servers of this machine, which are excluded: otherwise this machine would find no controller
@@ -409,6 +436,7 @@ mod tests {
             upstream: Vec::new(),
             upstream_mode: UpstreamMode::Serial,
             unanswerable: None,
+            private_domains: vec![".Lab.Example.".into()],
             interfaces: interfaces.iter().map(|&name| name.to_owned()).collect(),
             udp_idle: None,
             udp_check: Some(Duration::from_secs(7)),
@@ -417,6 +445,7 @@ mod tests {
         let plain = read(options(&["eth1"], "udp://127.0.0.1:53")).await.unwrap();
         assert_eq!(plain.interfaces, Interfaces::Named(vec!["eth1".into()]));
         assert_eq!(plain.keep_names, ["ctrl.example"]);
+        assert_eq!(plain.dns.as_ref().unwrap().private_domains, ["lab.example"]);
         assert_eq!(plain.udp_check, Duration::from_secs(7));
         assert_eq!(plain.names.to_string(), "100.64.0.1/10");
         assert_eq!(plain.hosts_file, Some("/etc/hosts".into()));

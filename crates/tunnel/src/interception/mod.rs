@@ -41,6 +41,8 @@ pub struct InterceptOptions {
     pub upstream_mode: UpstreamMode,
     /// The answer for names that cannot be looked up; `None` if `resolver` sets it.
     pub unanswerable: Option<Unanswerable>,
+    /// Domains of the own network: their names may lead to addresses of `names`, and to this machine.
+    pub private_domains: Vec<String>,
     /// Interfaces whose traffic is intercepted, beside that of this machine; `*` means all.
     pub interfaces: Vec<String>,
     /// A conversation in datagrams ends after this time without any.

@@ -112,6 +112,10 @@ pub(crate) struct Intercepting {
     /// Answer to questions that the DNS server of this command cannot answer [default: refused]
     #[arg(long, visible_alias = "dnsUnanswerable", value_name = "WHICH", value_enum)]
     pub(crate) dns_unanswerable: Option<DnsUnanswered>,
+    /// Domains of your own network whose names rightly lead to addresses of --dns-range, or to this
+    /// machine; such addresses are left out of answers about other names [default: none]
+    #[arg(long, visible_alias = "dnsPrivateDomains", value_name = "DOMAIN", num_args = 1..)]
+    pub(crate) dns_private_domain: Vec<String>,
     /// Interfaces, for instance eth1, whose traffic is intercepted like that of this machine; `*` for
     /// all [default: none]
     #[arg(long, visible_alias = "lanIf", value_name = "NAME", num_args = 1..)]

@@ -81,6 +81,7 @@ fn options(
             DnsUnanswered::Servfail => Unanswerable::Servfail,
             DnsUnanswered::Timeout => Unanswerable::Timeout,
         }),
+        private_domains: given(&wanted.dns_private_domain),
         interfaces: given(&wanted.interface),
         udp_idle: Some(Duration::from_secs(udp_idle.into())),
         udp_check: None,

@@ -66,6 +66,7 @@ pub(crate) fn interception(
             DnsUnanswerable::Servfail => Unanswerable::Servfail,
             DnsUnanswerable::Timeout => Unanswerable::Timeout,
         }),
+        private_domains: options.dns_private_domains.clone(),
         interfaces: options.lan_interfaces.clone(),
         udp_idle: options.udp_idle_timeout,
         udp_check: options.udp_check_interval,
@@ -162,12 +163,14 @@ mod tests {
         assert!(interception(&options("host"), "r1", Vec::new()).is_none());
         assert!(interception(&options("proxy"), "r1", Vec::new()).is_none());
         let text = "tproxy:/bin/divert, resolver: ['udp://10.0.0.1:53', 'file:///etc/hosts'], lanIf: [lo], \
-                    dnsSvcIpRange: 100.70.0.1/16, dnsUpstreamMode: random, dnsUnanswerable: servfail";
+                    dnsSvcIpRange: 100.70.0.1/16, dnsUpstreamMode: random, dnsUnanswerable: servfail, \
+                    dnsPrivateDomains: [lab.example]";
         let wanted = interception(&options(text), "a.b-c1234567890123", Vec::new()).unwrap();
         assert_eq!(wanted.name, "router-a_b-c12345678");
         assert_eq!(wanted.resolver, ["udp://10.0.0.1:53", "file:///etc/hosts"]);
         assert_eq!(wanted.diverter, Some("/bin/divert".into()));
         assert_eq!(wanted.interfaces, ["lo"]);
+        assert_eq!(wanted.private_domains, ["lab.example"]);
         assert_eq!(wanted.names, ([100, 70, 0, 1].into(), 16));
         assert_eq!(wanted.upstream_mode, UpstreamMode::Random);
         assert_eq!(wanted.unanswerable, Some(Unanswerable::Servfail));
