@@ -56,7 +56,7 @@ pub(crate) async fn controller(command: ControllerCommand) -> Result<(), Failure
 fn check_file(file: &Path, variables: Variables, format: Format) -> Result<(), Failure> {
     let examined = ControllerConfig::examine_path(file);
     let mut examined = examined.map_err(|error| check::unreadable(file, error, format))?;
-    check::controller(&mut examined, Purpose::Advice);
+    check::controller(&mut examined, variables.purpose());
     if !variables.show_variables {
         examined.hide_variables();
     }

@@ -9,7 +9,7 @@ use weft_config::RouterConfig;
 use weft_router::enroll::{EnrollError, enroll as enroll_router};
 
 use crate::{
-    check::{self, Purpose},
+    check,
     cli::{RouterCommand, Variables},
     compose,
     enroll::read_token,
@@ -44,7 +44,7 @@ pub(crate) async fn router(command: RouterCommand) -> Result<(), Failure> {
 fn check_file(file: &Path, variables: Variables, format: Format) -> Result<(), Failure> {
     let examined = RouterConfig::examine_path(file);
     let mut examined = examined.map_err(|error| check::unreadable(file, error, format))?;
-    check::router(&mut examined, Purpose::Advice);
+    check::router(&mut examined, variables.purpose());
     if !variables.show_variables {
         examined.hide_variables();
     }

@@ -342,7 +342,12 @@ fn applications_may_have_their_own_policy() {
     let both = ", contentSecurityPolicy: default-src *, connectTo: ['https://a.example']";
     assert!(warnings(&with(both).unwrap()).contains("no effect beside contentSecurityPolicy"));
     let long = format!(", contentSecurityPolicy: {}", "x".repeat(4097));
+    let many = (0..61).map(|n| format!("'https://a{n}.example'")).collect::<Vec<_>>().join(", ");
+    let many = format!(", connectTo: [{many}]");
+    let wide = format!(", connectTo: ['https://{}.example']", "a".repeat(4096));
     for (options, problem) in [
+        (many.as_str(), "has at most 60 origins, with 4096 bytes in all, and not 61 with"),
+        (wide.as_str(), "has at most 60 origins"),
         (", connectTo: ['https://a.example/x']", "is no origin"),
         (", connectTo: ['https://*.example']", "is no origin"),
         (", contentSecurityPolicy: ''", "a policy has 1 to 4096 bytes"),

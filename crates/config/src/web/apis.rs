@@ -7,6 +7,8 @@ use crate::section::{Item, Section};
 
 /// Longest policy for an application, in bytes: many proxies refuse headers above 8 KiB.
 const MAX_POLICY: usize = 4096;
+/// Most origins of `connectTo`: the policy goes into every answer.
+const MAX_CONNECT: usize = 60;
 
 /// An API of a server with its options.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -234,6 +236,14 @@ fn policy(options: &Section<'_>) -> ContentPolicy {
     const KEY: &str = "contentSecurityPolicy";
     const CONNECT: &str = "connectTo";
     let origins = origins(options, CONNECT);
+    let bytes: usize = origins.iter().map(String::len).sum();
+    if origins.len() > MAX_CONNECT || bytes > MAX_POLICY {
+        let reason = format!(
+            "has at most {MAX_CONNECT} origins, with {MAX_POLICY} bytes in all, and not {} with {bytes}",
+            origins.len()
+        );
+        options.problem(CONNECT, reason);
+    }
     let Some(text) = options.text(KEY) else { return ContentPolicy::Made(origins) };
     // A text of several lines in the file is one line of the header.
     let text = text.split_ascii_whitespace().collect::<Vec<_>>().join(" ");

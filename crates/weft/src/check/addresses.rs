@@ -44,6 +44,8 @@ struct Listening<'a> {
     /// The TLS protocols (ALPN) of the listener; listeners with different ones may share a socket. Empty:
     /// the socket is not shared.
     protocols: &'static [&'static str],
+    /// Whether variables of the environment are in the address.
+    has_variables: bool,
 }
 
 impl<'a> Listening<'a> {
@@ -68,7 +70,8 @@ impl<'a> Listening<'a> {
             "web[].bindPoints[].interface" => weft_router::WEB_PROTOCOLS,
             _ => &[],
         };
-        Some(Self { key: &fact.key, at: HostPort { host, port }, kind, protocols })
+        let has_variables = matches!(fact.origin, Origin::Variables { .. });
+        Some(Self { key: &fact.key, at: HostPort { host, port }, kind, protocols, has_variables })
     }
 
     fn is_datagram(&self) -> bool {
@@ -113,6 +116,10 @@ pub(super) fn listen(facts: &Facts, keys: &[&str], purpose: Purpose) -> Vec<Find
     let mut taken: Vec<(Listening<'_>, SocketAddr)> = Vec::new();
     let wanted = given(facts).filter(|fact| keys.contains(&fact.general_key().as_str()));
     for one in wanted.filter_map(|fact| Listening::of(fact, facts)) {
+        let is_name = !one.at.host.is_empty() && one.at.host.parse::<IpAddr>().is_err();
+        if purpose == Purpose::AdviceOnForeign && one.has_variables && is_name {
+            continue;
+        }
         let addresses = match one.addresses() {
             Ok(addresses) => addresses,
             Err(problem) => {
@@ -290,7 +297,7 @@ fn not_writable(key: &str, folder: &Path, purpose: Purpose) -> Option<Finding> {
     let text = format!("no file can be written in the directory {}: {error}", folder.display());
     Some(match purpose {
         Purpose::Start => Finding::mistake(key, text),
-        Purpose::Advice => Finding::warning(key, text),
+        _ => Finding::warning(key, text),
     })
 }
 

@@ -7,8 +7,19 @@ use weft_config::{Examined, KeyAt};
 pub(crate) enum Purpose {
     /// The operator wants advice. The program may be running already, or have no certificates yet.
     Advice,
+    /// The operator wants advice about a file that somebody else may have written, and does not want to tell what
+    /// variables of the environment hold: a host that such a variable names is not looked up, because the question
+    /// would tell DNS servers.
+    AdviceOnForeign,
     /// The program is to be started now.
     Start,
+}
+
+impl Purpose {
+    /// Whether the program is not to be started now.
+    pub(super) fn is_advice(self) -> bool {
+        self != Self::Start
+    }
 }
 
 /// A problem of one key.

@@ -19,7 +19,7 @@ pub(super) fn look(facts: &Facts, purpose: Purpose) -> Vec<Finding> {
         let text = format!("tproxy: {problem}; {INSTEAD}");
         match purpose {
             Purpose::Start => Finding::mistake(key, &text),
-            Purpose::Advice => Finding::warning(key, &text),
+            _ => Finding::warning(key, &text),
         }
     };
     let found = modes.filter_map(|fact| {

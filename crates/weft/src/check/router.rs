@@ -38,7 +38,7 @@ pub(crate) fn router(examined: &mut Examined<RouterConfig>, purpose: Purpose) {
 fn identities(config: &RouterConfig, purpose: Purpose) -> Vec<Finding> {
     let mut out = Vec::new();
     let own = &config.identity;
-    if purpose == Purpose::Advice && config.csr.is_some() && !is_enrolled(own) {
+    if purpose.is_advice() && config.csr.is_some() && !is_enrolled(own) {
         let text = "the router is not enrolled: `weft router enroll` makes these files";
         out.push(Finding::warning("identity", text));
     } else if !own.cert.is_empty() {
@@ -109,7 +109,7 @@ fn controllers(config: &RouterConfig, purpose: Purpose) -> Vec<Finding> {
     if !ctrl.endpoints.is_empty() || remembered || !ctrl.listeners.is_empty() {
         return Vec::new();
     }
-    if purpose == Purpose::Advice && config.csr.is_some() && !is_enrolled(&config.identity) {
+    if purpose.is_advice() && config.csr.is_some() && !is_enrolled(&config.identity) {
         return Vec::new();
     }
     let text = format!(

@@ -121,6 +121,36 @@ fn what_fits_together_passes() {
 }
 
 #[test]
+fn no_host_of_a_variable_is_looked_up_unless_its_value_may_be_told() {
+    let place = Place::new();
+    let text = place.text(
+        "listeners:\n\
+         \x20 - {binding: transport, address: 'tcp:${SECRET}.invalid:1'}\n\
+         \x20 - {binding: transport, address: 'tcp:${HERE}:1'}\n",
+    );
+    let examine = |purpose| {
+        let variables = |name: &str| match name {
+            "SECRET" => Some("geheimnis".to_owned()),
+            "HERE" => Some("203.0.113.1".to_owned()),
+            _ => None,
+        };
+        let file = place.folder.path().join("router.yml");
+        let mut examined = RouterConfig::examine(&text, &file, &variables).unwrap();
+        router(&mut examined, purpose);
+        said(&examined)
+    };
+    let (foreign, own) = (examine(Purpose::AdviceOnForeign), examine(Purpose::Advice));
+    assert!(own.contains("the host `geheimnis.invalid` does not resolve"), "{own}");
+    assert!(!foreign.contains("resolve"), "{foreign}");
+    for told in [foreign, own] {
+        assert!(
+            told.contains("no interface of this machine has the address 203.0.113.1"),
+            "{told}"
+        );
+    }
+}
+
+#[test]
 fn addresses_and_interfaces_are_of_this_machine() {
     let place = Place::new();
     let more = "listeners:\n\

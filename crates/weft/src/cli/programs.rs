@@ -6,15 +6,22 @@ use clap::{Args, Subcommand, ValueEnum};
 use weft_config::HostPort;
 
 use super::printing::Output;
-use crate::{log::LogArgs, session::LoginChoice};
+use crate::{check::Purpose, log::LogArgs, session::LoginChoice};
 
 /// How values of variables of the environment are printed.
 #[derive(Debug, Clone, Copy, Args)]
 pub(crate) struct Variables {
     /// Show the values of variables of the environment that the file names; whoever wrote the file may
-    /// have named secrets of yours
+    /// have named secrets of yours. `check` looks up the hosts that they name then
     #[arg(long)]
     pub(crate) show_variables: bool,
+}
+
+impl Variables {
+    /// The purpose of a check of the file.
+    pub(crate) fn purpose(self) -> Purpose {
+        if self.show_variables { Purpose::Advice } else { Purpose::AdviceOnForeign }
+    }
 }
 
 /// Arguments of `weft quickstart`.
