@@ -106,7 +106,9 @@ impl Site {
                 tokio::spawn(async move { body::discard(body, &head.headers).await });
                 if failure.status() >= 500 {
                     let peer = peer.remote;
-                    match self.shared.failures.lock().due(Instant::now()) {
+                    let is_fault = failure.status() == 500;
+                    let lines = if is_fault { &self.shared.faults } else { &self.shared.failures };
+                    match lines.lock().due(Instant::now()) {
                         Some(left_out) => {
                             tracing::warn!(%peer, request_id, %failure, left_out, "request failed");
                         }

@@ -83,6 +83,7 @@ impl ApiServer {
             files: Places::new(limits.files, limits.files_per_source, limits.grace),
             compressor: Compressor::new(),
             origins: Origins::default(),
+            faults: Mutex::new(LogLines::new(Instant::now())),
             failures: Mutex::new(LogLines::new(Instant::now())),
             bodies: Places::new(limits.body_bytes, limits.body_bytes_per_source, limits.grace),
             answers: Places::new(limits.answer_bytes, limits.answer_bytes_per_source, limits.grace),

@@ -32,7 +32,10 @@ pub(crate) struct Shared {
     pub(crate) files: Arc<Places>,
     pub(crate) compressor: Compressor,
     pub(crate) origins: Origins,
-    /// Lines of the log about requests that failed, which anybody can repeat.
+    /// Lines of the log about requests that failed by a fault of the program (500), which anybody can repeat.
+    pub(crate) faults: Mutex<LogLines>,
+    /// The same for all other statuses from 501: something was not there or not ready. They are many while it is not, and
+    /// have to hide no fault.
     pub(crate) failures: Mutex<LogLines>,
     pub(crate) bodies: Arc<Places>,
     pub(crate) answers: Arc<Places>,
