@@ -25,8 +25,8 @@ async fn the_controller_says_who_is_at_the_other_end() {
     network.service("secret", true).await;
     network.service("plain", false).await;
     let (host, dialer) = (at(&network, &two, "host").await, at(&network, &one, "dialer").await);
-    let (dialed, mut accepted) = both(&dialer, &host, "secret").await;
-    assert_eq!(dialed.info().peer.as_ref().unwrap().name, "host");
+    let (mut dialed, mut accepted) = both(&dialer, &host, "secret").await;
+    assert_eq!(soon(dialed.peer()).await.unwrap().unwrap().name, "host");
     assert_eq!(soon(accepted.peer()).await.unwrap().unwrap().name, "dialer");
     let echo = tokio::spawn(async move {
         let (mut reader, mut writer) = accepted.into_split();
@@ -35,8 +35,11 @@ async fn the_controller_says_who_is_at_the_other_end() {
     round_trip(dialed, 3_000_000).await;
     soon(echo).await.unwrap().unwrap();
     // Without encryption nothing is proved.
-    let (dialed, mut accepted) = both(&dialer, &host, "plain").await;
-    assert!(dialed.info().peer.is_none() && soon(accepted.peer()).await.unwrap().is_none());
+    let (mut dialed, mut accepted) = both(&dialer, &host, "plain").await;
+    assert!(
+        soon(dialed.peer()).await.unwrap().is_none()
+            && soon(accepted.peer()).await.unwrap().is_none()
+    );
     drop((dialed, accepted));
     until_some(async || network.circuits().circuits().all().is_empty().then_some(())).await;
 }

@@ -34,9 +34,6 @@ pub struct Info {
     pub dialer_name: Option<String>,
     /// Data that the dialer's application sent with the dial.
     pub app_data: Option<Bytes>,
-    /// At the dialer: who is at the other end, if that end has proved itself. At a host see
-    /// [`Connection::peer`].
-    pub peer: Option<Peer>,
 }
 
 /// A connection to the other application, over the overlay.
@@ -119,13 +116,13 @@ impl Connection {
     /// A connection whose ends have proved themselves.
     pub(crate) fn opened(
         circuit: Arc<Circuit>,
-        inward: Inward,
+        proved: Outcome,
         info: Info,
         guard: Arc<Guard>,
     ) -> Self {
-        let peer = info.peer.clone();
+        let Outcome { peer, inward } = proved;
         let mut connection = Self::of(circuit, true, inward, info, guard);
-        connection.reader.peer = peer;
+        connection.reader.peer = Some(peer);
         connection
     }
 
@@ -160,7 +157,8 @@ impl Connection {
         Self { reader, writer: WriteHalf { shared } }
     }
 
-    /// Who is at the other end, if both ends prove themselves, which may take until data comes. `None` if they do not:
+    /// Who is at the other end, if both ends prove themselves. A dialer knows at once; at a host it may take until data
+    /// comes. `None` if they do not:
     /// one of them is not weft's, the service requires no encryption, or a router on the path has prevented it.
     ///
     /// # Errors

@@ -196,14 +196,13 @@ async fn connect(
             Some(keys.map_err(refused)?)
         }
     };
-    let mut info = Info {
+    let info = Info {
         service: service.name.clone(),
         circuit_id: Arc::clone(circuit.id()),
         caller_id,
         dialer_identity: None,
         dialer_name: None,
         app_data: options.app_data.clone(),
-        peer: None,
     };
     let Some((keys, proof)) = sealed else {
         return Ok(Ok(Connection::new(circuit, None, info, Arc::clone(guard))));
@@ -224,8 +223,7 @@ async fn connect(
     };
     let outcome = exchange.dial(hint).await.map_err(refused)?;
     unproved.proved();
-    info.peer = Some(outcome.peer);
-    Ok(Ok(Connection::opened(circuit, outcome.inward, info, Arc::clone(guard))))
+    Ok(Ok(Connection::opened(circuit, outcome, info, Arc::clone(guard))))
 }
 
 /// A circuit whose host has not proved itself; given up when dropped.

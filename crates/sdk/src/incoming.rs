@@ -97,7 +97,6 @@ impl Incoming {
             dialer_identity: self.dialer_identity().map(str::to_owned),
             dialer_name: self.dialer_name().map(str::to_owned),
             app_data: self.arrival.dial.app_data.clone(),
-            peer: None,
         };
         let guard = Arc::clone(&self.guard);
         match sealed {

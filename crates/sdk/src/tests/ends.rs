@@ -48,8 +48,8 @@ async fn both_ends_know_who_the_other_is() {
         let mut listener = soon(host.bind("secret")).await.unwrap();
         // The second time they remember each other.
         for met in [false, true] {
-            let (dialed, mut accepted) = pair_of(&dialer, &mut listener).await;
-            let peer = dialed.info().peer.clone().unwrap();
+            let (mut dialed, mut accepted) = pair_of(&dialer, &mut listener).await;
+            let peer = soon(dialed.peer()).await.unwrap().cloned().unwrap();
             assert_eq!((&*peer.identity, &*peer.name), ("i1", "tester"));
             let peer = soon(accepted.peer()).await.unwrap().unwrap();
             assert_eq!((&*peer.identity, &*peer.name), ("i1", "tester"));
@@ -73,8 +73,8 @@ async fn a_router_between_two_ends_changes_nothing_that_they_say() {
     let blind = Network::new().await;
     blind.router.core.spies.store(true, Ordering::Relaxed);
     let (dialer, mut listener, _host) = ends(&blind).await;
-    let (dialed, accepted) = pair_of(&dialer, &mut listener).await;
-    assert_eq!(dialed.info().peer, None);
+    let (mut dialed, accepted) = pair_of(&dialer, &mut listener).await;
+    assert_eq!(soon(dialed.peer()).await.unwrap(), None);
     assert_eq!(order(dialed, accepted).await.unwrap(), "pay 999 EUR");
     assert!(blind.router.read().windows(7).any(|part| part == b"pay 100"));
 
@@ -113,8 +113,8 @@ async fn a_router_that_strips_the_announcement_gets_a_connection_that_says_so() 
     let network = network().await;
     network.router.core.strips.store(true, Ordering::Relaxed);
     let (dialer, mut listener, _host) = ends(&network).await;
-    let (dialed, mut accepted) = pair_of(&dialer, &mut listener).await;
-    assert_eq!(dialed.info().peer, None);
+    let (mut dialed, mut accepted) = pair_of(&dialer, &mut listener).await;
+    assert_eq!(soon(dialed.peer()).await.unwrap(), None);
     assert_eq!(soon(accepted.peer()).await.unwrap(), None);
     assert_eq!(order(dialed, accepted).await.unwrap(), "pay 100 EUR");
 }
@@ -151,7 +151,7 @@ async fn a_host_that_leaves_at_once_is_an_end_and_no_failed_proof() {
     });
     for said in ["", "bye"] {
         let mut dialed = soon(dialer.dial("secret")).await.unwrap();
-        assert!(dialed.info().peer.is_some());
+        assert!(soon(dialed.peer()).await.unwrap().is_some());
         let mut read = String::new();
         soon(dialed.read_to_string(&mut read)).await.unwrap();
         assert_eq!(read, said);
@@ -166,9 +166,19 @@ async fn a_dial_that_is_given_up_during_the_proof_leaves_nothing() {
     let (dialer, mut listener, _host) = ends(&network).await;
     network.router.core.mute.store(true, Ordering::Relaxed);
     let accepting = tokio::spawn(async move { listener.accept().await.unwrap().accept().await });
-    let dialing = dialer.dial("secret");
-    assert!(tokio::time::timeout(Duration::from_secs(1), dialing).await.is_err());
-    until(|| network.router.circuits() == 0).await;
+    let mut dialing = Box::pin(dialer.dial("secret"));
+    let core = &network.router.core;
+    let is_proving = until(|| core.longest_proof.load(Ordering::Relaxed) > 0);
+    tokio::select! {
+        dialed = &mut dialing => panic!("the host has heard no proof: {dialed:?}"),
+        () = is_proving => {}
+    }
+    assert_eq!(network.router.circuits(), 1);
+    drop(dialing);
+    // Long before the host would give up by itself, after 10 s.
+    let gone =
+        tokio::time::timeout(Duration::from_secs(5), until(|| network.router.circuits() == 0));
+    gone.await.expect("the dialer takes its circuit down");
     let mut accepted = soon(accepting).await.unwrap().unwrap();
     assert!(soon(accepted.peer()).await.is_err());
 }

@@ -36,7 +36,7 @@ async fn connect(args: DialArgs) -> Result<(), Failure> {
         caller_id: None,
         timeout: Some(Duration::from_secs(args.timeout.into())),
     };
-    let connection = match context.dial_with(&args.service, options).await {
+    let mut connection = match context.dial_with(&args.service, options).await {
         Ok(connection) => connection,
         Err(error) => {
             if args.to.is_none()
@@ -49,7 +49,7 @@ async fn connect(args: DialArgs) -> Result<(), Failure> {
     };
     codes.ask_no_more().await;
     if args.verbose {
-        output::say(described(&connection));
+        output::say(described(&mut connection).await);
     }
     let (input, output) = (tokio::io::stdin(), StandardOutput(tokio::io::stdout()));
     let carried = weft_tunneler::carry::pipe(connection, input, output).await;
@@ -66,9 +66,11 @@ async fn connect(args: DialArgs) -> Result<(), Failure> {
 }
 
 /// The connection, and who is at its other end.
-fn described(connection: &Connection) -> String {
+async fn described(connection: &mut Connection) -> String {
+    // Known at once: a dial ends when the host has proved itself.
+    let peer = connection.peer().await.ok().flatten().cloned();
     let info = connection.info();
-    let end = match &info.peer {
+    let end = match peer {
         Some(peer) => {
             format!("encrypted; the other end has proved that it is {} ({})", peer.name, peer.identity)
         }
