@@ -8,12 +8,7 @@ use std::time::{Duration, Instant};
 
 use hashbrown::HashMap;
 use parking_lot::Mutex;
-use weft_model::entity::Terminator;
-use weft_model::{Id, Kind, Snapshot};
-
-use crate::clock;
-use crate::full::Filled;
-use crate::network::Network;
+use weft_model::Id;
 
 /// How long a figure is kept.
 const KEPT: Duration = Duration::from_secs(2);
@@ -25,6 +20,15 @@ const MAX_KEPT: usize = 1024;
 pub(crate) struct Away(Mutex<HashMap<Id, (Instant, u64)>>);
 
 impl Away {
+    /// The number of terminators of a host that are away: the figure that is kept, or else what `count` finds.
+    pub(crate) fn of(&self, host: &Id, now: Instant, count: impl FnOnce() -> u64) -> u64 {
+        self.known(host, now).unwrap_or_else(|| {
+            let count = count();
+            self.note(host, count, now);
+            count
+        })
+    }
+
     fn known(&self, host: &Id, now: Instant) -> Option<u64> {
         let known = self.0.lock().get(host).copied();
         known.filter(|(at, _)| now.saturating_duration_since(*at) < KEPT).map(|(_, count)| count)
@@ -41,30 +45,10 @@ impl Away {
     }
 }
 
-impl Network {
-    /// The number of terminators of a host that do not count for its limit. Counted only if the host has reached that.
-    pub(crate) fn terminators_away(&self, snapshot: &Snapshot, host: &Id) -> u64 {
-        let limit = Filled::Terminators.limit(snapshot, host, self.0.options.per_identity).most;
-        let all = snapshot.table(Kind::Terminator).count_referrers(Terminator::HOST, host);
-        if host.is_empty() || all < limit {
-            return 0;
-        }
-        let now = clock::now();
-        if let Some(count) = self.0.away.known(host, now) {
-            return count;
-        }
-        let terminators = snapshot.referring::<Terminator>(Terminator::HOST, host);
-        let at_routers = terminators.map(|terminator| terminator.router_id.as_str());
-        let is_away = |router: &&str| self.0.routers.get(router).is_none();
-        let count = at_routers.filter(is_away).count() as u64;
-        self.0.away.note(host, count, now);
-        count
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clock;
 
     #[test]
     fn figures_are_kept_for_a_moment_and_of_a_limited_number_of_identities() {
@@ -74,7 +58,8 @@ mod tests {
         assert_eq!(away.0.lock().len(), MAX_KEPT);
         assert_eq!(away.known(&id(0), begun + KEPT / 2), Some(7));
         assert_eq!(away.known(&id(0), begun + KEPT), None);
-        away.note(&id(9_999), 8, begun + KEPT);
-        assert_eq!((away.0.lock().len(), away.known(&id(9_999), begun + KEPT)), (1, Some(8)));
+        assert_eq!(away.of(&id(9_999), begun + KEPT, || 8), 8);
+        assert_eq!(away.of(&id(9_999), begun + KEPT, || 9), 8, "it is kept");
+        assert_eq!(away.0.lock().len(), 1, "those of before are forgotten");
     }
 }

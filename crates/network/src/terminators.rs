@@ -17,6 +17,7 @@ use weft_model::entity::{Precedence, Router, Service, Terminator};
 use weft_model::{Base, Id, Kind, Snapshot};
 use weft_wire::edge_ctrl::{MAX_TERMINATOR_DATA, MAX_TERMINATOR_TEXT};
 
+use crate::clock;
 use crate::full::{Filled, IsFull};
 use crate::misreports::Misreport;
 use crate::network::Network;
@@ -267,6 +268,22 @@ impl Network {
             self.0.full.note(Filled::Terminators, full);
         }
         done
+    }
+
+    /// The number of terminators of a host that do not count for its limit: those at routers that are away. Counted only
+    /// if the host has reached the limit.
+    fn terminators_away(&self, snapshot: &Snapshot, host: &Id) -> u64 {
+        let limit = Filled::Terminators.limit(snapshot, host, self.0.options.per_identity).most;
+        let all = snapshot.table(Kind::Terminator).count_referrers(Terminator::HOST, host);
+        if host.is_empty() || all < limit {
+            return 0;
+        }
+        self.0.away.of(host, clock::now(), || {
+            let all = snapshot.referring::<Terminator>(Terminator::HOST, host);
+            let is_away =
+                |one: &&Arc<Terminator>| self.0.routers.get(one.router_id.as_str()).is_none();
+            all.filter(is_away).count() as u64
+        })
     }
 
     /// Counts those of the terminators that belong to other routers: the router asked for a change of
