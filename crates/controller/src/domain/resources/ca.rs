@@ -185,6 +185,11 @@ fn ca_certificates(pem: &str) -> Result<Vec<Certificate>, Failure> {
         let reason = format!("must hold at most {} certificates", third_party_ca::MAX_CERTIFICATES);
         return refused(ErrorCode::CouldNotValidate, &reason);
     }
+    // No certificate below such a key is accepted (RSA below 2048 bits, unknown curves): better said now than later.
+    if let Err(error) = first.public_key() {
+        let reason = format!("has a key that cannot be used: {error}");
+        return refused(ErrorCode::CouldNotValidate, &reason);
+    }
     Ok(parsed)
 }
 

@@ -367,3 +367,27 @@ async fn a_stored_ca_that_is_the_networks_own_signer_enrolls_nobody() {
     let failure = bed.controller.call(showing(&chain), call).await.map(drop).unwrap_err();
     assert_eq!(failure.code(), ErrorCode::CertificateFailedValidation);
 }
+
+/// An authority that was made with `openssl req -x509 -newkey rsa:1024`.
+const SHORT_KEY: &str = "-----BEGIN CERTIFICATE-----\n\
+     MIICBjCCAW+gAwIBAgIUacASfhX8/rK84Xq7QMGf6INnfG4wDQYJKoZIhvcNAQEL\n\
+     BQAwFDESMBAGA1UEAwwJcm9vdCAxMDI0MCAXDTI2MTEzMDA4MTIyMloYDzIxMjYx\n\
+     MTA2MDgxMjIyWjAUMRIwEAYDVQQDDAlyb290IDEwMjQwgZ8wDQYJKoZIhvcNAQEB\n\
+     BQADgY0AMIGJAoGBAM/rZdoM4u5MHCKD7CpT5bbYnLI9ItpuvTe9kFRJD3kvPoIn\n\
+     qQlOCMOAWdxdKOkFKL5hREV1LI5aPVTb4nvwAFVIIqTaP9q+OF/b0ZYXGGymJbty\n\
+     u7SyPlxf1EoQ2/zUxFkAZvItMpuM4xAQgXpw0mKVH1Ge7IVEwNNZXavXD7IbAgMB\n\
+     AAGjUzBRMB0GA1UdDgQWBBQjLMkjROMOnf5i0MVD5Xo/DrPr1zAfBgNVHSMEGDAW\n\
+     gBQjLMkjROMOnf5i0MVD5Xo/DrPr1zAPBgNVHRMBAf8EBTADAQH/MA0GCSqGSIb3\n\
+     DQEBCwUAA4GBAAOOwcJdQEO1QkCnxzW9hfOnB7m+Tyd93BSSnp0oeRJ3wM3pTHyt\n\
+     Yny5sPfiVZJ3bfmgtEJ3/ExP101n+74VRCFoPSW+PQUkz0qV2LSTOyeACkaDHTtf\n\
+     tBjzGuWNZrsSrbkePI5JsIhm1ymIXh/vfc/67RztE/9Q42JkdaMDpNVL\n\
+     -----END CERTIFICATE-----\n";
+
+#[tokio::test]
+async fn no_authority_with_a_short_key_becomes_a_ca() {
+    let bed = Bed::new().await;
+    let admin = bed.admin().await;
+    let short = with(&body("ca", &authority(&bed, "ours")), "certPem", json!(SHORT_KEY));
+    let failure = refusal(&bed, &admin, "createCa", "", short).await.to_string();
+    assert!(failure.contains("RSA key of 1024 bits, use 2048 to 8192"), "{failure}");
+}
