@@ -1,4 +1,5 @@
-//! Gives pages of program code that only a start needed back to the system.
+//! Gives memory back to the system that the program does not need any more: pages of code that only a start needed,
+//! and freed memory.
 //!
 //! ```text
 //!  program code in memory      after a start   |###################|
@@ -12,7 +13,10 @@
 //! The pages stay in the page cache of the system; pages that are needed again are mapped when they
 //! are touched next, without a read from the disk.
 //!
-//! On systems other than Linux nothing happens.
+//! Freed memory stays with the C library, which keeps it for later: after a flood of clients, a program of 300 MiB could
+//! have 650 MiB for ever. [`release_heap`] has the library give back every free page.
+//!
+//! On systems other than Linux nothing happens, and where the C library is not glibc, no freed memory is given back.
 //!
 //! ```
 //! // At the end of a start:
@@ -42,6 +46,26 @@ pub fn release_code() -> io::Result<u64> {
     }
     tracing::debug!(bytes = released, "pages of program code that the start needed are given back");
     Ok(released)
+}
+
+/// Gives back the pages of the heap on which nothing is allocated. True if there were any.
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+#[expect(unsafe_code, reason = "the function of the C library has no safe form")]
+pub fn release_heap() -> bool {
+    unsafe extern "C" {
+        /// malloc.h: `int malloc_trim(size_t pad)`; thread-safe.
+        fn malloc_trim(pad: usize) -> std::ffi::c_int;
+    }
+    // SAFETY: the signature is that of glibc (malloc_trim(3)). The function takes the locks of the allocator, may be
+    // called from any thread at any time, and changes no allocated memory. A global allocator of another kind would not
+    // be touched by it.
+    unsafe { malloc_trim(0) != 0 }
+}
+
+/// Does nothing on this system.
+#[cfg(not(all(target_os = "linux", target_env = "gnu")))]
+pub fn release_heap() -> bool {
+    false
 }
 
 /// Does nothing on this system.

@@ -17,6 +17,10 @@ pub(crate) struct Manager {
 /// program is ready, and another 55 s later.
 const SETTLED: [Duration; 2] = [Duration::from_secs(5), Duration::from_secs(55)];
 
+/// The interval at which freed memory is given back to the system. The allocator is held up for some milliseconds
+/// after a flood, and for microseconds otherwise.
+const RELEASED: Duration = Duration::from_secs(60);
+
 /// A message to the service manager.
 #[derive(Debug, Clone, Copy)]
 enum Word {
@@ -78,15 +82,19 @@ impl Manager {
 }
 
 /// Gives pages of code back that only the start needed: soon after the start, and once more when peers
-/// have connected ([`SETTLED`]).
+/// have connected ([`SETTLED`]). From then on gives freed memory back.
 async fn settle() {
     for after in SETTLED {
         tokio::time::sleep(after).await;
         let released = tokio::task::spawn_blocking(weft_unsafe_pages::release_code).await;
         if let Ok(Err(problem)) = released {
             tracing::debug!(%problem, "pages of program code stay resident");
-            return;
+            break;
         }
+    }
+    loop {
+        tokio::time::sleep(RELEASED).await;
+        let _ = tokio::task::spawn_blocking(weft_unsafe_pages::release_heap).await;
     }
 }
 
