@@ -6,14 +6,15 @@
 //!
 //! - the dialer ends the marker of its dial with [`ENDING`];
 //! - the host answers with a public key of 33 bytes, the last of which is [`FLAG`]; a host that also proves itself
-//!   ([`proof`]) to a dialer that does so sets [`proof::FLAG`] in it, too, and appends its [`Hint`].
+//!   ([`proof`]) to a dialer that does so sets [`proof::FLAG`] in it, too, and appends its [`Greeting`].
 //!
 //! An end whose peer has announced this tags its messages with [`Tag::Push`] and its last message, which is
 //! empty, with [`Tag::Final`]. All other peers are sent [`Tag::Message`] alone.
 
 use bytes::Bytes;
 
-use crate::{Error, Opened, PublicKey, Sealer, Tag, proof};
+use crate::proof::{self, FRESH, Greeting, HINT, Hint, MAC, Met};
+use crate::{Error, Opened, PublicKey, Sealer, Tag};
 
 /// End of the marker of a dialer that seals its end.
 pub const ENDING: &str = "+end";
@@ -27,23 +28,24 @@ pub fn dialer_seals(marker: &[u8]) -> bool {
     marker.ends_with(ENDING.as_bytes())
 }
 
-/// The marker of a dialer that seals its end, behind a name for logs; `proves` is true if it also proves itself.
+/// The marker of a dialer that seals its end, behind a name for logs, with the hint of one that also proves itself.
 #[must_use]
-pub fn marker(name: &str, proves: bool) -> String {
-    let ability = if proves { proof::ABILITY } else { "" };
-    format!("{name}{ability}{ENDING}")
+pub fn marker(name: &str, proves: Option<&Hint>) -> String {
+    match proves {
+        Some(hint) => format!("{name}{}{}{ENDING}", proof::ABILITY, hex::encode(hint)),
+        None => format!("{name}{ENDING}"),
+    }
 }
 
-/// True if the dialer with this marker proves itself.
+/// The hint of a dialer with this marker; `None` if it does not prove itself.
 #[must_use]
-pub fn dialer_proves(marker: &[u8]) -> bool {
-    marker
-        .strip_suffix(ENDING.as_bytes())
-        .is_some_and(|rest| rest.ends_with(proof::ABILITY.as_bytes()))
+pub fn dialer_proves(marker: &[u8]) -> Option<Hint> {
+    let rest = marker.strip_suffix(ENDING.as_bytes())?;
+    let (rest, digits) = rest.split_last_chunk::<{ 2 * HINT }>()?;
+    let mut hint = Hint::default();
+    hex::decode_to_slice(digits, &mut hint).ok()?;
+    rest.ends_with(proof::ABILITY.as_bytes()).then_some(hint)
 }
-
-/// Random bytes by which a dialer recognizes a host that it has met. They prove nothing.
-pub type Hint = [u8; 16];
 
 /// The public key of a host, with what the host does besides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,8 +54,8 @@ pub struct HostKey {
     pub key: PublicKey,
     /// True if the host seals its end.
     pub seals_end: bool,
-    /// The hint of a host that proves itself.
-    pub proves: Option<Hint>,
+    /// The greeting of a host that proves itself.
+    pub proves: Option<Greeting>,
 }
 
 impl HostKey {
@@ -61,13 +63,18 @@ impl HostKey {
     #[must_use]
     pub fn to_bytes(&self) -> Bytes {
         let flags = if self.seals_end { FLAG } else { 0 };
-        let mut bytes = self.key.as_bytes().to_vec();
-        match &self.proves {
-            None => bytes.push(flags),
-            Some(hint) => {
-                bytes.push(flags | proof::FLAG);
-                bytes.extend_from_slice(hint);
-            }
+        let mut bytes = Vec::with_capacity(33 + HINT + FRESH + HINT + MAC);
+        bytes.extend_from_slice(self.key.as_bytes());
+        let Some(Greeting { hint, fresh, met }) = &self.proves else {
+            bytes.push(flags);
+            return bytes.into();
+        };
+        bytes.push(flags | proof::FLAG);
+        bytes.extend_from_slice(hint);
+        bytes.extend_from_slice(fresh);
+        if let Some(Met { name, mac }) = met {
+            bytes.extend_from_slice(name);
+            bytes.extend_from_slice(mac);
         }
         bytes.into()
     }
@@ -84,11 +91,23 @@ impl HostKey {
         let (seals_end, proves) = match rest {
             [] => (false, None),
             [FLAG] => (true, None),
-            [BOTH, hint @ ..] => (true, Some(hint.try_into().map_err(|_| wrong)?)),
+            [BOTH, rest @ ..] => (true, Some(greeting(rest).ok_or(wrong)?)),
             _ => return Err(wrong),
         };
         Ok(Self { key, seals_end, proves })
     }
+}
+
+/// Reads a greeting, of a host that has met the dialer or has not.
+fn greeting(bytes: &[u8]) -> Option<Greeting> {
+    let (hint, rest) = bytes.split_first_chunk()?;
+    let (fresh, rest) = rest.split_first_chunk()?;
+    let met = match rest.split_first_chunk() {
+        Some((name, mac)) => Some(Met { name: *name, mac: mac.try_into().ok()? }),
+        None if rest.is_empty() => None,
+        None => return None,
+    };
+    Some(Greeting { hint: *hint, fresh: *fresh, met })
 }
 
 /// The sending direction of an end, with a sealed end if the peer reads one.
@@ -168,19 +187,25 @@ mod tests {
     #[test]
     fn ends_tell_each_other_and_others_see_nothing_new() {
         assert!(dialer_seals(b"1a2b3c4d+end") && !dialer_seals(b"1a2b3c4d"));
-        assert!(dialer_seals(marker("1a2b3c4d", true).as_bytes()));
-        assert!(dialer_proves(marker("1a2b3c4d", true).as_bytes()));
-        assert!(!dialer_proves(marker("1a2b3c4d", false).as_bytes()) && !dialer_proves(b"1+auth"));
+        let both = marker("1a2b3c4d", Some(&[0xa7; 16]));
+        assert!(dialer_seals(both.as_bytes()));
+        assert_eq!(dialer_proves(both.as_bytes()), Some([0xa7; 16]));
+        for odd in [marker("1a2b3c4d", None), both.replace("a7+end", "+end"), "+auth+end".into()] {
+            assert_eq!(dialer_proves(odd.as_bytes()), None, "{odd}");
+        }
+        assert_eq!(dialer_proves(both.replace("+end", "").as_bytes()), None);
         let key = KeyPair::generate(&mut rand::rng()).unwrap().public_key();
-        for (seals_end, proves, length) in [(true, None, 33), (true, Some([7; 16]), 49)] {
-            let own = HostKey { key, seals_end, proves };
+        let greeting = Greeting { hint: [7; 16], fresh: [8; 16], met: None };
+        let met = Greeting { met: Some(Met { name: [9; 16], mac: [10; 32] }), ..greeting };
+        for (proves, length) in [(None, 33), (Some(greeting), 65), (Some(met), 113)] {
+            let own = HostKey { key, seals_end: true, proves };
             assert_eq!((own.to_bytes().len(), HostKey::read(&own.to_bytes())), (length, Ok(own)));
         }
         let plain = HostKey { key, seals_end: false, proves: None };
         assert_eq!(HostKey::read(key.as_bytes()), Ok(plain));
-        for (flags, more) in [(0, 0), (2, 16), (3, 15), (1, 1), (4, 0)] {
+        for (flags, more) in [(0, 0), (2, 32), (3, 31), (3, 33), (3, 48), (3, 81), (1, 1), (4, 0)] {
             let odd = [&key.as_bytes()[..], &[flags], &vec![0; more]].concat();
-            assert_eq!(HostKey::read(&odd), Err(Error::KeyLength(33 + more)), "{flags}");
+            assert_eq!(HostKey::read(&odd), Err(Error::KeyLength(33 + more)), "{flags} {more}");
         }
         assert_eq!(HostKey::read(&[]), Err(Error::KeyLength(0)));
     }

@@ -90,6 +90,14 @@ impl ContextBuilder {
         self
     }
 
+    /// Makes no key that proves this program to the other ends of its encrypted connections: who is at the other end then
+    /// is the word of the routers in between, as with SDKs of OpenZiti. For comparisons of both.
+    #[must_use]
+    pub fn without_proof(mut self) -> Self {
+        self.settings.proves_end = false;
+        self
+    }
+
     /// Asks this function for codes of the identity's second factor (TOTP): whenever a login needs one, which is
     /// also the case after the API session has ended, and when a posture check of a service asks for a new one.
     /// `None` if there is no code now. A person may take their time: a question stays open although the dial

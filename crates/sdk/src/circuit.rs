@@ -131,10 +131,12 @@ impl Circuit {
         self.change(|inner, _| inner.preface.push_back(payload));
     }
 
-    /// Both ends have proved themselves: seals the application's data from now on, and takes it.
-    pub(crate) fn proved(&self, outward: Outward) {
+    /// The other end has proved itself: seals the application's data from now on, and takes it, behind what is still to be
+    /// said.
+    pub(crate) fn proved(&self, outward: Outward, said: Option<Bytes>) {
         self.change(|inner, now| {
             inner.writing = Writing::new(outward);
+            inner.preface.extend(said);
             inner.proving = false;
             if inner.owes_end {
                 inner.finish(now);

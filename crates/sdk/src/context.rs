@@ -63,7 +63,7 @@ impl Context {
     ) -> Result<Self> {
         let identity = LiveIdentity::load(file.section())?;
         let renewal = Renewal::new(Arc::clone(&identity), renewable, settings.renews_certificate);
-        let (ends, codes) = (Ends::new()?, settings.codes.as_ref());
+        let (ends, codes) = (Ends::new(settings.proves_end)?, settings.codes.as_ref());
         let about = settings.about(&file, ends.key());
         let account = Account::new(&file, &identity, about, codes, renewal)?;
         Box::pin(account.ensure_login()).await?;

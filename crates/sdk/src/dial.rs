@@ -15,7 +15,8 @@ use tokio::time::Instant;
 use weft_contract::entity::DialBind;
 use weft_contract::resource::service::ServiceDetail;
 use weft_contract::resource::service_session::SessionDetail;
-use weft_e2e::ending::{self, Hint, HostKey};
+use weft_e2e::ending::{self, HostKey};
+use weft_e2e::proof::{Greeting, Hint};
 use weft_e2e::{KeyPair, PublicKey};
 use weft_spans::{Kind, Span, attribute};
 use weft_wire::TraceContext;
@@ -175,7 +176,7 @@ async fn connect(
         instance: options.instance.clone(),
         caller_id: Some(Bytes::from(caller_id.clone())),
         app_data: options.app_data.clone(),
-        marker: Some(Bytes::from(marker(own.is_some(), statement.is_some()))),
+        marker: Some(Bytes::from(marker(own.is_some(), statement.as_deref().map(Own::hint)))),
         stickiness: inner.stickiness(&service.base.id, &options.instance),
         use_xgress: inner.settings.own_flow_control,
         router_conn_ids: false,
@@ -207,21 +208,21 @@ async fn connect(
     let Some((keys, proof)) = sealed else {
         return Ok(Ok(Connection::new(circuit, None, info, Arc::clone(guard))));
     };
-    let Some(Proving { own, public, hint }) = proof else {
+    let Some(Proving { own, public, host }) = proof else {
         return Ok(Ok(Connection::new(circuit, Some(keys), info, Arc::clone(guard))));
     };
-    circuit.prove();
     // The dial may be given up meanwhile.
     let unproved = Unproved(Some(&circuit));
     let exchange = Exchange {
-        circuit: &circuit,
+        circuit: circuit.id(),
         ends: &inner.ends,
         own: &own,
         service: &service.base.id,
         public,
+        fresh: host.fresh,
         keys: &keys.session,
     };
-    let outcome = exchange.dial(hint).await.map_err(refused)?;
+    let outcome = exchange.dial(&circuit, &host).await.map_err(refused)?;
     unproved.proved();
     Ok(Ok(Connection::opened(circuit, outcome, info, Arc::clone(guard))))
 }
@@ -247,8 +248,7 @@ impl Drop for Unproved<'_> {
 struct Proving {
     own: Arc<Own>,
     public: (PublicKey, PublicKey),
-    /// The bytes by which the host is recognized.
-    hint: Hint,
+    host: Greeting,
 }
 
 /// The keys of the connection, and what a proof of both ends needs, if the host gives one.
@@ -262,7 +262,7 @@ fn keys(
     let session = own.client_session(&host.key).map_err(|error| error.to_string())?;
     let public = (own.public_key(), host.key);
     let proving = match (host.proves, statement) {
-        (Some(hint), Some(own)) => Some(Proving { own, public, hint }),
+        (Some(host), Some(own)) => Some(Proving { own, public, host }),
         (Some(_), None) => return Err("the host answers with a proof that was not offered".into()),
         (None, _) => None,
     };
@@ -279,8 +279,8 @@ pub(crate) fn own_keys(service: &ServiceDetail) -> Result<Option<KeyPair>> {
 }
 
 /// A short random name for logs (docs/protocol/sdk.md 5, header 1025). For a connection that is
-/// sealed, it also says that its end is sealed, and whether this end proves itself.
-fn marker(is_sealed: bool, proves: bool) -> String {
+/// sealed, it also says that its end is sealed, and the hint of an end that proves itself.
+fn marker(is_sealed: bool, proves: Option<&Hint>) -> String {
     let name = format!("{:08x}", rand::random::<u32>());
     if is_sealed { ending::marker(&name, proves) } else { name }
 }

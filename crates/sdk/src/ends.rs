@@ -13,8 +13,7 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 use weft_contract::entity::DialBind;
 use weft_contract::resource::service_session::{END_AUDIENCE, EndClaims, EndStatement};
-use weft_e2e::ending::Hint;
-use weft_e2e::proof::{End, EndKey, MAX_STATEMENT, Memory, Stated};
+use weft_e2e::proof::{End, EndKey, Hint, MAX_STATEMENT, Memory, Stated, print};
 use weft_identity::KeySet;
 use weft_identity::token::{Expect, peek};
 use weft_limits::LogLines;
@@ -38,7 +37,8 @@ const UNREACHED: Duration = Duration::from_secs(30);
 /// This program as an end.
 #[derive(Debug)]
 pub(crate) struct Ends {
-    key: EndKey,
+    /// `None` if this end does not prove itself.
+    key: Option<Arc<EndKey>>,
     hint: Hint,
     statements: Mutex<HashMap<String, Known>>,
     meetings: Mutex<Meetings>,
@@ -58,6 +58,10 @@ struct Known {
 #[derive(Debug)]
 pub(crate) struct Own {
     session: String,
+    /// The bytes by which hosts recognize the session.
+    hint: Hint,
+    /// The key that the statement names.
+    key: Arc<EndKey>,
     text: String,
     /// The keys that sign statements.
     keys: KeySet,
@@ -69,7 +73,8 @@ pub(crate) struct Own {
 }
 
 impl Own {
-    fn of(session: &str, told: EndStatement) -> Option<Self> {
+    /// What the controller has told about a session of the program with this hint and key.
+    fn of(session: &str, program: Hint, key: Arc<EndKey>, told: EndStatement) -> Option<Self> {
         // Peers read no longer one.
         if told.statement.len() > MAX_STATEMENT {
             return None;
@@ -79,12 +84,24 @@ impl Own {
         let read = Instant::now();
         Some(Self {
             session: session.to_owned(),
+            hint: hint_of(program, session),
+            key,
             text: told.statement,
             keys: KeySet::from_json(told.keys.to_string().as_bytes()).ok()?,
             good_until: read + end.duration_since(told_at).ok()?.min(LONGEST),
             told_at,
             read,
         })
+    }
+
+    /// This end, as proofs need it.
+    pub(crate) fn end(&self) -> End<'_> {
+        End { key: &self.key, statement: &self.text }
+    }
+
+    /// The bytes by which hosts recognize this dialer.
+    pub(crate) fn hint(&self) -> &Hint {
+        &self.hint
     }
 
     /// The time now by the controller's clock: that of this machine may be wrong.
@@ -116,6 +133,14 @@ impl Own {
     }
 }
 
+/// The hint of a session of a program. Who knows it and that of the program knows no other session's.
+fn hint_of(program: Hint, session: &str) -> Hint {
+    let mut hint = Hint::default();
+    let print = print(&[&program, session.as_bytes()].concat());
+    hint.iter_mut().zip(print).for_each(|(byte, from)| *byte = from);
+    hint
+}
+
 /// The time of a claim, in seconds since 1970; none after 2106.
 fn time(seconds: i64) -> Option<SystemTime> {
     let seconds = u32::try_from(seconds).ok()?;
@@ -123,22 +148,24 @@ fn time(seconds: i64) -> Option<SystemTime> {
 }
 
 impl Ends {
-    pub(crate) fn new() -> Result<Self> {
-        let key = EndKey::generate().map_err(|error| Error::Encryption {
+    /// An end with a key of its own, if it is to prove itself.
+    pub(crate) fn new(proves: bool) -> Result<Self> {
+        let key = proves.then(EndKey::generate).transpose().map_err(|error| Error::Encryption {
             service: "any".to_owned(),
             problem: error.to_string(),
         })?;
+        let key = key.map(Arc::new);
         let (statements, meetings) = (Mutex::default(), Mutex::default());
         let complaints = Mutex::new(LogLines::new(weft_circuit::now()));
         Ok(Self { key, hint: rand::random(), statements, meetings, complaints })
     }
 
     /// The public key, as logins name it.
-    pub(crate) fn key(&self) -> String {
-        STANDARD.encode(self.key.public())
+    pub(crate) fn key(&self) -> Option<String> {
+        self.key.as_ref().map(|key| STANDARD.encode(key.public()))
     }
 
-    /// The bytes by which dialers recognize this program.
+    /// The bytes by which dialers recognize this program as a host.
     pub(crate) fn hint(&self) -> Hint {
         self.hint
     }
@@ -150,6 +177,7 @@ impl Ends {
 
     /// The controller's statement for a service session; `None` if the controller gives none, or was not reached.
     pub(crate) async fn statement(&self, account: &Account, session: &str) -> Option<Arc<Own>> {
+        let key = self.key.as_ref()?;
         let now = Instant::now();
         let known = self.statements.lock().get(session).cloned();
         let own = known.as_ref().and_then(|known| known.own.clone());
@@ -164,7 +192,7 @@ impl Ends {
         let asked = account.ask(|api| api.end_statement(session).boxed());
         let patience = if own.is_some() { LATER } else { FIRST };
         let told = match tokio::time::timeout(patience, asked).await {
-            Ok(Ok(told)) => Own::of(session, told).map(Arc::new),
+            Ok(Ok(told)) => Own::of(session, self.hint, Arc::clone(key), told).map(Arc::new),
             Ok(Err(Error::Controller(problem))) if !problem.is_temporary() => None,
             Ok(Err(_)) | Err(_) => {
                 self.keep(session, own.clone(), now + UNREACHED);
@@ -188,11 +216,6 @@ impl Ends {
         if statements.len() < MAX_STATEMENTS {
             statements.insert(session.to_owned(), Known { own, ask });
         }
-    }
-
-    /// This end, as proofs need it.
-    pub(crate) fn end<'a>(&'a self, own: &'a Own) -> End<'a> {
-        End { key: &self.key, statement: &own.text }
     }
 
     /// What a host's statement says.
@@ -230,9 +253,10 @@ impl Ends {
         })
     }
 
-    /// What this dialer remembers of a host.
-    pub(crate) fn met(&self, own: &Own, hint: Hint) -> Option<Memory<Peer>> {
-        self.meetings.lock().host(&own.session, hint, Instant::now())
+    /// What this dialer remembers of a host, if both remember the same meeting.
+    pub(crate) fn met(&self, own: &Own, hint: Hint, name: &[u8; 16]) -> Option<Memory<Peer>> {
+        let known = self.meetings.lock().host(&own.session, hint, Instant::now());
+        known.filter(|known| known.name == *name)
     }
 
     /// Remembers a host.
@@ -241,22 +265,17 @@ impl Ends {
         self.meetings.lock().meet(&own.session, hint, memory.clone(), until);
     }
 
-    /// Forgets a host that has forgotten this dialer.
-    pub(crate) fn forget(&self, own: &Own, hint: Hint) {
-        self.meetings.lock().forget(&own.session, hint);
-    }
-
     /// What this host remembers of a dialer of a service. It proves nothing for another service, for which the controller
     /// has stated nothing.
-    pub(crate) fn recall(&self, name: &[u8; 16], service: &str) -> Option<Memory<Peer>> {
-        let known = self.meetings.lock().dialer(name, Instant::now());
+    pub(crate) fn recall(&self, hint: &Hint, service: &str) -> Option<Memory<Peer>> {
+        let known = self.meetings.lock().dialer(hint, Instant::now());
         known.filter(|known| known.peer.service == service)
     }
 
     /// Remembers a dialer.
-    pub(crate) fn remember(&self, own: &Own, memory: &Memory<Peer>) {
+    pub(crate) fn remember(&self, own: &Own, hint: Hint, memory: &Memory<Peer>) {
         let until = own.good_until.min(memory.peer.good_until);
-        self.meetings.lock().remember(memory.clone(), until);
+        self.meetings.lock().remember(hint, memory.clone(), until);
     }
 }
 
@@ -276,8 +295,9 @@ mod tests {
             "name": "n".repeat(name), "session": "s1", "service": "web", "role": "Dial", "key": ""});
         let mut keys = KeySet::new();
         keys.insert("k1", signer.public().clone());
-        let statement = signer.sign(&claims).unwrap();
-        Own::of("s1", EndStatement { statement, keys: keys.to_json().unwrap() })
+        let (statement, end) = (signer.sign(&claims).unwrap(), EndKey::generate().unwrap());
+        let end = Arc::new(end);
+        Own::of("s1", [7; 16], end, EndStatement { statement, keys: keys.to_json().unwrap() })
     }
 
     #[test]

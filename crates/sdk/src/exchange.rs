@@ -5,8 +5,11 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use weft_e2e::ending::{Incoming, Outgoing};
-use weft_e2e::proof::{AtDialer, AtHost, Dialer, Facts, Host, Memory, Proved};
+use weft_e2e::proof::{
+    Brief, Dialer, FRESH, Facts, Greeting, Hint, Host, MAC, Memory, Met, ProofError, Proved,
+};
 use weft_e2e::{ConnectionKeys, PublicKey};
+use weft_wire::payload::PayloadHeaders;
 use weft_xgress::Delivery;
 
 use crate::circuit::Circuit;
@@ -19,13 +22,16 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A sealed connection whose ends have not proved themselves yet.
 pub(crate) struct Exchange<'a> {
-    pub(crate) circuit: &'a Circuit,
+    /// The id of the circuit; empty if the router does not send it.
+    pub(crate) circuit: &'a str,
     pub(crate) ends: &'a Ends,
     pub(crate) own: &'a Own,
     /// The id of the service.
     pub(crate) service: &'a str,
     /// The keys of the agreement: the dialer's, and the host's.
     pub(crate) public: (PublicKey, PublicKey),
+    /// The host's fresh bytes.
+    pub(crate) fresh: [u8; FRESH],
     pub(crate) keys: &'a ConnectionKeys,
 }
 
@@ -36,124 +42,125 @@ pub(crate) struct Outcome {
     pub(crate) inward: Inward,
 }
 
+/// What a host knows of a dialer before the exchange.
+#[derive(Debug)]
+pub(crate) struct Caller {
+    /// The bytes by which the host recognizes the dialer.
+    pub(crate) hint: Hint,
+    /// The id of the dialer as the router says: the application may have decided by it.
+    pub(crate) claimed: Option<String>,
+    /// What the host remembers of the dialer, and the proof that it has sent.
+    pub(crate) known: Option<(Memory<Peer>, Met)>,
+}
+
 impl Exchange<'_> {
-    /// Proves this end as the dialer's. `hint` is the one of the host.
-    pub(crate) async fn dial(&self, hint: [u8; 16]) -> Result<Outcome, String> {
-        let mut line = Line::new(self);
-        let end = self.ends.end(self.own);
-        let known = self.ends.met(self.own, hint);
-        let (mut dialer, said) =
-            Dialer::new(self.facts(), end, self.keys, known).map_err(in_words)?;
-        line.say(&said)?;
-        loop {
-            let heard = line.hear().await?;
-            match dialer.take(&heard, |text| self.ends.host(self.own, self.service, text)) {
-                Ok(AtDialer::Proved(proved)) => {
-                    if !proved.again {
-                        self.ends.meet(self.own, hint, &proved.memory);
-                    }
-                    return Ok(self.finish(proved));
-                }
-                Ok(AtDialer::Again(next, said)) => {
-                    self.ends.forget(self.own, hint);
-                    dialer = next;
-                    line.say(&said)?;
-                }
-                Err(problem) => return Err(in_words(problem)),
-            }
+    /// Proves this end as the dialer's.
+    pub(crate) async fn dial(&self, to: &Circuit, host: &Greeting) -> Result<Outcome, String> {
+        if let Some(met) = &host.met
+            && !self.circuit.is_empty()
+            && let Some(memory) = self.ends.met(self.own, host.hint, &met.name)
+        {
+            let (proved, said) = self.brief(memory).dials(met).map_err(in_words)?;
+            return Ok(finish(proved, to, Some(said)));
         }
+        let (dialer, said) =
+            Dialer::new(self.facts(), self.own.end(), self.keys).map_err(in_words)?;
+        say(to, self.keys, &said)?;
+        let heard = open(self.keys, &hear(to).await?)?;
+        let accepts = |text: &str| self.ends.host(self.own, self.service, text);
+        let proved = dialer.take(&heard, accepts).map_err(in_words)?;
+        self.ends.meet(self.own, host.hint, &proved.memory);
+        Ok(finish(proved, to, None))
     }
 
-    /// Proves this end as the host's, once the dialer has proved itself. `claimed` is the id of the dialer as the router
-    /// says.
-    pub(crate) async fn host(&self, claimed: Option<&str>) -> Result<Outcome, String> {
+    /// The proof of this host, for a dialer that it has met.
+    pub(crate) fn greet(
+        &self,
+        caller: &Hint,
+        claimed: Option<&str>,
+    ) -> Option<(Memory<Peer>, Met)> {
+        if self.circuit.is_empty() {
+            return None;
+        }
+        let memory = self.ends.recall(caller, self.service)?;
+        let is_claimed = claimed.is_none_or(|claimed| claimed == memory.peer.identity);
+        let met = is_claimed.then(|| self.brief(memory.clone()).greets())?;
+        Some((memory, met))
+    }
+
+    /// Proves this end as the host's, once the dialer has proved itself.
+    pub(crate) async fn host(&self, to: &Circuit, caller: Caller) -> Result<Outcome, String> {
         let late = |_| "the dialer has not proved itself in time".to_owned();
-        tokio::time::timeout(PATIENCE, self.host_now(claimed)).await.map_err(late)?
+        tokio::time::timeout(PATIENCE, self.host_now(to, caller)).await.map_err(late)?
     }
 
-    async fn host_now(&self, claimed: Option<&str>) -> Result<Outcome, String> {
-        let mut line = Line::new(self);
-        let host = Host { facts: self.facts(), end: self.ends.end(self.own), keys: self.keys };
-        // A dialer that this host has forgotten proves itself a second time.
-        for _ in 0..2 {
-            let heard = line.hear().await?;
-            let accepts = |text: &str| self.ends.dialer(self.own, self.service, text);
-            match host.take(&heard, accepts, |name| self.ends.recall(name, self.service)) {
-                Ok(AtHost::Proved(proved, said)) => {
-                    let dialer = &proved.memory.peer.identity;
-                    if let Some(other) = claimed.filter(|claimed| claimed != dialer) {
-                        return Err(format!(
-                            "the router says that {other} dials, and it is {dialer}"
-                        ));
-                    }
-                    line.say(&said)?;
-                    if !proved.again {
-                        self.ends.remember(self.own, &proved.memory);
-                    }
-                    return Ok(self.finish(proved));
-                }
-                Ok(AtHost::Again(said)) => line.say(&said)?,
-                Err(problem) => return Err(in_words(problem)),
-            }
+    async fn host_now(&self, to: &Circuit, caller: Caller) -> Result<Outcome, String> {
+        let heard = hear(to).await?;
+        if let Some((memory, met)) = caller.known
+            && heard.1.len() == MAC
+        {
+            let proved = self.brief(memory).hosts(&met, &heard.1).map_err(in_words)?;
+            return Ok(finish(proved, to, None));
         }
-        Err("the dialer insists on a proof that is forgotten".to_owned())
+        let heard = open(self.keys, &heard)?;
+        let host = Host { facts: self.facts(), end: self.own.end(), keys: self.keys };
+        let accepts = |text: &str| self.ends.dialer(self.own, self.service, text);
+        let (proved, said) = host.take(&heard, accepts).map_err(in_words)?;
+        let dialer = &proved.memory.peer.identity;
+        if let Some(other) = caller.claimed.filter(|claimed| claimed != dialer) {
+            return Err(format!("the router says that {other} dials, and it is {dialer}"));
+        }
+        say(to, self.keys, &said)?;
+        self.ends.remember(self.own, caller.hint, &proved.memory);
+        Ok(finish(proved, to, None))
     }
 
     fn facts(&self) -> Facts<'_> {
         let (dialer, host) = self.public;
-        Facts { service: self.service, circuit: self.circuit.id(), dialer, host }
+        let Self { service, circuit, fresh, .. } = *self;
+        Facts { service, circuit, dialer, host, fresh }
     }
 
-    /// Lets the application's data pass, under the new keys.
-    fn finish(&self, proved: Proved<Peer>) -> Outcome {
-        let Proved { memory: Memory { peer, .. }, sealer, opener, .. } = proved;
-        self.circuit.proved(Outward::Sealed(Outgoing::new(sealer, true)));
-        Outcome { peer, inward: Inward::Sealed(opener, Incoming::new(true)) }
+    fn brief(&self, memory: Memory<Peer>) -> Brief<'_, Peer> {
+        Brief { facts: self.facts(), keys: self.keys, memory }
     }
 }
 
-fn in_words(problem: weft_e2e::proof::ProofError) -> String {
+/// Lets the application's data pass, under the new keys, behind what is still to be said.
+fn finish(proved: Proved<Peer>, to: &Circuit, said: Option<Bytes>) -> Outcome {
+    let Proved { memory: Memory { peer, .. }, sealer, opener, .. } = proved;
+    to.proved(Outward::Sealed(Outgoing::new(sealer, true)), said);
+    Outcome { peer, inward: Inward::Sealed(opener, Incoming::new(true)) }
+}
+
+fn in_words(problem: ProofError) -> String {
     problem.to_string()
 }
 
-/// The messages of an exchange, sealed by the keys of the agreement.
-struct Line<'a> {
-    circuit: &'a Circuit,
-    outward: Outward,
-    inward: Inward,
+/// Says the message of this end in a full exchange, sealed by the keys of the agreement, in one payload with the header of
+/// its stream.
+fn say(to: &Circuit, keys: &ConnectionKeys, message: &[u8]) -> Result<(), String> {
+    let (mut outward, _, header) = Keys::new(keys.clone(), true, true).start();
+    let sealed = outward.message(message).map_err(|error| error.to_string())?;
+    to.say([header, sealed].concat().into());
+    Ok(())
 }
 
-impl<'a> Line<'a> {
-    fn new(exchange: &Exchange<'a>) -> Self {
-        let (outward, inward, header) = Keys::new(exchange.keys.clone(), true, true).start();
-        exchange.circuit.say(header);
-        Self { circuit: exchange.circuit, outward, inward }
-    }
+/// A payload of the peer.
+type Heard = (PayloadHeaders, Bytes);
 
-    fn say(&mut self, message: &[u8]) -> Result<(), String> {
-        let sealed = self.outward.message(message).map_err(|error| error.to_string())?;
-        self.circuit.say(sealed);
-        Ok(())
-    }
-
-    /// The next message of the peer.
-    async fn hear(&mut self) -> Result<Bytes, String> {
-        loop {
-            match poll_fn(|cx| self.circuit.poll_read(cx)).await {
-                Delivery::Data { headers, data } => {
-                    let opened = self.inward.open(&headers, data);
-                    let opened = opened.map_err(|error| error.to_string())?;
-                    // The header of the stream comes first, by itself.
-                    if !opened.is_empty() {
-                        return Ok(opened);
-                    }
-                }
-                Delivery::Fin { .. } | Delivery::Closed(_) => {
-                    return Err(
-                        "the connection ended before both ends had proved themselves".into()
-                    );
-                }
-            }
+/// The next payload of the peer.
+async fn hear(from: &Circuit) -> Result<Heard, String> {
+    match poll_fn(|cx| from.poll_read(cx)).await {
+        Delivery::Data { headers, data } => Ok((headers, data)),
+        Delivery::Fin { .. } | Delivery::Closed(_) => {
+            Err("the connection ended before both ends had proved themselves".into())
         }
     }
+}
+
+/// Opens the message of the peer in a full exchange.
+fn open(keys: &ConnectionKeys, (headers, data): &Heard) -> Result<Bytes, String> {
+    let mut inward = Inward::Header(keys.rx.clone(), Incoming::new(true));
+    inward.open(headers, data.clone()).map_err(|error| error.to_string())
 }

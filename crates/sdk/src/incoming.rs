@@ -5,7 +5,7 @@ use crate::circuit::Circuit;
 use crate::connection::{Connection, Info};
 use crate::ends::Own;
 use crate::error::{Error, Result};
-use crate::exchange::{Exchange, Outcome};
+use crate::exchange::{Caller, Exchange, Outcome};
 use crate::hosting::Host;
 use crate::inner::Guard;
 use crate::sealing::Keys;
@@ -14,8 +14,9 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::oneshot;
 use weft_contract::entity::DialBind;
-use weft_e2e::PublicKey;
 use weft_e2e::ending::{self, HostKey};
+use weft_e2e::proof::{Greeting, Hint};
+use weft_e2e::{ConnectionKeys, PublicKey};
 use weft_spans::attribute;
 
 /// The longest wait for the controller's statement about this host: routers wait 5 s for the answer to a dial, which goes
@@ -101,6 +102,7 @@ impl Incoming {
         let guard = Arc::clone(&self.guard);
         match sealed {
             Some(Sealed { keys, proof: Some(proof), .. }) => {
+                let keys = keys.session;
                 let outcome = prove(Arc::clone(&guard), Arc::clone(&circuit), keys, proof);
                 Ok(Connection::proving(circuit, outcome, info, guard))
             }
@@ -124,19 +126,37 @@ impl Incoming {
         let session = own.server_session(&peer).map_err(|error| error.to_string())?;
         let marker = self.arrival.dial.marker.as_deref().unwrap_or_default();
         let seals_end = ending::dialer_seals(marker);
-        let statement = match ending::dialer_proves(marker) {
-            true => tokio::time::timeout(STATED, Box::pin(self.statement())).await.ok().flatten(),
-            false => None,
+        let proof = match ending::dialer_proves(marker) {
+            Some(hint) => self.proof(hint, (peer, own.public_key()), &session).await,
+            None => None,
         };
-        let key = own.public_key();
-        let hint = statement.as_ref().map(|_| self.guard.inner.ends.hint());
+        let (key, proves) = (own.public_key(), proof.as_ref().map(|proof| proof.greeting));
         // The key of the bind, sent once more, tells the dialer what is done here beside.
-        let told = seals_end.then(|| HostKey { key, seals_end, proves: hint }.to_bytes());
-        let service = self.host.service.base.id.clone();
-        let claimed = self.dialer_identity().map(str::to_owned);
-        let proof = statement.map(|own| Proof { own, service, public: (peer, key), claimed });
+        let told = seals_end.then(|| HostKey { key, seals_end, proves }.to_bytes());
         // The dialer's first data shows whether it understood the host's answer.
         Ok(Some(Sealed { keys: Keys::new(session, seals_end, false), told, proof }))
+    }
+
+    /// What a proof needs, and the greeting of the dialer with this hint; `None` without the controller's statement about
+    /// this host.
+    async fn proof(
+        &self,
+        hint: Hint,
+        public: (PublicKey, PublicKey),
+        keys: &ConnectionKeys,
+    ) -> Option<Proof> {
+        let statement = tokio::time::timeout(STATED, Box::pin(self.statement()));
+        let own = statement.await.ok().flatten()?;
+        let (ends, service) = (&self.guard.inner.ends, self.host.service.base.id.as_str());
+        let fresh = rand::random();
+        let (circuit, claimed) = (self.circuit_id(), self.dialer_identity());
+        let exchange = Exchange { circuit, ends, own: &own, service, public, fresh, keys };
+        let known = exchange.greet(&hint, claimed);
+        let met = known.as_ref().map(|(_, met)| *met);
+        let greeting = Greeting { hint: ends.hint(), fresh, met };
+        let (service, claimed) = (service.to_owned(), claimed.map(str::to_owned));
+        let caller = Caller { hint, claimed, known };
+        Some(Proof { own, service, public, greeting, caller })
     }
 
     /// The controller's statement about this host.
@@ -162,29 +182,30 @@ struct Proof {
     service: String,
     /// The public keys of the agreement: the dialer's, and the host's.
     public: (PublicKey, PublicKey),
-    /// The dialer, as the router says: the application may have decided by it.
-    claimed: Option<String>,
+    greeting: Greeting,
+    caller: Caller,
 }
 
 /// Lets both ends prove themselves, on a task of its own: the application may accept other connections meanwhile.
 fn prove(
     guard: Arc<Guard>,
     circuit: Arc<Circuit>,
-    keys: Keys,
+    keys: ConnectionKeys,
     proof: Proof,
 ) -> oneshot::Receiver<Outcome> {
     let (sender, receiver) = oneshot::channel();
     circuit.prove();
     tokio::spawn(async move {
         let exchange = Exchange {
-            circuit: &circuit,
+            circuit: circuit.id(),
             ends: &guard.inner.ends,
             own: &proof.own,
             service: &proof.service,
             public: proof.public,
-            keys: &keys.session,
+            fresh: proof.greeting.fresh,
+            keys: &keys,
         };
-        match exchange.host(proof.claimed.as_deref()).await {
+        match exchange.host(&circuit, proof.caller).await {
             // The application may have dropped the connection meanwhile.
             Ok(outcome) => drop(sender.send(outcome)),
             Err(problem) => {

@@ -20,6 +20,7 @@ pub(crate) struct Settings {
     pub(crate) app_version: String,
     pub(crate) options: Options,
     pub(crate) own_flow_control: bool,
+    pub(crate) proves_end: bool,
     pub(crate) codes: Option<Codes>,
     pub(crate) renews_certificate: bool,
     pub(crate) spans: Spans,
@@ -38,6 +39,7 @@ impl Default for Settings {
             app_version: String::new(),
             options: Options::default(),
             own_flow_control: true,
+            proves_end: true,
             codes: None,
             renews_certificate: true,
             spans: Spans::off(),
@@ -47,14 +49,14 @@ impl Default for Settings {
 
 impl Settings {
     /// The description of this program and of the machine, which the login sends to the controller, with the
-    /// public key that proves this program to other ends.
-    pub(crate) fn about(&self, file: &IdentityFile, end_key: String) -> About {
+    /// public key that proves this program to other ends, if it has one.
+    pub(crate) fn about(&self, file: &IdentityFile, end_key: Option<String>) -> About {
         let config_types = match self.config_types.is_empty() {
             true => file.config_types.clone(),
             false => self.config_types.clone(),
         };
         About {
-            end_key: Some(end_key),
+            end_key,
             sdk: SdkInfo {
                 app_id: self.app_id.clone(),
                 app_version: self.app_version.clone(),

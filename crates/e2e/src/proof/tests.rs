@@ -1,5 +1,7 @@
+use bytes::Bytes;
 use proptest::prelude::*;
 
+use super::messages::{Full, Kind, unsigned};
 use super::*;
 use crate::{KeyPair, Tag};
 
@@ -39,6 +41,7 @@ struct Line {
     host: KeyPair,
     at_dialer: ConnectionKeys,
     at_host: ConnectionKeys,
+    fresh: [u8; FRESH],
 }
 
 impl Line {
@@ -48,24 +51,38 @@ impl Line {
             (KeyPair::generate(&mut rng).unwrap(), KeyPair::generate(&mut rng).unwrap());
         let at_dialer = dialer.client_session(&host.public_key()).unwrap();
         let at_host = host.server_session(&dialer.public_key()).unwrap();
-        Self { dialer, host, at_dialer, at_host }
+        Self { dialer, host, at_dialer, at_host, fresh: rand::random() }
     }
 
     fn facts(&self) -> Facts<'_> {
         let (dialer, host) = (self.dialer.public_key(), self.host.public_key());
-        Facts { service: "s1", circuit: "c1", dialer, host }
+        Facts { service: "s1", circuit: "c1", dialer, host, fresh: self.fresh }
     }
 
     fn host<'a>(&'a self, end: &'a Made) -> Host<'a> {
         Host { facts: self.facts(), end: end.end(), keys: &self.at_host }
     }
 
-    fn dialer<'a>(
-        &'a self,
-        end: &'a Made,
-        memory: Option<Memory<String>>,
-    ) -> (Dialer<'a, String>, Bytes) {
-        Dialer::new(self.facts(), end.end(), &self.at_dialer, memory).unwrap()
+    fn dialer<'a>(&'a self, end: &'a Made) -> (Dialer<'a>, Bytes) {
+        Dialer::new(self.facts(), end.end(), &self.at_dialer).unwrap()
+    }
+
+    /// The end of a host that has met the dialer, and its greeting.
+    fn greets(&self, memory: &Memory<String>) -> (Brief<'_, String>, Met) {
+        let memory = memory.clone();
+        let host = Brief { facts: self.facts(), keys: &self.at_host, memory };
+        let met = host.greets();
+        (host, met)
+    }
+
+    /// What a dialer that has met the host does with its greeting.
+    fn dials(
+        &self,
+        memory: &Memory<String>,
+        met: &Met,
+    ) -> Result<(Proved<String>, Bytes), ProofError> {
+        let memory = memory.clone();
+        Brief { facts: self.facts(), keys: &self.at_dialer, memory }.dials(met)
     }
 }
 
@@ -73,15 +90,9 @@ impl Line {
 type Both = (Proved<String>, Proved<String>);
 
 fn full(line: &Line, alice: &Made, bob: &Made) -> Both {
-    let (dialer, said) = line.dialer(alice, None);
-    let AtHost::Proved(at_host, said) = line.host(bob).take(&said, of("alice"), |_| None).unwrap()
-    else {
-        panic!("nothing was remembered")
-    };
-    let AtDialer::Proved(at_dialer) = dialer.take(&said, of("bob")).unwrap() else {
-        panic!("nothing was remembered")
-    };
-    (at_dialer, at_host)
+    let (dialer, said) = line.dialer(alice);
+    let (at_host, said) = line.host(bob).take(&said, of("alice")).unwrap();
+    (dialer.take(&said, of("bob")).unwrap(), at_host)
 }
 
 /// Checks that both directions work.
@@ -103,37 +114,14 @@ fn ends_prove_themselves_and_briefly_when_they_meet_again() {
     talk(both);
 
     let line = Line::new();
-    let (dialer, said) = line.dialer(&alice, Some(known.clone()));
-    assert!(said.len() < 100, "{} bytes", said.len());
-    let refuses = |_: &str| Err("nobody is asked".to_owned());
-    let recalls = |name: &[u8; NAME]| (*name == kept.name).then(|| kept.clone());
-    let AtHost::Proved(at_host, said) = line.host(&bob).take(&said, refuses, recalls).unwrap()
-    else {
-        panic!("it is remembered")
-    };
-    let AtDialer::Proved(at_dialer) = dialer.take(&said, refuses).unwrap() else {
-        panic!("it is remembered")
-    };
-    assert!(at_dialer.again && at_host.again && at_host.memory.peer == "alice");
+    let (host, met) = line.greets(&kept);
+    assert_eq!(met.name, known.name);
+    let (at_dialer, said) = line.dials(&known, &met).unwrap();
+    assert_eq!(said.len(), MAC);
+    let at_host = host.hosts(&met, &said).unwrap();
+    assert!(at_dialer.again && at_host.again);
+    assert_eq!((&*at_dialer.memory.peer, &*at_host.memory.peer), ("bob", "alice"));
     talk((at_dialer, at_host));
-
-    // A host that was restarted.
-    let line = Line::new();
-    let (dialer, said) = line.dialer(&alice, Some(known));
-    let AtHost::Again(said) = line.host(&bob).take(&said, of("alice"), |_| None).unwrap() else {
-        panic!("nothing is remembered")
-    };
-    let AtDialer::Again(dialer, said) = dialer.take(&said, of("bob")).unwrap() else {
-        panic!("the host has forgotten")
-    };
-    let AtHost::Proved(at_host, said) = line.host(&bob).take(&said, of("alice"), |_| None).unwrap()
-    else {
-        panic!("it is a full proof")
-    };
-    assert!(matches!(
-        dialer.take(&said, of("bob")).unwrap(),
-        AtDialer::Proved(proved) if proved.memory.name == at_host.memory.name
-    ));
 }
 
 /// A router that agrees on keys with both ends by itself, and passes their proofs on.
@@ -141,84 +129,142 @@ fn ends_prove_themselves_and_briefly_when_they_meet_again() {
 fn a_router_that_answers_both_ends_itself_is_found_out() {
     let (alice, bob) = (Made::new("alice"), Made::new("bob"));
     let (towards_alice, towards_bob) = (Line::new(), Line::new());
-    let (dialer, said) = towards_alice.dialer(&alice, None);
-    let passed_on = towards_bob.host(&bob).take(&said, of("alice"), |_| None);
+    let (dialer, said) = towards_alice.dialer(&alice);
+    let passed_on = towards_bob.host(&bob).take(&said, of("alice"));
     assert_eq!(passed_on.unwrap_err(), ProofError::Forged);
     // It has nothing to answer the dialer: another connection's proof of the host is of no use.
-    let (_, other) = towards_bob.dialer(&alice, None);
-    let AtHost::Proved(_, answer) =
-        towards_bob.host(&bob).take(&other, of("alice"), |_| None).unwrap()
-    else {
-        panic!("this one is honest")
-    };
+    let (_, other) = towards_bob.dialer(&alice);
+    let (_, answer) = towards_bob.host(&bob).take(&other, of("alice")).unwrap();
     assert_eq!(dialer.take(&answer, of("bob")).unwrap_err(), ProofError::Forged);
     // The same for ends that have met.
     let both = full(&Line::new(), &alice, &bob);
-    let (dialer, said) = towards_alice.dialer(&alice, Some(both.0.memory.clone()));
-    let kept = both.1.memory.clone();
-    let passed_on = towards_bob.host(&bob).take(&said, of("alice"), |_| Some(kept.clone()));
-    assert_eq!(passed_on.unwrap_err(), ProofError::Forged);
-    let (_, other) = towards_bob.dialer(&alice, Some(both.0.memory));
-    let AtHost::Proved(_, answer) =
-        towards_bob.host(&bob).take(&other, of("alice"), |_| Some(kept)).unwrap()
-    else {
-        panic!("this one is honest")
-    };
-    assert_eq!(dialer.take(&answer, of("bob")).unwrap_err(), ProofError::Forged);
+    let (known, kept) = (both.0.memory, both.1.memory);
+    let (host, met) = towards_bob.greets(&kept);
+    assert_eq!(towards_alice.dials(&known, &met).unwrap_err(), ProofError::Forged);
+    let (_, said) = towards_alice.dials(&known, &towards_alice.greets(&kept).1).unwrap();
+    assert_eq!(host.hosts(&met, &said).unwrap_err(), ProofError::Forged);
+}
+
+/// A router that has recorded a connection opens it once more at the host, whose keys of the agreement may be those of
+/// before: a host has one key pair for each listener.
+#[test]
+fn what_was_recorded_proves_nothing_and_is_not_opened_once_more() {
+    let (alice, bob) = (Made::new("alice"), Made::new("bob"));
+    let recorded = Line::new();
+    let (_, said) = recorded.dialer(&alice);
+    let both = full(&recorded, &alice, &bob);
+    let again = Line { fresh: [9; FRESH], ..recorded };
+    assert_eq!(again.host(&bob).take(&said, of("alice")).unwrap_err(), ProofError::Forged);
+    // The same for ends that have met.
+    let recorded = Line { fresh: [7; FRESH], ..again };
+    let (host, met) = recorded.greets(&both.1.memory);
+    let (mut at_dialer, said) = recorded.dials(&both.0.memory, &met).unwrap();
+    let order = at_dialer.sealer.seal(b"pay 100 EUR", Tag::Push).unwrap();
+    assert!(host.hosts(&met, &said).unwrap().opener.open(&order).is_ok());
+    let again = Line { fresh: [9; FRESH], ..recorded };
+    let (host, other) = again.greets(&both.1.memory);
+    assert_eq!(host.hosts(&other, &said).unwrap_err(), ProofError::Forged);
+    // Nor if it is told both proofs of now.
+    let (_, said) = again.dials(&both.0.memory, &other).unwrap();
+    let mut at_host = again.greets(&both.1.memory).0.hosts(&other, &said).unwrap();
+    assert!(at_host.opener.open(&order).is_err());
 }
 
 #[test]
 fn what_is_sent_back_or_of_another_circuit_or_end_proves_nothing() {
     let (alice, bob, mallory) = (Made::new("alice"), Made::new("bob"), Made::new("mallory"));
     let line = Line::new();
-    let (dialer, said) = line.dialer(&alice, None);
-    assert!(matches!(dialer.take(&said, of("alice")), Err(ProofError::Form(_))), "its own message");
+    let (dialer, said) = line.dialer(&alice);
+    let back = dialer.take(&said, of("alice"));
+    assert!(matches!(back, Err(ProofError::Form(_))), "its own message");
     let host = line.host(&bob);
-    let about = host.take(&said, of("mallory"), |_| None).unwrap_err();
+    let about = host.take(&said, of("mallory")).unwrap_err();
     assert_eq!(about, ProofError::Statement("it is about alice".into()));
     let other = Facts { circuit: "c2", ..line.facts() };
-    let elsewhere = Host { facts: other, ..host }.take(&said, of("alice"), |_| None);
+    let elsewhere = Host { facts: other, ..host }.take(&said, of("alice"));
     assert_eq!(elsewhere.unwrap_err(), ProofError::Circuit);
-    let other = Facts { service: "s2", ..line.facts() };
-    let elsewhere = Host { facts: other, ..host }.take(&said, of("alice"), |_| None);
+    let service = Facts { service: "s2", ..line.facts() };
+    let elsewhere = Host { facts: service, ..host }.take(&said, of("alice"));
     assert_eq!(elsewhere.unwrap_err(), ProofError::Forged);
     // An old router tells no circuit.
     let unknown = Facts { circuit: "", ..line.facts() };
-    assert!(Host { facts: unknown, ..host }.take(&said, of("alice"), |_| None).is_ok());
+    assert!(Host { facts: unknown, ..host }.take(&said, of("alice")).is_ok());
     // Somebody else's statement is no use without its key.
     let stolen = End { key: &mallory.key, statement: &alice.statement };
-    let (_, said) = Dialer::<String>::new(line.facts(), stolen, &line.at_dialer, None).unwrap();
-    assert_eq!(host.take(&said, of("alice"), |_| None).unwrap_err(), ProofError::Key);
+    let (_, said) = Dialer::new(line.facts(), stolen, &line.at_dialer).unwrap();
+    assert_eq!(host.take(&said, of("alice")).unwrap_err(), ProofError::Key);
+
+    // The same for ends that have met.
+    let (at_dialer, at_host) = full(&line, &alice, &bob);
+    let (known, kept) = (at_dialer.memory, at_host.memory);
+    let (host, met) = line.greets(&kept);
+    for facts in [other, service] {
+        let elsewhere = Brief { facts, keys: &line.at_dialer, memory: known.clone() };
+        assert_eq!(elsewhere.dials(&met).unwrap_err(), ProofError::Forged);
+    }
+    assert_eq!(host.hosts(&met, &met.mac).unwrap_err(), ProofError::Forged, "its own MAC");
+    let (_, said) = line.dials(&known, &met).unwrap();
+    for facts in [other, service] {
+        let elsewhere = Brief { facts, keys: &line.at_host, memory: kept.clone() };
+        assert_eq!(elsewhere.hosts(&met, &said).unwrap_err(), ProofError::Forged);
+    }
+    // Another meeting of the same ends.
+    let (_, at_host) = full(&line, &alice, &bob);
+    let (_, met) = line.greets(&at_host.memory);
+    assert_eq!(line.dials(&known, &met).unwrap_err(), ProofError::Forged);
 }
 
 #[test]
 fn nothing_in_a_proof_can_be_changed() {
     let (alice, bob) = (Made::new("alice"), Made::new("bob"));
     let line = Line::new();
-    let (_, said) = line.dialer(&alice, None);
-    let AtHost::Proved(_, answer) = line.host(&bob).take(&said, of("alice"), |_| None).unwrap()
-    else {
-        panic!("nothing was remembered")
-    };
+    let (_, said) = line.dialer(&alice);
+    let (_, answer) = line.host(&bob).take(&said, of("alice")).unwrap();
     for at in 0..said.len() {
         let mut changed = said.to_vec();
         changed[at] ^= 1;
-        assert!(line.host(&bob).take(&changed, of("alice"), |_| None).is_err(), "byte {at}");
+        assert!(line.host(&bob).take(&changed, of("alice")).is_err(), "byte {at}");
     }
     for at in 0..answer.len() {
-        let (dialer, _) = line.dialer(&alice, None);
+        let (dialer, _) = line.dialer(&alice);
         let mut changed = answer.to_vec();
         changed[at] ^= 1;
         assert!(dialer.take(&changed, of("bob")).is_err(), "byte {at}");
+    }
+    let (at_dialer, at_host) = full(&line, &alice, &bob);
+    for at in 0..MAC {
+        let (host, mut met) = line.greets(&at_host.memory);
+        let mut said = line.dials(&at_dialer.memory, &met).unwrap().1.to_vec();
+        said[at] ^= 1;
+        assert_eq!(host.hosts(&met, &said).unwrap_err(), ProofError::Forged, "byte {at}");
+        met.mac[at] ^= 1;
+        let dialed = line.dials(&at_dialer.memory, &met);
+        assert_eq!(dialed.unwrap_err(), ProofError::Forged, "byte {at}");
     }
 }
 
 proptest! {
     #[test]
-    fn any_bytes_are_read_or_refused(kind in 0u8..6, rest in prop::collection::vec(any::<u8>(), 0..200)) {
+    fn any_bytes_are_read_or_refused(kind in 0u8..4, rest in prop::collection::vec(any::<u8>(), 0..200)) {
         let bytes = [&[kind][..], &rest].concat();
-        if let Ok(message) = Message::read(&bytes) {
-            prop_assert_eq!(&message.to_bytes()[..], &bytes[..]);
+        for kind in [Kind::Dialer, Kind::Host] {
+            let _ = Full::read(kind, &bytes);
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_read(circuit in "[a-z]{0,9}", sent in prop::collection::vec(any::<u8>(), 0..200)) {
+        let made = Made::new("alice");
+        let said = unsigned(Kind::Host, &circuit, made.end(), &sent);
+        let signed = said.signed().to_vec();
+        let said = said.with(b"signature");
+        let full = Full::read(Kind::Host, &said).unwrap();
+        prop_assert_eq!((full.circuit, full.statement), (&*circuit, &*made.statement));
+        prop_assert_eq!((full.key, full.sent), (made.key.public(), &sent[..]));
+        prop_assert_eq!((full.signature, full.signed), (&b"signature"[..], &signed[..]));
+        prop_assert!(Full::read(Kind::Dialer, &said).is_err());
+        for end in 0..said.len() {
+            prop_assert!(Full::read(Kind::Host, &said[..end]).is_err());
         }
     }
 }

@@ -66,7 +66,7 @@ impl Offer {
         let key = Bytes::copy_from_slice(self.pair.public_key().as_bytes());
         let mut data = PeerData::from([(PUBLIC_KEY, key)]);
         if self.is_stream {
-            let marker = ending::marker(&format!("{:08x}", rand::random::<u32>()), false);
+            let marker = ending::marker(&format!("{:08x}", rand::random::<u32>()), None);
             data.insert(MARKER, marker.into());
         }
         data

@@ -4,21 +4,20 @@ use std::collections::{HashMap, VecDeque};
 use std::hash::Hash;
 
 use tokio::time::Instant;
-use weft_e2e::ending::Hint;
-use weft_e2e::proof::Memory;
+use weft_e2e::proof::{Hint, Memory};
 
 use crate::peer::Peer;
 
 /// Most ends that are remembered in either role; the oldest ones give way.
 const MOST: usize = 4096;
 
-/// Ends that are remembered: hosts by the own session and their hint, dialers by their session.
+/// Ends that are remembered: hosts by the own session and their hint, dialers by their hint.
 #[derive(Debug, Default)]
 pub(super) struct Meetings {
     hosts: Table<(String, Hint)>,
-    dialers: Table<String>,
-    /// The session of each dialer, by the name of the memory.
-    names: HashMap<[u8; 16], String>,
+    dialers: Table<Hint>,
+    /// The hint of each session of dialers.
+    sessions: HashMap<String, Hint>,
 }
 
 impl Meetings {
@@ -30,22 +29,20 @@ impl Meetings {
         self.hosts.put((session.to_owned(), hint), host, until);
     }
 
-    pub(super) fn forget(&mut self, session: &str, hint: Hint) {
-        self.hosts.entries.remove(&(session.to_owned(), hint));
-    }
-
-    pub(super) fn dialer(&self, name: &[u8; 16], now: Instant) -> Option<Memory<Peer>> {
-        let session = self.names.get(name)?;
-        self.dialers.get(session, now).filter(|memory| memory.name == *name)
+    pub(super) fn dialer(&self, hint: &Hint, now: Instant) -> Option<Memory<Peer>> {
+        self.dialers.get(hint, now)
     }
 
     /// Remembers a dialer, of each session the newest meeting only.
-    pub(super) fn remember(&mut self, dialer: Memory<Peer>, until: Instant) {
-        let (name, session) = (dialer.name, dialer.peer.session.clone());
-        for gone in self.dialers.put(session.clone(), dialer, until) {
-            self.names.remove(&gone.name);
+    pub(super) fn remember(&mut self, hint: Hint, dialer: Memory<Peer>, until: Instant) {
+        let session = dialer.peer.session.clone();
+        if let Some(former) = self.sessions.get(&session).filter(|former| **former != hint) {
+            self.dialers.remove(former);
         }
-        self.names.insert(name, session);
+        for gone in self.dialers.put(hint, dialer, until) {
+            self.sessions.remove(&gone.peer.session);
+        }
+        self.sessions.insert(session, hint);
     }
 }
 
@@ -53,7 +50,7 @@ impl Meetings {
 #[derive(Debug)]
 struct Table<K> {
     entries: HashMap<K, (Memory<Peer>, Instant)>,
-    /// Keys, the oldest first; also of entries that were forgotten.
+    /// The keys of the entries, the oldest first.
     order: VecDeque<K>,
 }
 
@@ -83,6 +80,12 @@ impl<K: Clone + Eq + Hash> Table<K> {
         }
         gone
     }
+
+    fn remove(&mut self, key: &K) {
+        if self.entries.remove(key).is_some() {
+            self.order.retain(|other| other != key);
+        }
+    }
 }
 
 #[cfg(test)]
@@ -90,7 +93,7 @@ mod tests {
     use std::time::Duration;
 
     use weft_e2e::KeyPair;
-    use weft_e2e::proof::{AtHost, Dialer, End, EndKey, Facts, Host, Stated, print};
+    use weft_e2e::proof::{Dialer, End, EndKey, Facts, Host, Stated, print};
 
     use super::*;
 
@@ -102,9 +105,10 @@ mod tests {
         let key = EndKey::generate().unwrap();
         let end = End { key: &key, statement: "s" };
         let (one, other) = (dialer.public_key(), host.public_key());
-        let facts = Facts { service: "web", circuit: "c", dialer: one, host: other };
+        let fresh = rand::random();
+        let facts = Facts { service: "web", circuit: "c", dialer: one, host: other, fresh };
         let keys = dialer.client_session(&other).unwrap();
-        let (_, said) = Dialer::<Peer>::new(facts, end, &keys, None).unwrap();
+        let (_, said) = Dialer::new(facts, end, &keys).unwrap();
         let keys = host.server_session(&one).unwrap();
         let peer = Peer {
             identity: "i".into(),
@@ -114,10 +118,8 @@ mod tests {
             good_until,
         };
         let stated = Stated { print: print(key.public()), peer };
-        match (Host { facts, end, keys: &keys }).take(&said, |_| Ok(stated), |_| None).unwrap() {
-            AtHost::Proved(proved, _) => proved.memory,
-            AtHost::Again(_) => panic!("nothing was remembered"),
-        }
+        let host = Host { facts, end, keys: &keys };
+        host.take(&said, |_| Ok(stated)).unwrap().0.memory
     }
 
     #[test]
@@ -126,31 +128,38 @@ mod tests {
         let later = now + Duration::from_secs(9);
         let mut meetings = Meetings::default();
         let (old, new, other) = (memory("s1", later), memory("s1", later), memory("s2", later));
-        meetings.remember(old.clone(), later);
-        assert!(meetings.dialer(&old.name, now).is_some());
-        meetings.remember(new.clone(), later);
-        meetings.remember(other.clone(), later);
-        assert!(meetings.dialer(&old.name, now).is_none());
-        assert!(
-            meetings.dialer(&new.name, now).is_some()
-                && meetings.dialer(&new.name, later).is_none()
-        );
-        assert_eq!(meetings.names.len(), 2);
+        let named = |meetings: &Meetings, hint, now| {
+            meetings.dialer(&[hint; 16], now).map(|memory| memory.name)
+        };
+        meetings.remember([1; 16], old.clone(), later);
+        assert_eq!(named(&meetings, 1, now), Some(old.name));
+        meetings.remember([1; 16], new.clone(), later);
+        assert_eq!(named(&meetings, 1, now), Some(new.name));
+        // A session that shows another hint has one memory still.
+        meetings.remember([2; 16], old.clone(), later);
+        assert_eq!((named(&meetings, 1, now), named(&meetings, 2, now)), (None, Some(old.name)));
+        meetings.remember([1; 16], new.clone(), later);
+        // So has a hint that two sessions show.
+        meetings.remember([3; 16], other.clone(), later);
+        meetings.remember([1; 16], other.clone(), later);
+        assert_eq!((named(&meetings, 1, now), named(&meetings, 3, now)), (Some(other.name), None));
+        assert_eq!((meetings.dialers.order.len(), meetings.sessions.len()), (1, 1));
+        assert_eq!(named(&meetings, 1, later), None);
         // The oldest ones give way.
         for session in 0..MOST {
             let mut memory = other.clone();
             memory.peer.session = format!("more {session}");
-            memory.name = u128::try_from(session).unwrap().to_be_bytes();
-            meetings.remember(memory, later);
+            let hint = u128::try_from(session).unwrap().to_be_bytes();
+            meetings.remember(hint, memory, later);
         }
-        assert!(meetings.dialer(&new.name, now).is_none());
-        assert_eq!((meetings.dialers.entries.len(), meetings.names.len()), (MOST, MOST));
+        assert_eq!(named(&meetings, 1, now), None);
+        let dialers = &meetings.dialers;
+        assert_eq!((dialers.entries.len(), meetings.sessions.len()), (MOST, MOST));
+        assert_eq!(dialers.order.len(), MOST);
         meetings.meet("s1", [1; 16], new, later);
         assert!(
             meetings.host("s1", [1; 16], now).is_some()
                 && meetings.host("s2", [1; 16], now).is_none()
         );
-        meetings.forget("s1", [1; 16]);
-        assert!(meetings.host("s1", [1; 16], now).is_none());
     }
 }

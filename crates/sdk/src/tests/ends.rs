@@ -104,7 +104,7 @@ async fn a_router_between_two_ends_changes_nothing_that_they_say() {
         accepted.read_u8().await
     });
     let refused = soon(dialer.dial("secret")).await.unwrap_err().to_string();
-    assert!(refused.contains("proved"), "{refused}");
+    assert!(refused.contains("somebody on the path"), "{refused}");
     assert!(soon(hosting).await.unwrap().is_err());
 }
 
@@ -117,6 +117,23 @@ async fn a_router_that_strips_the_announcement_gets_a_connection_that_says_so() 
     assert_eq!(soon(dialed.peer()).await.unwrap(), None);
     assert_eq!(soon(accepted.peer()).await.unwrap(), None);
     assert_eq!(order(dialed, accepted).await.unwrap(), "pay 100 EUR");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_connection_that_a_router_has_recorded_is_not_opened_once_more() {
+    let network = network().await;
+    network.router.core.records.store(true, Ordering::Relaxed);
+    let (dialer, mut listener, _host) = ends(&network).await;
+    // The second time the ends have met.
+    for _ in 0..2 {
+        let (dialed, accepted) = pair_of(&dialer, &mut listener).await;
+        assert_eq!(order(dialed, accepted).await.unwrap(), "pay 100 EUR");
+        until(|| network.router.circuits() == 0).await;
+        network.router.replay();
+        let mut accepted = soon(listener.accept()).await.unwrap().accept().await.unwrap();
+        assert!(soon(accepted.peer()).await.is_err());
+        assert!(soon(accepted.read_u8()).await.is_err());
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

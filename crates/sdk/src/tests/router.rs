@@ -51,6 +51,8 @@ pub(crate) struct Core {
     pub(crate) strips: AtomicBool,
     /// True if payloads of dialers of new circuits are dropped.
     pub(crate) mute: AtomicBool,
+    /// True if what the dialer of the newest circuit sends is kept.
+    pub(crate) records: AtomicBool,
     /// The longest of the first payloads of circuits.
     pub(crate) longest_proof: AtomicU32,
     forwarded: AtomicU32,
@@ -66,6 +68,7 @@ struct State {
     spies: HashMap<String, Spy>,
     /// Circuits whose dialers are not heard.
     muted: HashSet<String>,
+    recorded: Option<Recorded>,
     log: Vec<String>,
 }
 
@@ -74,6 +77,14 @@ struct State {
 struct Port {
     channel: ChannelHandle,
     queue: mpsc::UnboundedSender<Message>,
+}
+
+/// What a host was told of a circuit, and what its dialer sent.
+struct Recorded {
+    host: Port,
+    dial: Message,
+    circuit: String,
+    payloads: Vec<Message>,
 }
 
 #[derive(Clone)]
@@ -97,6 +108,7 @@ impl Router {
             spies: AtomicBool::new(false),
             strips: AtomicBool::new(false),
             mute: AtomicBool::new(false),
+            records: AtomicBool::new(false),
             longest_proof: AtomicU32::new(0),
             forwarded: AtomicU32::new(0),
             next: AtomicU32::new(0),
@@ -157,6 +169,21 @@ impl Router {
     /// All that was read between the ends of circuits.
     pub(crate) fn read(&self) -> Vec<u8> {
         self.core.state.lock().spies.values().flat_map(|spy| spy.read.clone()).collect()
+    }
+
+    /// Opens the recorded circuit once more at its host, as if the dialer did.
+    pub(crate) fn replay(&self) {
+        let recorded = self.core.state.lock().recorded.take().expect("a circuit was recorded");
+        tokio::spawn(async move {
+            let Recorded { host, dial, payloads, .. } = recorded;
+            let answer = host.channel.request(dial.clone(), Duration::from_secs(5)).await.unwrap();
+            DialSuccess::from_message(&answer).unwrap();
+            let conn_id = Dial::from_message(&dial).unwrap().new_conn_id.unwrap();
+            for mut message in payloads {
+                message.headers.set_u32(header::CONN_ID, conn_id);
+                let _ = host.queue.send(message);
+            }
+        });
     }
 
     /// Ends all binds with this error.
@@ -375,6 +402,11 @@ impl Core {
             ..Dial::default()
         };
         let mut dial = dial.to_message();
+        if self.records.load(Ordering::Relaxed) {
+            let (host, dial, circuit) = (port.clone(), dial.clone(), circuit.clone());
+            let recorded = Recorded { host, dial, circuit, payloads: Vec::new() };
+            self.state.lock().recorded = Some(recorded);
+        }
         if let Some(trace) = TraceContext::take(&message.headers) {
             self.state.lock().log.push(format!("trace {trace:?}"));
             trace.put(&mut dial.headers);
@@ -433,6 +465,10 @@ impl Core {
         if message.content_type == payload::content_type::PAYLOAD {
             if from_dialer && state.muted.contains(circuit) {
                 return;
+            }
+            let recorded = state.recorded.as_mut().filter(|recorded| recorded.circuit == circuit);
+            if let Some(recorded) = recorded.filter(|_| from_dialer) {
+                recorded.payloads.push(message.clone());
             }
             if let Some(spy) = state.spies.get_mut(circuit) {
                 message = spy.pass(from_dialer, message);

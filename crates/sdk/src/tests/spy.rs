@@ -49,12 +49,19 @@ impl Spy {
         let side = usize::from(!from_dialer);
         payload.data = match &mut self.streams[side] {
             None => {
-                let header = Header::try_from(&payload.data[..]).unwrap();
+                let (header, rest) = payload.data.split_at(Header::LEN);
+                let header = Header::try_from(header).unwrap();
                 let (rx, tx) = (self.keys[side].as_ref(), self.keys[1 - side].as_ref());
-                let opener = Opener::new(&rx.unwrap().rx, &header);
-                let (sealer, header) = Sealer::new(&tx.unwrap().tx, &mut rand::rng());
+                let mut opener = Opener::new(&rx.unwrap().rx, &header);
+                let (mut sealer, header) = Sealer::new(&tx.unwrap().tx, &mut rand::rng());
+                let mut passed = header.as_bytes().to_vec();
+                if !rest.is_empty() {
+                    let opened = opener.open(rest).unwrap();
+                    self.read.extend_from_slice(&opened.plaintext);
+                    passed.extend_from_slice(&sealer.seal(&opened.plaintext, opened.tag).unwrap());
+                }
                 self.streams[side] = Some((opener, sealer));
-                Bytes::copy_from_slice(header.as_bytes())
+                passed.into()
             }
             Some((opener, sealer)) => match opener.open(&payload.data) {
                 Ok(opened) => {
