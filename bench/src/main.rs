@@ -7,9 +7,11 @@
 //!
 //! Other things are measured by `weft-bench scale`, one controller with a large model, `weft-bench
 //! mesh`, one controller with many routers, links and circuits, `weft-bench chain`, several routers
-//! in a row, and `weft-bench counters`, the share of counting in a router's work.
+//! in a row, `weft-bench counters`, the share of counting in a router's work, `weft-bench proofs`, what it costs that ends
+//! prove themselves to each other, and `weft-bench attacks`, honest clients beside one that means harm.
 
 mod apart;
+mod attacks;
 mod chain;
 mod counters;
 mod cpu;
@@ -18,6 +20,7 @@ mod mesh;
 mod options;
 mod path;
 mod program;
+mod proofs;
 mod report;
 mod router;
 mod scale;
@@ -64,6 +67,10 @@ enum Other {
     Counters(counters::Options),
     /// Measures a controller with a large mesh of simulated routers
     Mesh(mesh::Options),
+    /// Measures set-ups between ends that prove themselves to each other, beside ends that do not
+    Proofs(proofs::Options),
+    /// Measures honest clients beside an enrolled client that floods the network, in four ways
+    Attacks(attacks::Options),
 }
 
 impl Options {
@@ -72,7 +79,8 @@ impl Options {
         match &self.other {
             Some(Other::Chain(options)) => options.writes.apart,
             Some(Other::Counters(options)) => options.writes.apart,
-            Some(Other::Scale(_) | Other::Mesh(_)) => false,
+            Some(Other::Proofs(options)) => options.apart,
+            Some(Other::Scale(_) | Other::Mesh(_) | Other::Attacks(_)) => false,
             None => self.writes.apart,
         }
     }
@@ -91,7 +99,8 @@ fn main() -> ExitCode {
     }
     let runtime = match &options.other {
         Some(Other::Scale(_) | Other::Mesh(_)) => Builder::new_multi_thread().enable_all().build(),
-        Some(Other::Chain(_) | Other::Counters(_)) | None => ends::start(),
+        Some(Other::Chain(_) | Other::Counters(_) | Other::Proofs(_) | Other::Attacks(_))
+        | None => ends::start(),
     };
     let runtime = match runtime {
         Ok(runtime) => runtime,
@@ -118,6 +127,12 @@ fn main() -> ExitCode {
             options.writes.json,
             counters::text,
         ),
+        Some(Other::Proofs(options)) => {
+            report::print(runtime.block_on(proofs::run(&options)), options.json, proofs::text)
+        }
+        Some(Other::Attacks(options)) => {
+            report::print(runtime.block_on(attacks::run(&options)), options.json, attacks::text)
+        }
         None => {
             let writes = options.writes;
             report::print(runtime.block_on(run(&writes)), writes.json, text)
@@ -213,7 +228,14 @@ mod tests {
     fn what_makes_no_sense_is_refused_before_anything_runs() {
         Options::command().debug_assert();
         let read = |words: &str| Options::try_parse_from(words.split(' '));
-        for words in ["b", "b --payload 1,32 --only tcp", "b chain --delay 10", "b mesh --quick"] {
+        for words in [
+            "b",
+            "b --payload 1,32 --only tcp",
+            "b chain --delay 10",
+            "b mesh --quick",
+            "b proofs",
+            "b attacks",
+        ] {
             assert!(read(words).is_ok(), "{words}");
         }
         for words in [
@@ -226,6 +248,8 @@ mod tests {
             "b chain --delay=-1",
             "b chain --delay 1 --rate 0",
             "b scale --requests 0",
+            "b proofs --hosts 0",
+            "b attacks --rate 0",
         ] {
             assert!(read(words).is_err(), "{words}");
         }

@@ -169,10 +169,24 @@ fn relay_cpu(path: &dyn Path) -> Duration {
 
 async fn begin(path: &dyn Path, what: u8, count: u64) -> io::Result<AnyStream> {
     let mut stream = path.connect().await?;
+    ask(&mut stream, what, count).await?;
+    Ok(stream)
+}
+
+async fn ask(stream: &mut (impl AsyncWrite + Unpin), what: u8, count: u64) -> io::Result<()> {
     stream.write_u8(what).await?;
     stream.write_u64(count).await?;
+    stream.flush().await
+}
+
+/// Has one byte echoed on a new connection, and ends it.
+pub(crate) async fn use_once(stream: &mut (impl AsyncRead + AsyncWrite + Unpin)) -> io::Result<()> {
+    ask(stream, ECHO, 0).await?;
+    stream.write_all(b"x").await?;
     stream.flush().await?;
-    Ok(stream)
+    let mut back = [0];
+    stream.read_exact(&mut back).await?;
+    stream.shutdown().await
 }
 
 /// Moves `total` bytes in writes of `payload` bytes over each of `flows` connections at once, and
@@ -300,12 +314,7 @@ async fn set_ups(path: &Arc<dyn Path>, lanes: usize, duration: Duration) -> io::
         tasks.spawn(async move {
             let mut done = 0_u64;
             while started.elapsed() < duration {
-                let mut stream = begin(path.as_ref(), ECHO, 0).await?;
-                stream.write_all(b"x").await?;
-                stream.flush().await?;
-                let mut back = [0];
-                stream.read_exact(&mut back).await?;
-                stream.shutdown().await?;
+                use_once(&mut path.connect().await?).await?;
                 done += 1;
             }
             io::Result::Ok(done)

@@ -25,7 +25,7 @@ use crate::{
 pub(super) const USER: &str = "admin";
 pub(super) const PASSWORD: &str = "weft-bench";
 /// Longest wait for a program, router or service to be ready.
-pub(super) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A running network; stopped when dropped.
 pub(crate) struct Network {
@@ -69,6 +69,11 @@ impl Network {
     /// The process of controller and router.
     pub(crate) fn pid(&self) -> u32 {
         self.process.id()
+    }
+
+    /// The management API, as its administrator.
+    pub(crate) fn client(&self) -> &ManagementClient {
+        &self.client
     }
 
     /// A service that an SDK in this process hosts.
@@ -205,7 +210,7 @@ pub(super) async fn router_online(client: &ManagementClient) -> io::Result<()> {
 }
 
 /// Makes an entity and returns its id.
-pub(super) async fn create(
+pub(crate) async fn create(
     client: &ManagementClient,
     kind: &Kind,
     body: &Value,
@@ -218,19 +223,19 @@ pub(super) async fn create(
 }
 
 /// Makes an identity, enrolls it and logs it in, on the client's thread.
-pub(super) async fn context(client: &ManagementClient, name: &str) -> io::Result<Context> {
+pub(crate) async fn context(client: &ManagementClient, name: &str) -> io::Result<Context> {
     let file = enrolled(client, name).await?;
     Context::from_identity(file).await.map_err(io::Error::other)
 }
 
 /// Makes an identity, enrolls it and logs it in, on the thread of servers.
-pub(super) async fn host(client: &ManagementClient, name: &str) -> io::Result<Context> {
+pub(crate) async fn host(client: &ManagementClient, name: &str) -> io::Result<Context> {
     let file = enrolled(client, name).await?;
     ends::serve(Context::from_identity(file)).await?.map_err(io::Error::other)
 }
 
 /// Makes an identity and enrolls it.
-async fn enrolled(client: &ManagementClient, name: &str) -> io::Result<IdentityFile> {
+pub(crate) async fn enrolled(client: &ManagementClient, name: &str) -> io::Result<IdentityFile> {
     let body = json!({
         "name": name, "type": "Default", "isAdmin": false, "enrollment": {"ott": true},
     });

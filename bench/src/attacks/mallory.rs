@@ -1,0 +1,224 @@
+//! The attacker: an enrolled client that may dial and host everything.
+
+use std::{
+    io,
+    sync::Arc,
+    thread,
+    time::{Duration, Instant},
+};
+
+use futures::future::BoxFuture;
+use serde_json::Value;
+use tokio::{runtime::Builder, sync::oneshot, task::JoinSet, time::timeout};
+use weft_client::{About, ClientApi, Credentials};
+use weft_sdk::{BindOptions, Context, IdentityFile, Listener};
+
+use super::{OWN, pace::Pace};
+
+/// Hosts that take dials and do not answer.
+const SILENT: usize = 8;
+/// Attempts that wait for an answer, at most.
+const WAITING: usize = 5_000;
+/// Connections on which lists are asked for.
+const LISTS: usize = 4;
+/// Parts of the filter, each with a search that no index serves: 54 KB.
+const PARTS: usize = 500;
+const PART: &str = r#"name contains "z1" and not (anyOf(roleAttributes) contains "q1")"#;
+/// The longest wait for one attempt.
+const LONGEST: Duration = Duration::from_secs(20);
+
+/// What the attacker does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Attack {
+    SilentHosts,
+    Terminators,
+    Circuits,
+    Filter,
+}
+
+impl Attack {
+    pub(super) const ALL: [Self; 4] =
+        [Self::SilentHosts, Self::Terminators, Self::Circuits, Self::Filter];
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::SilentHosts => "dials to silent hosts",
+            Self::Terminators => "terminators without end",
+            Self::Circuits => "circuits that stay open",
+            Self::Filter => "lists by a costly filter",
+        }
+    }
+}
+
+/// What the attacker has done.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Done {
+    pub(super) attempts: u64,
+    pub(super) refused: u64,
+    pub(super) took: Duration,
+}
+
+/// An attack under way, on a thread of its own.
+pub(super) struct Mallory {
+    stop: oneshot::Sender<()>,
+    done: oneshot::Receiver<io::Result<Done>>,
+}
+
+impl Mallory {
+    /// Logs in and begins; returns once the first attempt is made.
+    pub(super) async fn start(
+        identity: IdentityFile,
+        attack: Attack,
+        rate: f64,
+        share: f64,
+    ) -> io::Result<Self> {
+        let (stop, stopped) = oneshot::channel();
+        let (told, done) = oneshot::channel();
+        let (begins, begun) = oneshot::channel();
+        thread::Builder::new().name("attacker".to_owned()).spawn(move || {
+            let runtime = Builder::new_current_thread().enable_all().build();
+            let done = runtime.and_then(|runtime| {
+                runtime.block_on(async {
+                    let means = Means::gather(identity, attack).await?;
+                    let _ = begins.send(());
+                    Ok(means.attack(attack, Pace::new(rate, share), stopped).await)
+                })
+            });
+            let _ = told.send(done);
+        })?;
+        let mallory = Self { stop, done };
+        match begun.await {
+            Ok(()) => Ok(mallory),
+            // The thread has ended, and says why.
+            Err(_) => Err(mallory.stop().await.err().unwrap_or(io::ErrorKind::Other.into())),
+        }
+    }
+
+    /// Ends the attack, and all that the attacker holds.
+    pub(super) async fn stop(self) -> io::Result<Done> {
+        let _ = self.stop.send(());
+        self.done.await.map_err(io::Error::other)?
+    }
+}
+
+/// Something that takes room in the network until it is dropped.
+type Held = Box<dyn Send>;
+
+/// What the attacker attacks with.
+struct Means {
+    context: Context,
+    /// Logins at the API, each with a connection of its own.
+    lists: Vec<Arc<ClientApi>>,
+}
+
+impl Means {
+    async fn gather(identity: IdentityFile, attack: Attack) -> io::Result<Self> {
+        let mut lists = Vec::new();
+        for _ in 0..if attack == Attack::Filter { LISTS } else { 0 } {
+            let api = ClientApi::of_identity(&identity).map_err(io::Error::other)?;
+            let login = api.login(Credentials::Certificate, About::default()).await;
+            login.map_err(io::Error::other)?;
+            lists.push(Arc::new(api));
+        }
+        let context = Context::from_identity(identity).await.map_err(io::Error::other)?;
+        Ok(Self { context, lists })
+    }
+
+    async fn attack(self, attack: Attack, pace: Pace, stopped: oneshot::Receiver<()>) -> Done {
+        let hosts = match attack {
+            Attack::SilentHosts => self.hosts(SILENT, false).await,
+            Attack::Circuits => self.hosts(1, true).await,
+            Attack::Terminators | Attack::Filter => JoinSet::new(),
+        };
+        let filter: Arc<str> = vec![PART; PARTS].join(" or ").into();
+        let attempt = |number: usize| -> BoxFuture<'static, Option<Held>> {
+            let context = self.context.clone();
+            match attack {
+                Attack::SilentHosts | Attack::Circuits => Box::pin(dial(context)),
+                Attack::Terminators => Box::pin(bind(context)),
+                Attack::Filter => {
+                    let api = self.lists.get(number % LISTS).cloned();
+                    Box::pin(list(api, Arc::clone(&filter)))
+                }
+            }
+        };
+        let most = if attack == Attack::Filter { LISTS } else { WAITING };
+        let done = run(attempt, most, pace, stopped).await;
+        drop(hosts);
+        self.context.close_within(Duration::from_secs(1)).await;
+        done
+    }
+
+    /// Hosts the attacker's service at so many listeners, which answer dials or leave them waiting.
+    async fn hosts(&self, count: usize, answers: bool) -> JoinSet<()> {
+        let mut hosts = JoinSet::new();
+        for _ in 0..count {
+            if let Ok(listener) = self.context.bind(OWN).await {
+                hosts.spawn(host(listener, answers));
+            }
+        }
+        hosts
+    }
+}
+
+/// Takes dials and keeps them, answered or not.
+async fn host(mut listener: Listener, answers: bool) {
+    let (mut silent, mut answered) = (Vec::new(), Vec::new());
+    while let Ok(incoming) = listener.accept().await {
+        if answers {
+            answered.extend(incoming.accept().await);
+            continue;
+        }
+        // What has waited for longest was given up by its router.
+        if silent.len() > WAITING {
+            silent.drain(..WAITING / 2);
+        }
+        silent.push(incoming);
+    }
+}
+
+async fn dial(context: Context) -> Option<Held> {
+    let dialed = context.dial(OWN).await.ok()?;
+    Some(Box::new(dialed))
+}
+
+async fn bind(context: Context) -> Option<Held> {
+    let options = BindOptions { timeout: Some(LONGEST), ..BindOptions::default() };
+    let bound = context.bind_with(OWN, options).await.ok()?;
+    Some(Box::new(bound))
+}
+
+async fn list(api: Option<Arc<ClientApi>>, filter: Arc<str>) -> Option<Held> {
+    let query = [("filter", &*filter)];
+    let listed = api?.call::<Value>("listServices", &[], &query, None).await.ok()?;
+    drop(listed);
+    Some(Box::new(()))
+}
+
+/// Makes attempts until the attack is stopped, and holds what they leave.
+async fn run(
+    attempt: impl Fn(usize) -> BoxFuture<'static, Option<Held>>,
+    most: usize,
+    mut pace: Pace,
+    mut stopped: oneshot::Receiver<()>,
+) -> Done {
+    let (begun, mut done, mut number) = (Instant::now(), Done::default(), 0);
+    let (mut tasks, mut held) = (JoinSet::new(), Vec::new());
+    loop {
+        tokio::select! {
+            biased;
+            _ = &mut stopped => break,
+            Some(left) = tasks.join_next() => match left {
+                Ok(Ok(Some(left))) => held.push(left),
+                _ => done.refused += 1,
+            },
+            () = pace.next(), if tasks.len() < most => {
+                tasks.spawn(timeout(LONGEST, attempt(number)));
+                done.attempts += 1;
+                number += 1;
+            }
+        }
+    }
+    done.took = begun.elapsed();
+    done
+}
