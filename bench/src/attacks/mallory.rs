@@ -51,10 +51,12 @@ impl Attack {
 }
 
 /// What the attacker has done.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Done {
     pub(super) attempts: u64,
     pub(super) refused: u64,
+    /// Why the last refused attempt was refused.
+    pub(super) reason: Option<String>,
     pub(super) took: Duration,
 }
 
@@ -103,6 +105,8 @@ impl Mallory {
 
 /// Something that takes room in the network until it is dropped.
 type Held = Box<dyn Send>;
+/// What an attempt leaves, or why it was refused.
+type Tried = Result<Held, String>;
 
 /// What the attacker attacks with.
 struct Means {
@@ -131,7 +135,7 @@ impl Means {
             Attack::Terminators | Attack::Filter => JoinSet::new(),
         };
         let filter: Arc<str> = vec![PART; PARTS].join(" or ").into();
-        let attempt = |number: usize| -> BoxFuture<'static, Option<Held>> {
+        let attempt = |number: usize| -> BoxFuture<'static, Tried> {
             let context = self.context.clone();
             match attack {
                 Attack::SilentHosts | Attack::Circuits => Box::pin(dial(context)),
@@ -177,27 +181,27 @@ async fn host(mut listener: Listener, answers: bool) {
     }
 }
 
-async fn dial(context: Context) -> Option<Held> {
-    let dialed = context.dial(OWN).await.ok()?;
-    Some(Box::new(dialed))
+async fn dial(context: Context) -> Tried {
+    let dialed = context.dial(OWN).await.map_err(|error| error.to_string())?;
+    Ok(Box::new(dialed))
 }
 
-async fn bind(context: Context) -> Option<Held> {
+async fn bind(context: Context) -> Tried {
     let options = BindOptions { timeout: Some(LONGEST), ..BindOptions::default() };
-    let bound = context.bind_with(OWN, options).await.ok()?;
-    Some(Box::new(bound))
+    let bound = context.bind_with(OWN, options).await.map_err(|error| error.to_string())?;
+    Ok(Box::new(bound))
 }
 
-async fn list(api: Option<Arc<ClientApi>>, filter: Arc<str>) -> Option<Held> {
-    let query = [("filter", &*filter)];
-    let listed = api?.call::<Value>("listServices", &[], &query, None).await.ok()?;
-    drop(listed);
-    Some(Box::new(()))
+async fn list(api: Option<Arc<ClientApi>>, filter: Arc<str>) -> Tried {
+    let (api, query) = (api.ok_or("no connection for lists")?, [("filter", &*filter)]);
+    let listed = api.call::<Value>("listServices", &[], &query, None).await;
+    listed.map_err(|error| error.to_string())?;
+    Ok(Box::new(()))
 }
 
 /// Makes attempts until the attack is stopped, and holds what they leave.
 async fn run(
-    attempt: impl Fn(usize) -> BoxFuture<'static, Option<Held>>,
+    attempt: impl Fn(usize) -> BoxFuture<'static, Tried>,
     most: usize,
     mut pace: Pace,
     mut stopped: oneshot::Receiver<()>,
@@ -209,8 +213,11 @@ async fn run(
             biased;
             _ = &mut stopped => break,
             Some(left) = tasks.join_next() => match left {
-                Ok(Ok(Some(left))) => held.push(left),
-                _ => done.refused += 1,
+                Ok(Ok(Ok(left))) => held.push(left),
+                problem => {
+                    done.refused += 1;
+                    done.reason = problem.ok().and_then(Result::ok).and_then(Result::err);
+                }
             },
             () = pace.next(), if tasks.len() < most => {
                 tasks.spawn(timeout(LONGEST, attempt(number)));

@@ -98,7 +98,9 @@ pub(crate) async fn run(options: &Options) -> io::Result<Vec<Row>> {
     eprintln!("{} services are made", options.services);
     for number in 0..options.services {
         let roles = [format!("z{}", number % 7), format!("team-{}", number % 40)];
-        let service = json!({"name": format!("service z{number}"), "roleAttributes": roles});
+        let service = json!({
+            "name": format!("service z{number}"), "encryptionRequired": true, "roleAttributes": roles,
+        });
         create(network.client(), &resource::service::KIND, &service).await?;
     }
     let honest = Honest::start(&network, options.honest).await?;
@@ -117,6 +119,9 @@ pub(crate) async fn run(options: &Options) -> io::Result<Vec<Row>> {
         let beside = measured(&network, &honest, duration).await?;
         let done = mallory.stop().await?;
         let attempts = (done.attempts as f64).max(1.0);
+        if let Some(reason) = &done.reason {
+            eprintln!("{} of {} attempts were refused: {reason}", done.refused, done.attempts);
+        }
         rows.push(Row {
             attack: attack.name(),
             rate: attempts / done.took.as_secs_f64().max(1e-9),

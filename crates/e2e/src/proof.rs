@@ -17,8 +17,8 @@
 //! ```
 //!
 //! A statement is the controller's word, signed by it: identity, session, service, role and the print of the end's
-//! [`EndKey`]. Each signature and MAC covers the role, the service, the circuit, both keys of the agreement, the fresh
-//! bytes, and all that was said before: nothing that was recorded proves anything once more. Afterwards both directions
+//! [`EndKey`]. Each signature and MAC covers the role, the service, the circuit, both keys of the agreement and the fresh
+//! bytes, and a signature all that was said before: nothing that was recorded proves anything once more. Afterwards both directions
 //! begin anew under keys that also depend on the ML-KEM secret, so that a recording is safe from a quantum computer; a
 //! brief exchange takes that secret from the full one before it.
 //!
@@ -59,12 +59,14 @@ pub const MAX_PROOF: usize = 8192;
 pub const HINT: usize = 16;
 /// Bytes that a host makes anew for each connection.
 pub const FRESH: usize = 16;
-/// Bytes of a MAC: HMAC-SHA-256.
+/// Bytes of a MAC.
 pub const MAC: usize = 32;
 
 /// Random bytes by which an end recognizes one that it has met. They prove nothing.
 pub type Hint = [u8; HINT];
 
+/// Bytes of a stream's key and its header.
+const STREAM: usize = 32 + Header::LEN;
 const SECRET: usize = 32;
 const NAME: usize = 16;
 const DIALER: &[u8] = b"weft end proof 2: dialer";
@@ -227,38 +229,27 @@ pub struct Proved<P> {
     pub opener: Opener,
 }
 
-/// The secrets that follow from an exchange.
+/// The secrets that follow from a full exchange.
 struct Agreed {
     prk: hkdf::Prk,
     is_dialer: bool,
 }
 
 impl Agreed {
-    /// From the keys of the agreement, the secret of ML-KEM or of a memory, and both messages.
+    /// From the keys of the agreement, the secret of ML-KEM, and both messages.
     fn new(
         keys: &ConnectionKeys,
         is_dialer: bool,
         secret: &[u8],
         said: [&[u8]; 2],
     ) -> Result<Self, ProofError> {
-        let (to_host, to_dialer) =
-            if is_dialer { (&keys.tx, &keys.rx) } else { (&keys.rx, &keys.tx) };
-        let parts = [&to_host.as_bytes()[..], to_dialer.as_bytes(), secret];
-        let all = Zeroizing::new(parts.concat());
+        let all = behind_keys(keys, is_dialer, secret);
         let salt = hkdf::Salt::new(hkdf::HKDF_SHA256, &hash(&said));
         Ok(Self { prk: salt.extract(&all), is_dialer })
     }
 
     fn expand<const N: usize>(&self, label: &[u8]) -> Result<Zeroizing<[u8; N]>, ProofError> {
-        struct Length(usize);
-        impl hkdf::KeyType for Length {
-            fn len(&self) -> usize {
-                self.0
-            }
-        }
-        let mut bytes = Zeroizing::new([0; N]);
-        self.prk.expand(&[label], Length(N))?.fill(&mut *bytes)?;
-        Ok(bytes)
+        expand(&self.prk, label)
     }
 
     /// What both ends remember.
@@ -267,26 +258,44 @@ impl Agreed {
         Ok(Memory { name: *name, peer, secret })
     }
 
-    fn proved<P>(&self, memory: Memory<P>, again: bool) -> Result<Proved<P>, ProofError> {
-        let stream = |label: &[u8]| {
-            let both = self.expand::<{ 32 + Header::LEN }>(label)?;
-            let (key, header) = both.split_at(32);
-            let key: [u8; 32] = key.try_into().map_err(|_| ProofError::Library)?;
-            let header = Header::try_from(header).map_err(|_| ProofError::Library)?;
-            Ok::<_, ProofError>((SessionKey::from(key), header))
-        };
-        let (own, other): (&[u8], &[u8]) = match self.is_dialer {
-            true => (b"to the host", b"to the dialer"),
-            false => (b"to the dialer", b"to the host"),
-        };
-        let ((tx, tx_header), (rx, rx_header)) = (stream(own)?, stream(other)?);
-        Ok(Proved {
-            memory,
-            again,
-            sealer: Sealer::with_header(&tx, &tx_header),
-            opener: Opener::new(&rx, &rx_header),
-        })
+    fn proved<P>(&self, memory: Memory<P>) -> Result<Proved<P>, ProofError> {
+        let to_host = self.expand::<STREAM>(b"to the host")?;
+        let to_dialer = self.expand::<STREAM>(b"to the dialer")?;
+        let (sealer, opener) = streams(self.is_dialer, &to_host, &to_dialer);
+        Ok(Proved { memory, again: false, sealer, opener })
     }
+}
+
+/// Both keys of the agreement, that towards the host first, and what follows.
+fn behind_keys(keys: &ConnectionKeys, is_dialer: bool, rest: &[u8]) -> Zeroizing<Vec<u8>> {
+    let (to_host, to_dialer) = if is_dialer { (&keys.tx, &keys.rx) } else { (&keys.rx, &keys.tx) };
+    Zeroizing::new([&to_host.as_bytes()[..], to_dialer.as_bytes(), rest].concat())
+}
+
+fn expand<const N: usize>(prk: &hkdf::Prk, label: &[u8]) -> Result<Zeroizing<[u8; N]>, ProofError> {
+    struct Length(usize);
+    impl hkdf::KeyType for Length {
+        fn len(&self) -> usize {
+            self.0
+        }
+    }
+    let mut bytes = Zeroizing::new([0; N]);
+    prk.expand(&[label], Length(N))?.fill(&mut *bytes)?;
+    Ok(bytes)
+}
+
+/// Both streams of an end, from their keys and headers.
+fn streams(is_dialer: bool, to_host: &[u8; STREAM], to_dialer: &[u8; STREAM]) -> (Sealer, Opener) {
+    let read = |bytes: &[u8; STREAM]| {
+        let (mut key, mut header) = ([0; 32], [0; Header::LEN]);
+        let (first, rest) = bytes.split_at(32);
+        key.copy_from_slice(first);
+        header.copy_from_slice(rest);
+        (SessionKey::from(key), Header::from(header))
+    };
+    let (own, other) = if is_dialer { (to_host, to_dialer) } else { (to_dialer, to_host) };
+    let ((tx, tx_header), (rx, rx_header)) = (read(own), read(other));
+    (Sealer::with_header(&tx, &tx_header), Opener::new(&rx, &rx_header))
 }
 
 /// SHA-256 over parts, each behind its length.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use weft_e2e::ending::{Incoming, Outgoing};
 use weft_e2e::proof::{
-    Brief, Dialer, FRESH, Facts, Greeting, Hint, Host, MAC, Memory, Met, ProofError, Proved,
+    Brief, Dialer, FRESH, Facts, Greeting, Hint, Host, MAC, Memory, ProofError, Proved,
 };
 use weft_e2e::{ConnectionKeys, PublicKey};
 use weft_wire::payload::PayloadHeaders;
@@ -49,8 +49,8 @@ pub(crate) struct Caller {
     pub(crate) hint: Hint,
     /// The id of the dialer as the router says: the application may have decided by it.
     pub(crate) claimed: Option<String>,
-    /// What the host remembers of the dialer, and the proof that it has sent.
-    pub(crate) known: Option<(Memory<Peer>, Met)>,
+    /// The exchange with a dialer that the host has met, and has sent its own proof.
+    pub(crate) known: Option<Brief<Peer>>,
 }
 
 impl Exchange<'_> {
@@ -60,7 +60,8 @@ impl Exchange<'_> {
             && !self.circuit.is_empty()
             && let Some(memory) = self.ends.met(self.own, host.hint, &met.name)
         {
-            let (proved, said) = self.brief(memory).dials(met).map_err(in_words)?;
+            let brief = Brief::of_dialer(&self.facts(), self.keys, memory).map_err(in_words)?;
+            let (proved, said) = brief.dials(met).map_err(in_words)?;
             return Ok(finish(proved, to, Some(said)));
         }
         let (dialer, said) =
@@ -73,19 +74,14 @@ impl Exchange<'_> {
         Ok(finish(proved, to, None))
     }
 
-    /// The proof of this host, for a dialer that it has met.
-    pub(crate) fn greet(
-        &self,
-        caller: &Hint,
-        claimed: Option<&str>,
-    ) -> Option<(Memory<Peer>, Met)> {
+    /// The exchange of this host with a dialer that it has met.
+    pub(crate) fn greet(&self, caller: &Hint, claimed: Option<&str>) -> Option<Brief<Peer>> {
         if self.circuit.is_empty() {
             return None;
         }
         let memory = self.ends.recall(caller, self.service)?;
         let is_claimed = claimed.is_none_or(|claimed| claimed == memory.peer.identity);
-        let met = is_claimed.then(|| self.brief(memory.clone()).greets())?;
-        Some((memory, met))
+        is_claimed.then(|| Brief::of_host(&self.facts(), self.keys, memory).ok())?
     }
 
     /// Proves this end as the host's, once the dialer has proved itself.
@@ -96,10 +92,10 @@ impl Exchange<'_> {
 
     async fn host_now(&self, to: &Circuit, caller: Caller) -> Result<Outcome, String> {
         let heard = hear(to).await?;
-        if let Some((memory, met)) = caller.known
+        if let Some(brief) = caller.known
             && heard.1.len() == MAC
         {
-            let proved = self.brief(memory).hosts(&met, &heard.1).map_err(in_words)?;
+            let proved = brief.hosts(&heard.1).map_err(in_words)?;
             return Ok(finish(proved, to, None));
         }
         let heard = open(self.keys, &heard)?;
@@ -119,10 +115,6 @@ impl Exchange<'_> {
         let (dialer, host) = self.public;
         let Self { service, circuit, fresh, .. } = *self;
         Facts { service, circuit, dialer, host, fresh }
-    }
-
-    fn brief(&self, memory: Memory<Peer>) -> Brief<'_, Peer> {
-        Brief { facts: self.facts(), keys: self.keys, memory }
     }
 }
 

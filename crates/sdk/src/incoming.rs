@@ -15,7 +15,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use weft_contract::entity::DialBind;
 use weft_e2e::ending::{self, HostKey};
-use weft_e2e::proof::{Greeting, Hint};
+use weft_e2e::proof::{Brief, Greeting, Hint};
 use weft_e2e::{ConnectionKeys, PublicKey};
 use weft_spans::attribute;
 
@@ -152,7 +152,7 @@ impl Incoming {
         let (circuit, claimed) = (self.circuit_id(), self.dialer_identity());
         let exchange = Exchange { circuit, ends, own: &own, service, public, fresh, keys };
         let known = exchange.greet(&hint, claimed);
-        let met = known.as_ref().map(|(_, met)| *met);
+        let met = known.as_ref().map(Brief::greets);
         let greeting = Greeting { hint: ends.hint(), fresh, met };
         let (service, claimed) = (service.to_owned(), claimed.map(str::to_owned));
         let caller = Caller { hint, claimed, known };

@@ -1,28 +1,76 @@
-//! The exchange of two ends that have met before, by MACs under the secret that both remember. The host's comes with its
-//! answer to the dial, and the dialer's before its first data, so that nobody waits for a proof.
+//! The exchange of two ends that have met before, by MACs that follow from the secret that both remember. The host's comes
+//! with its answer to the dial, and the dialer's before its first data, so that nobody waits for a proof.
 
-use aws_lc_rs::{constant_time::verify_slices_are_equal, hmac};
+use std::fmt;
+
+use aws_lc_rs::{constant_time::verify_slices_are_equal, hkdf};
 use bytes::Bytes;
+use zeroize::Zeroizing;
 
-use super::{Agreed, DIALER, Facts, HOST, MAC, Memory, Met, ProofError, Proved, SECRET, hash};
+use super::{
+    Facts, MAC, Memory, Met, ProofError, Proved, STREAM, behind_keys, expand, hash, streams,
+};
 use crate::ConnectionKeys;
 
+const LABEL: &[u8] = b"weft end proof 2: met";
+
 /// A connection of two ends that have met before, whose routers have told both of them the circuit.
-#[derive(Debug)]
-pub struct Brief<'a, P> {
-    /// The connection.
-    pub facts: Facts<'a>,
-    /// The keys of the agreement.
-    pub keys: &'a ConnectionKeys,
-    /// What this end remembers of the other.
-    pub memory: Memory<P>,
+pub struct Brief<P> {
+    is_dialer: bool,
+    memory: Memory<P>,
+    /// The MAC of the host and that of the dialer, then the streams towards the host and towards the dialer.
+    secrets: Zeroizing<[u8; ALL]>,
 }
 
-impl<P> Brief<'_, P> {
+const ALL: usize = 2 * MAC + 2 * STREAM;
+
+impl<P: fmt::Debug> fmt::Debug for Brief<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Brief").field("memory", &self.memory).finish_non_exhaustive()
+    }
+}
+
+impl<P> Brief<P> {
+    /// The connection of a dialer, from the keys of the agreement and what it remembers of the host.
+    ///
+    /// # Errors
+    /// [`ProofError::Library`].
+    pub fn of_dialer(
+        facts: &Facts<'_>,
+        keys: &ConnectionKeys,
+        memory: Memory<P>,
+    ) -> Result<Self, ProofError> {
+        Self::new(facts, keys, true, memory)
+    }
+
+    /// The connection of a host, from the keys of the agreement and what it remembers of the dialer.
+    ///
+    /// # Errors
+    /// [`ProofError::Library`].
+    pub fn of_host(
+        facts: &Facts<'_>,
+        keys: &ConnectionKeys,
+        memory: Memory<P>,
+    ) -> Result<Self, ProofError> {
+        Self::new(facts, keys, false, memory)
+    }
+
+    fn new(
+        facts: &Facts<'_>,
+        keys: &ConnectionKeys,
+        is_dialer: bool,
+        memory: Memory<P>,
+    ) -> Result<Self, ProofError> {
+        let facts = hash(&[LABEL, &facts.hash(), facts.circuit.as_bytes()]);
+        let salt = hkdf::Salt::new(hkdf::HKDF_SHA256, &memory.secret[..]);
+        let prk = salt.extract(&behind_keys(keys, is_dialer, &facts));
+        Ok(Self { is_dialer, memory, secrets: expand(&prk, LABEL)? })
+    }
+
     /// The host's proof.
     #[must_use]
     pub fn greets(&self) -> Met {
-        Met { name: self.memory.name, mac: self.host(&self.facts.hash()) }
+        Met { name: self.memory.name, mac: self.part(0) }
     }
 
     /// Takes the proof of the host, at the dialer. The host is to be sent the message that is returned, as it is, and
@@ -31,41 +79,32 @@ impl<P> Brief<'_, P> {
     /// # Errors
     /// The host has not proved itself: the connection has to be closed.
     pub fn dials(self, met: &Met) -> Result<(Proved<P>, Bytes), ProofError> {
-        let facts = self.facts.hash();
-        verify_slices_are_equal(&self.host(&facts), &met.mac).map_err(|_| ProofError::Forged)?;
-        let said = self.dialer(&facts, &met.mac);
-        Ok((self.proved(true, met, &said)?, Bytes::copy_from_slice(&said)))
+        let said = Bytes::copy_from_slice(&self.part::<MAC>(MAC));
+        Ok((self.proved(0, &met.mac)?, said))
     }
 
     /// Takes the proof of the dialer, at the host that has sent its own.
     ///
     /// # Errors
     /// The dialer has not proved itself: the connection has to be closed.
-    pub fn hosts(self, met: &Met, said: &[u8]) -> Result<Proved<P>, ProofError> {
-        let own = self.dialer(&self.facts.hash(), &met.mac);
-        verify_slices_are_equal(&own, said).map_err(|_| ProofError::Forged)?;
-        self.proved(false, met, &own)
+    pub fn hosts(self, said: &[u8]) -> Result<Proved<P>, ProofError> {
+        self.proved(MAC, said)
     }
 
-    fn proved(self, is_dialer: bool, met: &Met, said: &[u8]) -> Result<Proved<P>, ProofError> {
-        let secret = &self.memory.secret[..];
-        let agreed = Agreed::new(self.keys, is_dialer, secret, [&met.mac, said])?;
-        agreed.proved(self.memory, true)
+    /// The other end has proved itself, if it has said the MAC at this place.
+    fn proved(self, at: usize, said: &[u8]) -> Result<Proved<P>, ProofError> {
+        let expected: [u8; MAC] = self.part(at);
+        verify_slices_are_equal(&expected, said).map_err(|_| ProofError::Forged)?;
+        let to_host = Zeroizing::new(self.part(2 * MAC));
+        let to_dialer = Zeroizing::new(self.part(2 * MAC + STREAM));
+        let (sealer, opener) = streams(self.is_dialer, &to_host, &to_dialer);
+        Ok(Proved { memory: self.memory, again: true, sealer, opener })
     }
 
-    fn host(&self, facts: &[u8; 32]) -> [u8; MAC] {
-        mac(&self.memory.secret, &[HOST, facts, self.facts.circuit.as_bytes()])
+    /// The secrets from this place on.
+    fn part<const N: usize>(&self, at: usize) -> [u8; N] {
+        let mut part = [0; N];
+        part.iter_mut().zip(self.secrets.iter().skip(at)).for_each(|(byte, from)| *byte = *from);
+        part
     }
-
-    fn dialer(&self, facts: &[u8; 32], heard: &[u8; MAC]) -> [u8; MAC] {
-        mac(&self.memory.secret, &[DIALER, facts, self.facts.circuit.as_bytes(), heard])
-    }
-}
-
-/// HMAC-SHA-256 over the hash of parts.
-fn mac(secret: &[u8; SECRET], parts: &[&[u8]]) -> [u8; MAC] {
-    let tag = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, secret), &hash(parts));
-    let mut bytes = [0; MAC];
-    bytes.copy_from_slice(tag.as_ref());
-    bytes
 }

@@ -58,7 +58,7 @@ impl<'a> Dialer<'a> {
         let stated = full.check(&self.facts, HOST, &hash(&[&self.said]), accepts)?;
         let secret = self.secret.decapsulate(Ciphertext::from(full.sent))?;
         let agreed = Agreed::new(self.keys, true, secret.as_ref(), [&self.said, message])?;
-        agreed.proved(agreed.memory(stated.peer)?, false)
+        agreed.proved(agreed.memory(stated.peer)?)
     }
 }
 
@@ -95,7 +95,7 @@ impl Host<'_> {
         let signature = self.end.key.sign(&[HOST, &facts.hash(), &heard, said.signed()])?;
         let said = said.with(signature.as_ref());
         let agreed = Agreed::new(self.keys, false, secret.as_ref(), [message, &said])?;
-        Ok((agreed.proved(agreed.memory(stated.peer)?, false)?, said))
+        Ok((agreed.proved(agreed.memory(stated.peer)?)?, said))
     }
 }
 

@@ -68,9 +68,8 @@ impl Line {
     }
 
     /// The end of a host that has met the dialer, and its greeting.
-    fn greets(&self, memory: &Memory<String>) -> (Brief<'_, String>, Met) {
-        let memory = memory.clone();
-        let host = Brief { facts: self.facts(), keys: &self.at_host, memory };
+    fn greets(&self, memory: &Memory<String>) -> (Brief<String>, Met) {
+        let host = Brief::of_host(&self.facts(), &self.at_host, memory.clone()).unwrap();
         let met = host.greets();
         (host, met)
     }
@@ -81,8 +80,7 @@ impl Line {
         memory: &Memory<String>,
         met: &Met,
     ) -> Result<(Proved<String>, Bytes), ProofError> {
-        let memory = memory.clone();
-        Brief { facts: self.facts(), keys: &self.at_dialer, memory }.dials(met)
+        Brief::of_dialer(&self.facts(), &self.at_dialer, memory.clone()).unwrap().dials(met)
     }
 }
 
@@ -118,7 +116,7 @@ fn ends_prove_themselves_and_briefly_when_they_meet_again() {
     assert_eq!(met.name, known.name);
     let (at_dialer, said) = line.dials(&known, &met).unwrap();
     assert_eq!(said.len(), MAC);
-    let at_host = host.hosts(&met, &said).unwrap();
+    let at_host = host.hosts(&said).unwrap();
     assert!(at_dialer.again && at_host.again);
     assert_eq!((&*at_dialer.memory.peer, &*at_host.memory.peer), ("bob", "alice"));
     talk((at_dialer, at_host));
@@ -142,7 +140,7 @@ fn a_router_that_answers_both_ends_itself_is_found_out() {
     let (host, met) = towards_bob.greets(&kept);
     assert_eq!(towards_alice.dials(&known, &met).unwrap_err(), ProofError::Forged);
     let (_, said) = towards_alice.dials(&known, &towards_alice.greets(&kept).1).unwrap();
-    assert_eq!(host.hosts(&met, &said).unwrap_err(), ProofError::Forged);
+    assert_eq!(host.hosts(&said).unwrap_err(), ProofError::Forged);
 }
 
 /// A router that has recorded a connection opens it once more at the host, whose keys of the agreement may be those of
@@ -160,13 +158,13 @@ fn what_was_recorded_proves_nothing_and_is_not_opened_once_more() {
     let (host, met) = recorded.greets(&both.1.memory);
     let (mut at_dialer, said) = recorded.dials(&both.0.memory, &met).unwrap();
     let order = at_dialer.sealer.seal(b"pay 100 EUR", Tag::Push).unwrap();
-    assert!(host.hosts(&met, &said).unwrap().opener.open(&order).is_ok());
+    assert!(host.hosts(&said).unwrap().opener.open(&order).is_ok());
     let again = Line { fresh: [9; FRESH], ..recorded };
     let (host, other) = again.greets(&both.1.memory);
-    assert_eq!(host.hosts(&other, &said).unwrap_err(), ProofError::Forged);
+    assert_eq!(host.hosts(&said).unwrap_err(), ProofError::Forged);
     // Nor if it is told both proofs of now.
     let (_, said) = again.dials(&both.0.memory, &other).unwrap();
-    let mut at_host = again.greets(&both.1.memory).0.hosts(&other, &said).unwrap();
+    let mut at_host = again.greets(&both.1.memory).0.hosts(&said).unwrap();
     assert!(at_host.opener.open(&order).is_err());
 }
 
@@ -199,14 +197,14 @@ fn what_is_sent_back_or_of_another_circuit_or_end_proves_nothing() {
     let (known, kept) = (at_dialer.memory, at_host.memory);
     let (host, met) = line.greets(&kept);
     for facts in [other, service] {
-        let elsewhere = Brief { facts, keys: &line.at_dialer, memory: known.clone() };
+        let elsewhere = Brief::of_dialer(&facts, &line.at_dialer, known.clone()).unwrap();
         assert_eq!(elsewhere.dials(&met).unwrap_err(), ProofError::Forged);
     }
-    assert_eq!(host.hosts(&met, &met.mac).unwrap_err(), ProofError::Forged, "its own MAC");
+    assert_eq!(host.hosts(&met.mac).unwrap_err(), ProofError::Forged, "its own MAC");
     let (_, said) = line.dials(&known, &met).unwrap();
     for facts in [other, service] {
-        let elsewhere = Brief { facts, keys: &line.at_host, memory: kept.clone() };
-        assert_eq!(elsewhere.hosts(&met, &said).unwrap_err(), ProofError::Forged);
+        let elsewhere = Brief::of_host(&facts, &line.at_host, kept.clone()).unwrap();
+        assert_eq!(elsewhere.hosts(&said).unwrap_err(), ProofError::Forged);
     }
     // Another meeting of the same ends.
     let (_, at_host) = full(&line, &alice, &bob);
@@ -236,7 +234,7 @@ fn nothing_in_a_proof_can_be_changed() {
         let (host, mut met) = line.greets(&at_host.memory);
         let mut said = line.dials(&at_dialer.memory, &met).unwrap().1.to_vec();
         said[at] ^= 1;
-        assert_eq!(host.hosts(&met, &said).unwrap_err(), ProofError::Forged, "byte {at}");
+        assert_eq!(host.hosts(&said).unwrap_err(), ProofError::Forged, "byte {at}");
         met.mac[at] ^= 1;
         let dialed = line.dials(&at_dialer.memory, &met);
         assert_eq!(dialed.unwrap_err(), ProofError::Forged, "byte {at}");
