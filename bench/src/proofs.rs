@@ -187,11 +187,9 @@ impl Bed {
             let client = builder.build(self.identity.clone()).await.map_err(io::Error::other)?;
             let options = DialOptions { timeout: Some(PATIENCE), ..dial_of(self.hosts) };
             let mut first = client.dial_with(SERVICE, options).await.map_err(io::Error::other)?;
-            if first.info().peer.is_some() != (kind != Kind::WithoutKeys) {
-                return Err(io::Error::other(format!(
-                    "{kind:?}, and the peer is {:?}",
-                    first.info().peer
-                )));
+            let peer = first.peer().await?;
+            if peer.is_some() != (kind != Kind::WithoutKeys) {
+                return Err(io::Error::other(format!("{kind:?}, and the peer is {peer:?}")));
             }
             use_once(&mut first).await?;
             clients.push(client);

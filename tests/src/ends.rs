@@ -1,5 +1,6 @@
 //! Ends that prove themselves to each other, over a whole network.
 
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use weft_sdk::{Connection, Context};
 
 use crate::{
@@ -42,4 +43,23 @@ async fn the_controller_says_who_is_at_the_other_end() {
     );
     drop((dialed, accepted));
     until_some(async || network.circuits().circuits().all().is_empty().then_some(())).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_demands_a_proof_is_dialed_and_hosted_by_those_who_give_one() {
+    let network = network().await;
+    let (one, two) = (network.another_router("r1").await, network.another_router("r2").await);
+    links(&one, 1).await;
+    network.service("secret", true).await;
+    let (host, dialer) = (at(&network, &two, "host").await, at(&network, &one, "dialer").await);
+    let (mut before, mut other) = both(&dialer, &host, "secret").await;
+    network.demand("secret").await;
+    let (mut dialed, mut accepted) = both(&dialer, &host, "secret").await;
+    assert_eq!(soon(dialed.peer()).await.unwrap().unwrap().name, "host");
+    assert_eq!(soon(accepted.peer()).await.unwrap().unwrap().name, "dialer");
+    // A connection that is proved goes on.
+    before.write_u8(7).await.unwrap();
+    assert_eq!(soon(other.read_u8()).await.unwrap(), 7);
+    let seen = dialer.services().await.unwrap();
+    assert!(seen.iter().all(|service| service.authenticated == (service.name == "secret")));
 }

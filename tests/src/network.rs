@@ -256,6 +256,15 @@ impl Network {
         }
     }
 
+    /// Has a service demand that both ends prove who they are.
+    pub(crate) async fn demand(&self, name: &str) {
+        let kind = &resource::service::KIND;
+        let filter = format!("name=\"{name}\"");
+        let found: Vec<Value> = self.admin.list(kind, Some(&filter)).await.unwrap();
+        let id = found[0]["id"].as_str().unwrap();
+        self.patch(kind, id, &json!({"authenticatedEnds": true})).await;
+    }
+
     /// All entities of a kind.
     pub(crate) async fn list(&self, kind: &Kind) -> Vec<Value> {
         self.admin.list(kind, None).await.unwrap()

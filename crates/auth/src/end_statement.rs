@@ -9,7 +9,7 @@ use sha2::{Digest as _, Sha256};
 use weft_contract::resource::service_session::{END_AUDIENCE, EndClaims, EndStatement};
 use weft_identity::KeySet;
 use weft_kernel::{Failure, convert};
-use weft_model::entity::{ApiSession, Identity, ServiceSession};
+use weft_model::entity::{ApiSession, Identity, Service, ServiceSession};
 
 use crate::handle::Auth;
 
@@ -19,6 +19,20 @@ const LIFE: Duration = Duration::from_secs(600);
 /// Whether this is the form of an end's key: an uncompressed point of P-256.
 pub(crate) fn is_key(key: &[u8]) -> bool {
     key.len() == 65 && key.first() == Some(&4)
+}
+
+/// Whether a service demands that its ends prove themselves, and this login cannot.
+pub fn lacks_proof(service: &Service, login: &ApiSession) -> bool {
+    service.authenticated_ends && login.end_key.is_empty()
+}
+
+/// Why an end that cannot prove itself is refused, and what helps.
+pub fn refusal(service: &Service) -> String {
+    format!(
+        "service {} demands that both ends prove who they are (authenticatedEnds), and this login named no key of an \
+         end: use an SDK or a tunneler of weft that does, or have the service not demand it",
+        service.name
+    )
 }
 
 impl Auth {

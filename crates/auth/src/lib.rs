@@ -62,7 +62,7 @@ pub mod attempts;
 pub mod bearer;
 pub mod credentials;
 pub mod current;
-mod end_statement;
+pub mod end_statement;
 pub mod ending;
 pub mod enroll;
 mod external_challenge;

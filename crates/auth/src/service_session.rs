@@ -10,6 +10,7 @@ use weft_model::entity::{ApiSession, Identity, PolicyType, Revocation, Service, 
 use weft_model::token::{AUDIENCE, ClaimError, ServiceClaims, TokenKind};
 use weft_model::{Base, Choice as _, Id, Snapshot, Timestamp};
 
+use super::end_statement;
 use super::resolve::is_complete;
 use super::sessions::stands;
 use crate::handle::Auth;
@@ -94,6 +95,8 @@ pub struct Checked {
     pub api_session: Id,
     /// Id of the service session.
     pub session: Id,
+    /// Whether the login named a key that proves it to other ends.
+    pub has_end_key: bool,
 }
 
 /// The service, if it exists and an identity may use it over a router; `no_router` is the refusal if it may not.
@@ -177,13 +180,17 @@ impl Auth {
         }
         let no_router = RefusalCode::InvalidEdgeRouterForSession;
         let service = usable(&snapshot, &identity, &session.service_id, router, no_router)?;
+        if end_statement::lacks_proof(&service, &login) {
+            return Err(invalid(&end_statement::refusal(&service)));
+        }
         let wanted_service = service.base.id.as_str();
         self.viewer(&login)
             .decide(&snapshot, wanted_service, wanted, now)
             .granted()
             .map_err(|denial| invalid(&denial.to_string()))?;
         let (api_session, session) = (login.base.id.clone(), session.base.id.clone());
-        Ok(Checked { identity, service, api_session, session, snapshot })
+        let has_end_key = !login.end_key.is_empty();
+        Ok(Checked { identity, service, api_session, session, has_end_key, snapshot })
     }
 
     /// Checks the access token that a router passes on for a client that dials a service without a service session
@@ -214,8 +221,12 @@ impl Auth {
         let session = record(self, &login, &service.base.id, PolicyType::Dial)
             .map_err(|failure| Refusal::new(RefusalCode::Internal, failure.to_string()))?;
         self.remember_end(&session.base.id, &decision);
+        if end_statement::lacks_proof(&service, &login) {
+            return Err(invalid(&end_statement::refusal(&service)));
+        }
         let (api_session, session) = (login.base.id.clone(), session.base.id.clone());
-        Ok(Checked { identity, service, api_session, session, snapshot })
+        let has_end_key = !login.end_key.is_empty();
+        Ok(Checked { identity, service, api_session, session, has_end_key, snapshot })
     }
 
     /// The login of a token in a router's request.

@@ -10,6 +10,7 @@ use crate::shape::{Field, FieldType, Verb};
 const TABLE: &[(&str, &str, &str)] = &[
     ("identity", "isAdmin", "false"),
     ("identity", "type", "Default"),
+    ("service", "authenticatedEnds", "false"),
     ("service", "encryptionRequired", "true"),
     ("service-policy", "semantic", "AllOf"),
     ("edge-router-policy", "semantic", "AllOf"),
@@ -97,7 +98,9 @@ mod tests {
         let service = resource::kind("service").unwrap();
         assert_eq!(word(service, "encryptionRequired"), Some("true"));
         assert_eq!(word(service, "name"), None);
-        assert_eq!(of(service).collect::<Vec<_>>(), [("encryptionRequired", Value::Bool(true))]);
+        let both =
+            [("authenticatedEnds", Value::Bool(false)), ("encryptionRequired", Value::Bool(true))];
+        assert_eq!(of(service).collect::<Vec<_>>(), both);
     }
 
     #[test]

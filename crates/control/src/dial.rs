@@ -22,6 +22,7 @@ use weft_wire::edge_ctrl::{
 };
 use weft_wire::{Message, PeerData, ProtoBody, TraceContext, WireError};
 
+use super::demand;
 use super::edge_errors::{busy, error, malformed, of_session, too_busy};
 use super::rights;
 use super::session::RouterSession;
@@ -255,6 +256,7 @@ async fn for_tunneler(
             error(ErrorCode::INVALID_SERVICE, text)
         })?;
         let identity = own_identity(session, &service, PolicyType::Dial)?;
+        demand::of_tunneler(session, &service)?;
         let dial = Dial {
             service,
             instance: request.terminator_instance_id,
@@ -337,6 +339,7 @@ impl Dial {
             let text = "the service requires encryption, and the dialer sent no key";
             return Err(error(ErrorCode::ENCRYPTION_DATA_MISSING, text));
         }
+        demand::of_dialer(&self.service, &self.peer_data)?;
         let service = self.service.base.id.clone();
         let target = match self.instance.as_str() {
             "" => service.clone(),
@@ -375,6 +378,10 @@ impl Dial {
             network.remove_circuit(&made.id, true);
             let text = "the service requires encryption, and the host sent no key";
             let error = error(ErrorCode::ENCRYPTION_DATA_MISSING, text);
+            return Err(EdgeError { circuit_id: Some(made.id), ..error });
+        }
+        if let Err(error) = demand::of_host(&self.service, &made.peer_data) {
+            network.remove_circuit(&made.id, true);
             return Err(EdgeError { circuit_id: Some(made.id), ..error });
         }
         if !rights::still_held(&session.plane, &made.id) {
@@ -465,6 +472,9 @@ async fn for_binding(session: &RouterSession, request: CircuitRequest, span: &mu
         Ok(identity) => identity,
         Err(denied) => return failed(denied.text),
     };
+    if let Err(denied) = demand::of_binding(service) {
+        return failed(denied.text);
+    }
     let mut peer_data = request.peer_data;
     name_dialer(&mut peer_data, identity.as_deref());
     span.set(attribute::SERVICE_NAME, &*service.name);

@@ -12,7 +12,7 @@
 //! - [`data_model`]: the data model of routers; [`legacy`]: opaque sessions; [`ended`]: ends
 //!   circuits and terminators of ended sessions;
 //! - [`dial`]: circuits for SDKs and tunnelers; `rights`: ends circuits whose rights are gone;
-//!   [`terminators`]: terminators on routers;
+//!   [`terminators`]: terminators on routers; `demand`: ends that have to prove who they are;
 //! - [`peers`]: collects news for routers about each other and about this controller; `news`: sends
 //!   the news; [`reports`]: reports of routers; [`renewal`]: renews their certificates;
 //!   [`edge_errors`]: refusals in the forms of routers.
@@ -44,6 +44,7 @@
 mod admitted;
 pub mod control_plane;
 pub mod data_model;
+mod demand;
 pub mod dial;
 pub mod dialer;
 pub mod dispatch;

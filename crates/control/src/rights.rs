@@ -19,6 +19,7 @@ use weft_model::access::{Posture, decide};
 use weft_model::entity::{Identity, IdentityType, PolicyType, Service, ServiceSession, Terminator};
 use weft_model::{Change, Id, Kind, Snapshot, Timestamp};
 use weft_network::circuits::Circuit;
+use weft_network::unfounded::lacks_proof;
 
 use crate::ended::is_founded;
 use crate::plane::Plane;
@@ -102,7 +103,7 @@ impl<'p> Judge<'p> {
             !circuit.is_of_session || auth.sessions().service(&circuit.client).is_some();
         let terminator = self.snapshot.get::<Terminator>(&circuit.terminator);
         has_sessions
-            && terminator.is_none_or(|it| is_founded(auth, it))
+            && terminator.is_none_or(|it| is_founded(auth, it) && !lacks_proof(&self.snapshot, it))
             && self.snapshot.contains(Kind::Service, &circuit.service)
             && Right::of(circuit).all(|right| {
                 let (snapshot, now) = (&self.snapshot, self.now);
@@ -210,7 +211,8 @@ fn can_take_away(published: &Published) -> bool {
                 let Some(is) = after.entity(kind, id) else { return true };
                 let limits = |snapshot: &Snapshot| {
                     let identity = snapshot.get::<Identity>(id).map(|it| it.disabled_at);
-                    (identity, snapshot.get::<Service>(id).map(|it| it.is_fabric_only))
+                    let service = snapshot.get::<Service>(id);
+                    (identity, service.map(|it| (it.is_fabric_only, it.authenticated_ends)))
                 };
                 was.attributes() != is.attributes() || limits(before) != limits(after)
             }

@@ -1,6 +1,7 @@
 //! Serves a router from its registration until its channel closes.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use futures::StreamExt as _;
@@ -63,6 +64,7 @@ impl RouterSession {
             unfounded: Notify::new(),
             connected: Mutex::default(),
             greeted: Mutex::new(false),
+            names_end_key: AtomicBool::new(false),
             measured,
             router,
         });

@@ -21,6 +21,7 @@ use weft_wire::edge_ctrl::{
 };
 use weft_wire::{Message, Outcome, ProtoBody, WireError};
 
+use super::demand;
 use super::dial::{own_binding, own_identity};
 use super::edge_errors::{
     error, malformed, of_refused, of_session, terminator_answer, tunnel_terminator_answer,
@@ -173,6 +174,7 @@ async fn create_for_sdk(
         cost: cost(request.cost)?,
         precedence: precedence(request.precedence)?,
         host: checked.identity.base.id.clone(),
+        host_proves: checked.has_end_key,
         id: id.clone(),
     };
     put(session, reported).await?;
@@ -200,6 +202,7 @@ async fn create_for_tunneler(
         error(ErrorCode::INVALID_SERVICE, text)
     })?;
     let identity = own_identity(session, service, PolicyType::Bind)?;
+    demand::of_tunneler(session, service)?;
     let reported = ReportedTerminator {
         address: request.address.clone(),
         router: session.router.id.clone(),
@@ -211,6 +214,7 @@ async fn create_for_tunneler(
         cost: cost(request.cost)?,
         precedence: precedence(request.precedence)?,
         host: identity.base.id.clone(),
+        host_proves: session.has_end_key(),
         id,
     };
     put(session, reported).await
@@ -311,6 +315,7 @@ async fn create(
     let service = service
         .ok_or_else(|| Refused::Gone(format!("service {} does not exist", request.service_id)))?;
     let host = own_binding(session, service, PolicyType::Bind).map_err(refused)?;
+    demand::of_binding(service).map_err(refused)?;
     let host = host.map(|identity| identity.base.id.clone()).unwrap_or_default();
     let service = service.base.id.clone();
     let binding = match request.binding.as_str() {
@@ -331,6 +336,7 @@ async fn create(
         cost: cost(request.cost).map_err(refused)?,
         precedence: precedence(request.precedence).map_err(refused)?,
         host,
+        host_proves: false,
     };
     session.plane.network.put_terminator(reported).await?;
     Ok(id.to_string())

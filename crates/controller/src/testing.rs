@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use futures::FutureExt as _;
 use serde_json::{Value, json};
 use weft_auth::resolve::Credentials;
@@ -162,6 +164,16 @@ impl Bed {
         let origin = Origin { certificates: chain.to_vec(), ..Origin::default() };
         let call = to(Api::Client, "authenticate", &[]).with_query("method", "cert");
         self.controller.call(Caller::nobody(origin), call).await
+    }
+
+    /// Logs in with a certificate, as a client with a key of an end: its token.
+    pub(crate) async fn login_as_end(&self, chain: &[Certificate]) -> String {
+        let origin = Origin { certificates: chain.to_vec(), ..Origin::default() };
+        let key = STANDARD.encode([&[4][..], &[7; 64]].concat());
+        let call = to(Api::Client, "authenticate", &[]).with_query("method", "cert");
+        let call = call.with_json(&json!({"endKey": key}));
+        let reply = self.controller.call(Caller::nobody(origin), call).await.unwrap();
+        reply.data()["token"].as_str().unwrap().to_owned()
     }
 
     /// Runs an operation of the management API.

@@ -256,7 +256,10 @@ impl Making<'_> {
                     )
                 }
                 _ if self.network.has_unfounded(&snapshot, self.spec) => {
-                    format!("the hosts of service {service} have lost the right to host it")
+                    format!(
+                        "the hosts of service {service} have lost the right to host it, or cannot prove who they are, \
+                         which it demands (authenticatedEnds)"
+                    )
                 }
                 _ => format!("service {service} has no terminators for instanceId [{instance}]"),
             };

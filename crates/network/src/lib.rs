@@ -81,7 +81,7 @@ pub mod terminators;
 mod texts;
 mod traced;
 pub mod traffic;
-mod unfounded;
+pub mod unfounded;
 pub mod unheard;
 mod unroutes;
 pub mod upkeep;

@@ -48,6 +48,8 @@ pub struct ReportedTerminator {
     pub precedence: Precedence,
     /// The hosting identity; empty if there is none.
     pub host: Id,
+    /// Whether the host has named a key that proves it to dialers.
+    pub host_proves: bool,
 }
 
 /// Most terminators of one router: each is kept in memory and in the database.
@@ -254,6 +256,7 @@ impl ReportedTerminator {
             peer_data: self.peer_data.clone(),
             host_id: self.host.clone(),
             source_ctrl: Arc::clone(source),
+            host_proves: self.host_proves,
         }
     }
 }

@@ -4,14 +4,15 @@
 //! that, or never do it. Until the terminator is gone, dials are not led to it; a terminator that is
 //! still there after `NetworkOptions::unfounded_life` is removed by the controller.
 //!
-//! A terminator that an administrator made has no host, and always counts as founded.
+//! A terminator that an administrator made has no host, and always counts as founded. It is not dialed either if its
+//! service demands that both ends prove who they are.
 
 use std::time::{Duration, Instant};
 
 use hashbrown::HashMap;
 use parking_lot::Mutex;
 use weft_model::access::{Posture, decide};
-use weft_model::entity::{PolicyType, Terminator};
+use weft_model::entity::{PolicyType, Service, Terminator};
 use weft_model::{Id, Snapshot, Timestamp};
 
 /// Most terminators that wait for their removal. A dial that meets more of them avoids them as well;
@@ -23,7 +24,13 @@ const MOST: usize = 10_000;
 /// The posture of a client that hosts is the concern of its session, and is not looked at here. A
 /// router that hosts has no posture data, so its posture checks fail.
 pub(crate) fn is_founded(snapshot: &Snapshot, terminator: &Terminator, now: Timestamp) -> bool {
-    if !terminator.base.is_system || terminator.host_id.is_empty() {
+    if !terminator.base.is_system {
+        return true;
+    }
+    if lacks_proof(snapshot, terminator) {
+        return false;
+    }
+    if terminator.host_id.is_empty() {
         return true;
     }
     let posture = match &*terminator.binding {
@@ -34,6 +41,12 @@ pub(crate) fn is_founded(snapshot: &Snapshot, terminator: &Terminator, now: Time
     decide(snapshot, host, service, PolicyType::Bind, posture, now).is_granted()
 }
 
+/// Whether the service demands that its ends prove themselves, and the host cannot.
+pub fn lacks_proof(snapshot: &Snapshot, terminator: &Terminator) -> bool {
+    let service = snapshot.get::<Service>(&terminator.service_id);
+    !terminator.host_proves && service.is_some_and(|service| service.authenticated_ends)
+}
+
 /// Whether a dial may be led to a terminator: its host may host the service, and over this router. A
 /// terminator at a router that no policy lets the host use for the service stays, because its router,
 /// which does not know these policies, would not make it again after a further change.
@@ -41,6 +54,7 @@ pub(crate) fn may_be_dialed(snapshot: &Snapshot, terminator: &Terminator, now: T
     let (host, service) = (&terminator.host_id, &terminator.service_id);
     let needs_right = terminator.base.is_system && !host.is_empty();
     is_founded(snapshot, terminator, now)
+        && !lacks_proof(snapshot, terminator)
         && (!needs_right || snapshot.is_router_usable(host, service, &terminator.router_id))
 }
 

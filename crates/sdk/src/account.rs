@@ -23,7 +23,7 @@ use crate::service::Service;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -67,6 +67,8 @@ struct Known {
     /// The controller's last answer about the certificate.
     extension: Extension,
     services: HashMap<String, Arc<ServiceDetail>>,
+    /// The ids of services that demand that both ends prove themselves.
+    demanding: HashSet<String>,
     changed_at: Option<Timestamp>,
     /// The services were read, since they were last forgotten.
     has_services: bool,
@@ -194,8 +196,9 @@ impl Account {
         known.has_services = true;
         known.services =
             services.iter().map(|service| (service.name.clone(), Arc::clone(service))).collect();
-        let kept: std::collections::HashSet<&str> =
-            services.iter().map(|service| service.base.id.as_str()).collect();
+        let demanding = services.iter().filter(|service| service.authenticated_ends);
+        known.demanding = demanding.map(|service| service.base.id.clone()).collect();
+        let kept: HashSet<&str> = services.iter().map(|service| service.base.id.as_str()).collect();
         known.sessions.retain(|(service, _), _| kept.contains(service.as_str()));
         drop(known);
         let seen: Vec<Service> = services.iter().map(|service| Service::of(service)).collect();
@@ -249,10 +252,24 @@ impl Account {
             known.services.remove(name);
             return Ok(None);
         };
+        match found.authenticated_ends {
+            true if known.demanding.len() < MAX_REMEMBERED => {
+                known.demanding.insert(found.base.id.clone());
+            }
+            true => {}
+            false => {
+                known.demanding.remove(&found.base.id);
+            }
+        }
         if known.services.len() < MAX_REMEMBERED || known.services.contains_key(name) {
             known.services.insert(name.to_owned(), Arc::clone(&found));
         }
         Ok(Some(found))
+    }
+
+    /// Whether the service of this id demanded that both ends prove themselves when it was read last.
+    pub(crate) fn demands_proof(&self, service_id: &str) -> bool {
+        self.known.lock().demanding.contains(service_id)
     }
 
     /// The routers that the identity may connect to.

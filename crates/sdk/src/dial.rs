@@ -167,6 +167,7 @@ async fn connect(
 ) -> Result<Result<Connection, Failure>> {
     let inner = &guard.inner;
     let own = own_keys(service)?;
+    check_own(service, statement.is_some())?;
     let caller_id = options.caller_id.clone().or_else(|| inner.account.identity_name());
     let caller_id = caller_id.unwrap_or_default();
     let request = Connect {
@@ -197,6 +198,10 @@ async fn connect(
             Some(keys.map_err(refused)?)
         }
     };
+    let unproved = |circuit: &Circuit| {
+        circuit.abort();
+        Error::Unproved { service: service.name.clone(), problem: NO_ANNOUNCEMENT.to_owned() }
+    };
     let info = Info {
         service: service.name.clone(),
         circuit_id: Arc::clone(circuit.id()),
@@ -205,14 +210,16 @@ async fn connect(
         dialer_name: None,
         app_data: options.app_data.clone(),
     };
-    let Some((keys, proof)) = sealed else {
-        return Ok(Ok(Connection::new(circuit, None, info, Arc::clone(guard))));
-    };
-    let Some(Proving { own, public, host }) = proof else {
-        return Ok(Ok(Connection::new(circuit, Some(keys), info, Arc::clone(guard))));
+    let (keys, proof) = sealed.map_or((None, None), |(keys, proof)| (Some(keys), proof));
+    let (Some(keys), Some(Proving { own, public, host })) = (&keys, proof) else {
+        let id = &service.base.id;
+        if service.authenticated_ends || !inner.admits_unproved(id, &circuit) {
+            return Err(unproved(&circuit));
+        }
+        return Ok(Ok(Connection::new(circuit, keys, info, Arc::clone(guard))));
     };
     // The dial may be given up meanwhile.
-    let unproved = Unproved(Some(&circuit));
+    let pending = Unproved(Some(&circuit));
     let exchange = Exchange {
         circuit: circuit.id(),
         ends: &inner.ends,
@@ -223,8 +230,22 @@ async fn connect(
         keys: &keys.session,
     };
     let outcome = exchange.dial(&circuit, &host).await.map_err(refused)?;
-    unproved.proved();
+    pending.proved();
     Ok(Ok(Connection::opened(circuit, outcome, info, Arc::clone(guard))))
+}
+
+/// What is wrong with a host that did not say that it proves itself.
+const NO_ANNOUNCEMENT: &str = "the host has announced no proof: its program has none, or a router on the way has removed \
+                               the announcement";
+
+/// Checks that this end can prove itself if the service demands it.
+fn check_own(service: &ServiceDetail, has_statement: bool) -> Result<()> {
+    if !service.authenticated_ends || has_statement {
+        return Ok(());
+    }
+    let problem = "the controller has stated nothing about this end, without which it cannot prove itself; try again, and \
+                   see the log of the controller";
+    Err(Error::Unproved { service: service.name.clone(), problem: problem.to_owned() })
 }
 
 /// A circuit whose host has not proved itself; given up when dropped.

@@ -83,6 +83,14 @@ pub enum Error {
         /// The problem.
         problem: String,
     },
+    /// The service demands that both ends prove who they are, and one of them has not.
+    #[error("`{service}` demands that both ends prove who they are: {problem}")]
+    Unproved {
+        /// The name of the service.
+        service: String,
+        /// The problem.
+        problem: String,
+    },
     /// The call took too long.
     #[error("{action} took longer than {} s{}", limit.as_secs_f32(), because(last))]
     Timeout {
@@ -195,6 +203,7 @@ impl From<Error> for io::Error {
             Error::ServiceUnknown { .. } => io::ErrorKind::NotFound,
             Error::NotPermitted { .. }
             | Error::Posture { .. }
+            | Error::Unproved { .. }
             | Error::NotLoggedIn(_)
             | Error::SecondFactor(_) => io::ErrorKind::PermissionDenied,
             Error::Closed(_) => io::ErrorKind::NotConnected,

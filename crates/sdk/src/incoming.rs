@@ -81,9 +81,13 @@ impl Incoming {
         let service = &self.host.service.name;
         let sealed = match self.keys().await {
             Ok(sealed) => sealed,
-            Err(problem) => {
+            Err(Refused { problem, of_proof }) => {
                 self.arrival.answer(&problem);
-                return Err(Error::Encryption { service: service.clone(), problem });
+                let service = service.clone();
+                return Err(match of_proof {
+                    true => Error::Unproved { service, problem },
+                    false => Error::Encryption { service, problem },
+                });
             }
         };
         let Arrival { dial, request, channel, .. } = &self.arrival;
@@ -108,6 +112,10 @@ impl Incoming {
             }
             sealed => {
                 let keys = sealed.map(|sealed| sealed.keys);
+                if !guard.inner.admits_unproved(&self.host.service.base.id, &circuit) {
+                    let problem = "it was switched on meanwhile".to_owned();
+                    return Err(Error::Unproved { service: service.clone(), problem });
+                }
                 Ok(Connection::new(circuit, keys, info, guard))
             }
         }
@@ -118,7 +126,26 @@ impl Incoming {
         self.arrival.refuse(reason);
     }
 
-    async fn keys(&self) -> Result<Option<Sealed>, String> {
+    async fn keys(&self) -> Result<Option<Sealed>, Refused> {
+        let sealed = self.sealed().await?;
+        let demands = self.guard.inner.account.demands_proof(&self.host.service.base.id);
+        if demands && sealed.as_ref().is_none_or(|sealed| sealed.proof.is_none()) {
+            let marker = self.arrival.dial.marker.as_deref().unwrap_or_default();
+            let problem = match ending::dialer_proves(marker) {
+                Some(_) if self.host.keys.is_some() => {
+                    "the controller has stated nothing about the host, which cannot prove itself"
+                }
+                _ => {
+                    "the service demands that both ends prove who they are, and the dialer has announced no proof: its \
+                     program has none, or a router on the way has removed the announcement"
+                }
+            };
+            return Err(Refused { problem: problem.to_owned(), of_proof: true });
+        }
+        Ok(sealed)
+    }
+
+    async fn sealed(&self) -> Result<Option<Sealed>, String> {
         let Some(own) = &self.host.keys else { return Ok(None) };
         let key = self.arrival.dial.public_key.as_ref();
         let key = key.ok_or("the service demands encryption and the dialer sent no key")?;
@@ -164,6 +191,19 @@ impl Incoming {
         let inner = &self.guard.inner;
         let session = inner.account.session(&self.host.service, DialBind::Bind).await.ok()?;
         inner.ends.statement(&inner.account, &session.base.id).await
+    }
+}
+
+/// Why a connection is not accepted.
+struct Refused {
+    problem: String,
+    /// True if a proof is missing.
+    of_proof: bool,
+}
+
+impl From<String> for Refused {
+    fn from(problem: String) -> Self {
+        Self { problem, of_proof: false }
     }
 }
 

@@ -2,13 +2,14 @@
 
 use crate::account::Account;
 use crate::channel::Figures;
-use crate::circuit::Timers;
+use crate::circuit::{Circuit, Timers};
 use crate::ends::Ends;
 use crate::jitter::jittered;
 use crate::posture;
 use crate::relisting::Relisting;
 use crate::routers::Routers;
 use crate::settings::Settings;
+use crate::unproved::Unproved;
 use bytes::Bytes;
 use parking_lot::Mutex;
 use std::collections::{HashMap, VecDeque};
@@ -48,6 +49,8 @@ pub(crate) struct Inner {
     pub(crate) problem: Mutex<Option<crate::Error>>,
     /// Wakes the reading of services, for an application that follows them.
     pub(crate) reads_services: Notify,
+    /// Connections whose other end has not proved itself.
+    unproved: Unproved,
     sticky: Mutex<Sticky>,
 }
 
@@ -76,8 +79,10 @@ impl Inner {
             cancel: CancellationToken::new(),
             problem: Mutex::default(),
             reads_services: Notify::new(),
+            unproved: Unproved::default(),
             sticky: Mutex::default(),
         });
+        tokio::spawn(Arc::clone(&inner).keep_demands());
         tokio::spawn(Arc::clone(&inner).keep_fresh());
         tokio::spawn(Arc::clone(&inner).keep_answering());
         tokio::spawn(Arc::clone(&inner).keep_certificate());
@@ -138,6 +143,37 @@ impl Inner {
                 }
             }
         }
+    }
+
+    /// Ends connections without a proof once their service demands one.
+    async fn keep_demands(self: Arc<Self>) {
+        let mut services = self.account.service_changes();
+        loop {
+            tokio::select! {
+                () = self.cancel.cancelled() => return,
+                changed = services.changed() => if changed.is_err() { return },
+            }
+            let count = self.unproved.end(|service| self.account.demands_proof(service));
+            if count > 0 {
+                tracing::warn!(
+                    count,
+                    "connections end, because their services now demand that both ends prove who they are, and these have \
+                     not: dial again"
+                );
+            }
+        }
+    }
+
+    /// Takes a connection of a service whose other end has not proved itself. False if the service demands that: the
+    /// connection is over.
+    pub(crate) fn admits_unproved(&self, service_id: &str, circuit: &Arc<Circuit>) -> bool {
+        self.unproved.add(service_id, circuit);
+        // The demand may have come before the connection was known.
+        let demands = self.account.demands_proof(service_id);
+        if demands {
+            circuit.abort();
+        }
+        !demands
     }
 
     /// Waits for codes of the second factor that posture checks have asked for.

@@ -96,6 +96,7 @@ mod sealing;
 mod service;
 mod settings;
 mod traces;
+mod unproved;
 
 pub use bind_options::BindOptions;
 pub use builder::ContextBuilder;

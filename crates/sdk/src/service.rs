@@ -17,6 +17,8 @@ pub struct Service {
     pub can_bind: bool,
     /// True if its data is encrypted from end to end.
     pub encrypted: bool,
+    /// True if both ends of its connections must prove who they are.
+    pub authenticated: bool,
     /// Its configs by the name of their type; only of the types that were asked for.
     pub configs: BTreeMap<String, serde_json::Map<String, serde_json::Value>>,
 }
@@ -30,6 +32,7 @@ impl Service {
             can_dial: detail.permissions.contains(&DialBind::Dial),
             can_bind: detail.permissions.contains(&DialBind::Bind),
             encrypted: detail.encryption_required,
+            authenticated: detail.authenticated_ends,
             configs: configs.collect(),
         }
     }

@@ -24,7 +24,7 @@ pub(crate) use documents::{ApplyArgs, CallArgs, DiffArgs, DocumentFormat, Export
 pub(crate) use identities::{
     EnrollArgs, JwtArgs, JwtOf, OverrideArgs, OverrideCommand, PasswordArgs, SecondFactorArgs,
 };
-pub(crate) use insight::{InspectArgs, TopologyArgs, WhyArgs, WhyPathArgs};
+pub(crate) use insight::{InspectArgs, TopologyArgs, UnprovenArgs, WhyArgs, WhyPathArgs};
 pub(crate) use logins::{LoginArgs, LoginsArgs, LogoutArgs, StatusArgs, UseArgs};
 pub(crate) use printing::Output;
 pub(crate) use programs::{
@@ -117,6 +117,11 @@ pub(crate) enum Fixed {
     /// Say why an identity can, or cannot, reach a service, and what would help
     #[command(alias = "advise")]
     Why(WhyArgs),
+    /// List who could not use a service that demands that both ends prove who they are
+    ///
+    /// Terminators and service sessions of clients that have named no key of an end: SDKs of
+    /// OpenZiti, old programs, and bindings of routers.
+    Unproven(UnprovenArgs),
     /// Draw the mesh: routers, links and their costs
     ///
     /// Up to 12 routers are drawn, or shown as a table of the costs between them where the drawing

@@ -109,6 +109,7 @@ async fn fixed(command: Fixed) -> Result<(), Failure> {
         Fixed::Use(args) => login::choose(&args),
         Fixed::Status(args) => until_interrupted(tools::status::status(args)).await,
         Fixed::Why(args) => Box::pin(until_interrupted(tools::why::why(args))).await,
+        Fixed::Unproven(args) => until_interrupted(tools::unproven::unproven(args)).await,
         Fixed::WhyPath(args) => until_interrupted(tools::why_path::why_path(args)).await,
         Fixed::Topology(args) if args.watch.is_some() => {
             let watched = until_interrupted(topology::topology(args)).await;

@@ -7,11 +7,12 @@ use weft_model::access::{
     self, AccessDecision, Facts, JudgedPolicy, PolicyFacts, Posture, Standing,
 };
 use weft_model::entity::{
-    ApiSession, Identity, PolicyType, PostureCheck, SdkInfo, ServicePolicy, ServiceSession,
+    ApiSession, Identity, PolicyType, PostureCheck, SdkInfo, Service, ServicePolicy, ServiceSession,
 };
 use weft_model::posture::{Check, PostureData};
 use weft_model::{Id, Kind, Snapshot, Table, Timestamp};
 
+use crate::end_statement::lacks_proof;
 use crate::handle::Auth;
 
 /// The name of the C SDK, and its first version that can ask its user for a code of the second
@@ -234,7 +235,10 @@ impl Auth {
         let service = session.service_id.as_str();
         let decision = self.viewer(login).decide(snapshot, service, session.session_type, now);
         self.remember_end(&session.base.id, &decision);
-        decision.is_granted()
+        let lacks_proof = snapshot
+            .get::<Service>(&session.service_id)
+            .is_some_and(|service| lacks_proof(service, login));
+        decision.is_granted() && !lacks_proof
     }
 
     /// Schedules the time at which the grant of a service session ends by itself.

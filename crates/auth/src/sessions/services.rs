@@ -52,7 +52,7 @@ impl Sessions {
     }
 
     /// The sessions for a service, ordered by id.
-    pub(crate) fn services_for(&self, service: &Id) -> Vec<Arc<ServiceSession>> {
+    pub fn services_for(&self, service: &Id) -> Vec<Arc<ServiceSession>> {
         referring(&self.0.tables.read().service, SERVICE, service)
     }
 

@@ -81,6 +81,7 @@ pub const ANSWERS: &[(&str, Schema)] = &[
     of::<token_test::TokenTest>("tokenTest"),
     of::<mfa::TotpToken>("totpToken"),
     of::<identity::TraceDetail>("traceDetail"),
+    of::<unproven::UnprovenEnds>("unprovenEnds"),
     of::<server::Version>("version"),
 ];
 

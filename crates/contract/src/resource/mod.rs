@@ -32,6 +32,7 @@ pub mod session;
 pub mod spec;
 pub mod terminator;
 pub mod token_test;
+pub mod unproven;
 pub mod why_path;
 
 use crate::kind::Kind;
@@ -105,7 +106,12 @@ pub fn operations(api: Api) -> impl Iterator<Item = &'static Operation> {
     let others: &[&[Operation]] = match api {
         Api::Management => MANAGEMENT,
         Api::Client => CLIENT,
-        Api::Weft => &[change::OPERATIONS, why_path::OPERATIONS, token_test::OPERATIONS],
+        Api::Weft => &[
+            change::OPERATIONS,
+            unproven::OPERATIONS,
+            why_path::OPERATIONS,
+            token_test::OPERATIONS,
+        ],
         Api::Fabric => fabric::OPERATIONS,
         _ => &[],
     };

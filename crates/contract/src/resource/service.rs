@@ -129,6 +129,10 @@ members! {
     /// A service: something that can be dialed by its name.
     detail ServiceDetail with Base;
 
+    /// Whether both ends of each connection must prove who they are: clients whose login named no
+    /// key of an end can neither dial nor host the service. Needs encryptionRequired. A replace
+    /// without this member leaves it as it is.
+    Optional authenticated_ends: bool, shown "Whether both ends of each connection must prove who they are.";
     /// The data of the configs that the caller asked for, by the name of the config type.
     Shown config: BTreeMap<String, JsonMap>;
     /// The configs of the service, at most one per config type.

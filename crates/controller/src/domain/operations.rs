@@ -77,6 +77,7 @@ pub(crate) const OWN: &[&[(Api, &str, Handler<Controller>)]] = &[
     super::resources::spec::HANDLERS,
     super::resources::posture_data::HANDLERS,
     super::resources::trace::HANDLERS,
+    super::resources::unproven::HANDLERS,
     super::resources::why_path::HANDLERS,
     super::resources::current_identity::HANDLERS,
     super::resources::own_authenticators::HANDLERS,

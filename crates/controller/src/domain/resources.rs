@@ -41,4 +41,5 @@ pub(crate) mod terminator;
 #[cfg(test)]
 mod tests;
 pub(crate) mod trace;
+pub(crate) mod unproven;
 pub(crate) mod why_path;

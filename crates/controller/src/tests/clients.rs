@@ -235,6 +235,7 @@ async fn routers_make_change_and_remove_their_terminators() {
         cost: 0,
         precedence: Precedence::Default,
         host: Id::new(net.client.identity().unwrap()),
+        host_proves: false,
     };
     Terminators::of(&bed.controller).put(reported.clone()).await.unwrap();
     Terminators::of(&bed.controller).put(reported.clone()).await.unwrap();

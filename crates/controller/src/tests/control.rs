@@ -4,6 +4,7 @@ mod bindings;
 mod carried;
 mod circuits;
 mod connecting;
+mod demand;
 mod dialer;
 mod ended;
 mod gate;

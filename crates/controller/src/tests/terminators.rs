@@ -29,6 +29,7 @@ async fn hosting() -> (Bed, ReportedTerminator) {
         cost: 5,
         precedence: Precedence::Default,
         host: Id::new("host"),
+        host_proves: false,
     };
     (bed, reported)
 }

@@ -46,6 +46,8 @@ row! {
         /// True if the service was created with the fabric API; the management API neither shows
         /// nor uses it.
         8 => pub is_fabric_only: bool,
+        /// True if both ends of connections must prove who they are.
+        9 => pub authenticated_ends: bool,
     }
 }
 

@@ -36,6 +36,8 @@ row! {
         12 => pub host_id: Id,
         /// Id of the controller that created the terminator.
         13 => pub source_ctrl: Arc<str>,
+        /// True if the host had named a key that proves it to dialers.
+        14 => pub host_proves: bool,
     }
 }
 

@@ -131,6 +131,8 @@ pub(crate) struct State {
     pub(crate) renewal: Renewal,
     /// True if the controller states who the ends of connections are.
     pub(crate) states: bool,
+    /// True if encrypted services demand that both ends prove themselves.
+    pub(crate) demands: bool,
     /// The keys that logins named, by token.
     keys: HashMap<String, String>,
 }
@@ -299,7 +301,8 @@ impl Controller {
                 let services = state.services.iter().map(|(name, encrypted, permissions)| {
                     let queries = [json!({"policyId": "p", "postureQueries": state.check})];
                     json!({"id": state.id_of(name), "name": name, "permissions": permissions,
-                        "encryptionRequired": encrypted, "config": {"host.v1": {"port": 80}},
+                        "encryptionRequired": encrypted,
+                        "authenticatedEnds": *encrypted && state.demands, "config": {"host.v1": {"port": 80}},
                         "postureQueries": queries})
                 });
                 (200, services.collect())

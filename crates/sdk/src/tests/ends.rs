@@ -1,7 +1,7 @@
 //! Ends that prove themselves to each other, and routers in between that do not like it.
 
 use super::{Network, pair_of, soon, until};
-use crate::{Connection, Context, ContextBuilder, Listener};
+use crate::{Connection, Context, ContextBuilder, Error, Listener};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -134,6 +134,74 @@ async fn a_connection_that_a_router_has_recorded_is_not_opened_once_more() {
         assert!(soon(accepted.peer()).await.is_err());
         assert!(soon(accepted.read_u8()).await.is_err());
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_router_that_strips_the_announcement_gets_no_connection_where_a_proof_is_demanded() {
+    let network = network().await;
+    network.change(|state| state.demands = true);
+    let (dialer, mut listener, _host) = ends(&network).await;
+    let (mut dialed, accepted) = pair_of(&dialer, &mut listener).await;
+    assert!(soon(dialed.peer()).await.unwrap().is_some());
+    assert_eq!(order(dialed, accepted).await.unwrap(), "pay 100 EUR");
+    // From the dialer's marker the host learns nothing, and from the host's answer the dialer.
+    for to_host in [true, false] {
+        network.router.core.strips.store(to_host, Ordering::Relaxed);
+        network.router.core.strips_answer.store(!to_host, Ordering::Relaxed);
+        let hosting = tokio::spawn(async move {
+            let accepted = listener.accept().await.unwrap().accept().await;
+            let problem = match accepted {
+                Ok(mut accepted) => accepted.read_u8().await.unwrap_err().to_string(),
+                Err(error) => error.to_string(),
+            };
+            (problem, listener)
+        });
+        let refused = soon(dialer.dial("secret")).await.unwrap_err();
+        let text = refused.to_string();
+        assert!(text.contains("demands that both ends prove who they are"), "{text}");
+        assert!(text.contains("announced no proof"), "{text}");
+        assert_eq!(matches!(refused, Error::Unproved { .. }), !to_host, "{refused:?}");
+        let (problem, again) = soon(hosting).await.unwrap();
+        assert!(!to_host || problem.contains("the dialer has announced no proof"), "{problem}");
+        listener = again;
+        until(|| network.router.circuits() == 0).await;
+    }
+    assert!(!network.router.read().windows(3).any(|part| part == b"pay"));
+    // Without the controller's word about itself an end says so.
+    network.change(|state| state.states = false);
+    let other = network.context().await;
+    let refused = soon(other.dial("secret")).await.unwrap_err();
+    assert!(matches!(&refused, Error::Unproved { .. }), "{refused:?}");
+    assert!(refused.to_string().contains("stated nothing about this end"), "{refused}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn connections_without_a_proof_end_when_it_is_demanded() {
+    let network = network().await;
+    let builder = || {
+        let mut builder = ContextBuilder::new();
+        builder.settings.refresh_interval = Duration::from_millis(20);
+        builder
+    };
+    let (dialer, host) = (network.context_of(builder()).await, network.context_of(builder()).await);
+    let mut listener = soon(host.bind("secret")).await.unwrap();
+    let (mut proved, mut other) = pair_of(&dialer, &mut listener).await;
+    network.router.core.strips.store(true, Ordering::Relaxed);
+    let (mut dialed, mut accepted) = pair_of(&dialer, &mut listener).await;
+    assert!(soon(proved.peer()).await.unwrap().is_some());
+    assert!(soon(dialed.peer()).await.unwrap().is_none());
+    network.change(|state| {
+        state.demands = true;
+        state.changes += 1;
+    });
+    assert!(soon(dialed.read_u8()).await.is_err());
+    assert!(soon(accepted.read_u8()).await.is_err());
+    let hosting = tokio::spawn(async move { listener.accept().await.unwrap().accept().await });
+    let refused = soon(dialer.dial("secret")).await.unwrap_err().to_string();
+    assert!(refused.contains("demands"), "{refused}");
+    assert!(matches!(soon(hosting).await.unwrap(), Err(Error::Unproved { .. })));
+    proved.write_u8(7).await.unwrap();
+    assert_eq!(soon(other.read_u8()).await.unwrap(), 7);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

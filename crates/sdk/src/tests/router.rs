@@ -49,6 +49,8 @@ pub(crate) struct Core {
     pub(crate) spies: AtomicBool,
     /// True if the router leaves out of markers that a dialer proves itself.
     pub(crate) strips: AtomicBool,
+    /// True if the router leaves out of answers that a host proves itself.
+    pub(crate) strips_answer: AtomicBool,
     /// True if payloads of dialers of new circuits are dropped.
     pub(crate) mute: AtomicBool,
     /// True if what the dialer of the newest circuit sends is kept.
@@ -107,6 +109,7 @@ impl Router {
             malform: AtomicBool::new(false),
             spies: AtomicBool::new(false),
             strips: AtomicBool::new(false),
+            strips_answer: AtomicBool::new(false),
             mute: AtomicBool::new(false),
             records: AtomicBool::new(false),
             longest_proof: AtomicU32::new(0),
@@ -426,6 +429,10 @@ impl Core {
         let mut key = success.public_key.or_else(|| bind.public_key.clone());
         if let Some(spy) = self.state.lock().spies.get_mut(&circuit) {
             key = key.map(|key| spy.hosts_key(&key));
+        }
+        if self.strips_answer.load(Ordering::Relaxed) {
+            let host = key.as_ref().map(|key| weft_e2e::ending::HostKey::read(key).unwrap());
+            key = host.map(|host| weft_e2e::ending::HostKey { proves: None, ..host }.to_bytes());
         }
         let connected = StateConnected {
             conn_id,

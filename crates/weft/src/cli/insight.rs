@@ -23,6 +23,29 @@ pub(crate) struct WhyArgs {
     pub(crate) session: LoginChoice,
 }
 
+/// Arguments of `weft unproven`.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "What is listed ends when the service demands that both ends prove who they are:\n  \
+                  weft update service web --authenticated-ends\n\nExamples:\n  weft unproven web\n  \
+                  weft unproven web --offset 100          the next page"
+)]
+pub(crate) struct UnprovenArgs {
+    /// Name or id of the service
+    #[arg(value_name = "SERVICE", add = complete::names("services", ""))]
+    pub(crate) service: String,
+    /// Show so many at most, 1 to 500 [default: 100]
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..=500))]
+    pub(crate) limit: Option<u32>,
+    /// Leave out so many of the first ones [default: 0]
+    #[arg(long, value_name = "NUMBER")]
+    pub(crate) offset: Option<u32>,
+    #[command(flatten)]
+    pub(crate) output: Output,
+    #[command(flatten)]
+    pub(crate) session: LoginChoice,
+}
+
 /// Arguments of `weft topology`.
 #[derive(Debug, Args)]
 #[command(

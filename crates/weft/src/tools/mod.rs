@@ -1,6 +1,7 @@
 //! Commands that answer a question, or do one thing that does not depend on a kind of entity.
 //!
 //! - [`why`]: why an identity can, or cannot, reach a service; [`why_path`]: over which path;
+//!   [`unproven`]: who could not use a service that demands proofs of both ends;
 //! - [`status`]: the login, and the size of the network;
 //! - [`jwt`]: enrollment tokens; [`ca`]: proof of a certificate authority;
 //! - [`signer`]: signers of identity providers, and tests of their tokens;
@@ -18,6 +19,7 @@ pub(crate) mod password;
 pub(crate) mod signer;
 pub(crate) mod status;
 pub(crate) mod trace;
+pub(crate) mod unproven;
 pub(crate) mod why;
 pub(crate) mod why_path;
 

@@ -25,7 +25,7 @@ pub(super) fn failure(error: &Error) -> Failure {
             "hint: something has to host it: weft host {service} ADDRESS --identity FILE, or a \
              tunneler and a host.v1 config"
         )),
-        Error::Refused { .. } | Error::Encryption { .. } => Failure::refused(text),
+        Error::Refused { .. } | Error::Encryption { .. } | Error::Unproved { .. } => Failure::refused(text),
         _ => Failure::new(text),
     }
 }
@@ -156,6 +156,7 @@ mod tests {
             can_dial,
             can_bind: false,
             encrypted: true,
+            authenticated: false,
             configs: Default::default(),
         }
     }

@@ -36,6 +36,7 @@ fields! {
     configs { set, shown, searched indexed Index::Link(0) }
     is_fabric_only { kept, searched }
     encryption_required { set on Create | Replace, shown }
+    authenticated_ends { set, kept, shown, searched }
     max_idle_millis as max_idle_time_millis { set by idle_millis, shown }
     show config, permissions, posture_queries elsewhere;
 }
@@ -65,6 +66,11 @@ impl Resource for Services {
         after: &mut Service,
         _prepared: &(),
     ) -> Result<(), Failure> {
+        if after.authenticated_ends && !after.encryption_required {
+            let reason =
+                "ends prove themselves over encrypted connections: needs encryptionRequired";
+            return Err(Failure::field("authenticatedEnds", reason, "true"));
+        }
         if before.is_some_and(|before| before.configs == after.configs) {
             return Ok(());
         }

@@ -7,6 +7,7 @@ use futures::FutureExt as _;
 use serde_json::value::RawValue;
 use weft_auth::Auth;
 use weft_auth::current::session_of;
+use weft_auth::end_statement::{self, lacks_proof};
 use weft_auth::service_session::record;
 use weft_auth::signing::is_slow;
 use weft_contract::entity::DialBind;
@@ -89,6 +90,9 @@ fn create(controller: Controller, caller: Caller, call: Call) -> Answer {
             AccessDecision::Denied(_) => {
                 return Err(Failure::field("serviceId", "service not found", id));
             }
+        }
+        if lacks_proof(service, &login) {
+            return Err(Failure::field("serviceId", end_statement::refusal(service), id));
         }
         // Routers that are not connected count too, because they may connect before the client
         // needs them.

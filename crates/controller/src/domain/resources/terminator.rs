@@ -50,6 +50,7 @@ fields! {
     precedence { set by choice, shown by word }
     saved_precedence { kept }
     peer_data { kept }
+    host_proves { kept }
     show dynamic_cost by |context, it| context.controller().dynamic_cost(it);
     show router by |context, it| {
         convert::mention::<Router>(context.view(), ROUTER_COLLECTION, &it.router_id)

@@ -41,6 +41,21 @@ impl<'n> Sdk<'n> {
         Self { net, identity, token, client }
     }
 
+    /// A client that has named a key of an end.
+    pub(super) async fn end(net: &'n Net, name: &str) -> Self {
+        let (identity, chain) = net.bed.enroll(&net.admin, name).await;
+        let token = net.bed.login_as_end(&chain).await;
+        let client = net.bed.with_token(&token);
+        Self { net, identity, token, client }
+    }
+
+    /// Why there is no service session.
+    pub(super) async fn refused(&self, service: &Id, kind: &str) -> String {
+        let ask = json!({"serviceId": service.as_str(), "type": kind});
+        let made = self.net.bed.client(&self.client, "createSession", &[], ask).await;
+        made.unwrap_err().to_string()
+    }
+
     /// Id and token of a service session.
     pub(super) async fn session(&self, service: &Id, kind: &str) -> (String, String) {
         let ask = json!({"serviceId": service.as_str(), "type": kind});

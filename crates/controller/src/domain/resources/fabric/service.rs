@@ -27,6 +27,7 @@ fields! {
     max_idle_millis as max_idle_time_millis { set by idle_millis, shown, searched }
     is_fabric_only { kept, merged, searched }
     encryption_required { kept }
+    authenticated_ends { kept }
     role_attributes { kept }
     configs { kept }
 }

@@ -35,6 +35,7 @@ fields! {
     instance_secret { set on Create by secret }
     peer_data { kept }
     source_ctrl { kept }
+    host_proves { kept }
     show dynamic_cost by |context, it| context.controller().dynamic_cost(it);
     show router by |context, it| router_ref(context.view(), &it.router_id);
     show service by |context, it| service_ref(context.view(), &it.service_id);
