@@ -53,7 +53,11 @@ impl WrongTokens {
         let known = counts.remove(&source);
         let mut bucket = known.unwrap_or_else(|| TokenBucket::new(rate, self.per_minute, now));
         bucket.try_take(1, now);
-        // The table always has room, because it evicts others.
+        counts.expire(now);
+        if counts.len() >= KEPT {
+            // The table itself would look for the source with the most entries, of which each has one.
+            counts.pop_oldest();
+        }
         let _ = counts.insert(source, bucket, source, now);
     }
 }
