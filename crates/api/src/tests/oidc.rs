@@ -388,3 +388,152 @@ async fn a_second_factor_is_begun_in_a_login_and_asked_for_in_the_next() {
     let code = program.code(&seen).await;
     assert_eq!(program.redeem(&code, &[]).await.status, 200);
 }
+
+#[tokio::test]
+async fn somebody_elses_factor_ends_the_login() {
+    let bed = bed().await;
+    let chain = enrolled(&bed).await;
+    let program = Program::new(&bed, Some(&chain));
+    let id = program.begin("").await;
+    let seen = program.step("/oidc/login/cert", &json!({"id": id})).await;
+    assert_eq!(seen.status, 302);
+    let body = json!({"id": id, "username": USERNAME, "password": PASSWORD});
+    let seen = program.step("/oidc/login/password", &body).await;
+    assert_eq!((seen.status, &seen.json()["code"]), (401, &json!("INVALID_AUTH")));
+    let path = format!("/oidc/authorize/callback?id={id}");
+    assert_eq!(send(program.request(Method::GET, &path)).await.status, 401);
+}
+
+/// A page of this browser, with its cookie if it has one.
+async fn page(program: &Program<'_>, path: &str, cookie: &str, form: &[(&str, &str)]) -> Seen {
+    let html = "text/html,application/xhtml+xml,*/*;q=0.8";
+    let request = match form {
+        [] => program.request(Method::GET, path),
+        form => with_form(program.request(Method::POST, path), form),
+    };
+    send(request.header("accept", html).header("cookie", cookie)).await
+}
+
+#[tokio::test]
+async fn pages_work_in_the_browser_that_began_the_login() {
+    let bed = bed().await;
+    let browser = Program::new(&bed, None);
+    let challenge = BASE64_URL_SAFE_NO_PAD.encode(Sha256::digest(VERIFIER));
+    let begin = format!(
+        "/oidc/authorize?client_id=openziti&response_type=code&redirect_uri={REDIRECT}\
+         &scope=openid&state=s1&code_challenge={challenge}&code_challenge_method=S256"
+    );
+    let seen = page(&browser, &begin, "", &[]).await;
+    assert_eq!(seen.status, 302);
+    let cookie = seen.header("set-cookie").unwrap().split(';').next().unwrap().to_owned();
+    let to = seen.header("location").unwrap().to_owned();
+    let id = to.split_once("authRequestID=").unwrap().1.to_owned();
+    let shown = page(&browser, &to, &cookie, &[]).await;
+    assert_eq!(shown.status, 200);
+    assert!(shown.text.contains("name=\"password\"") && !shown.text.contains("<script"));
+    let policy = shown.header("content-security-policy").unwrap();
+    assert!(policy.contains("frame-ancestors 'none'"), "{policy}");
+    assert!(policy.contains("form-action 'self' http://localhost:8080"), "{policy}");
+    assert_eq!(shown.header("cache-control"), Some("no-store"));
+    // Nobody else sees or continues it.
+    for other in ["", "__Host-weft-login=AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"] {
+        let form = [("id", id.as_str()), ("username", USERNAME), ("password", PASSWORD)];
+        for form in [&[][..], &form] {
+            let seen = page(&browser, &to, other, form).await;
+            assert_eq!(seen.status, 403, "{seen:?}");
+            assert!(seen.text.contains("not yours to continue"), "{}", seen.text);
+        }
+    }
+    let form = |password| [("id", id.as_str()), ("username", USERNAME), ("password", password)];
+    let wrong = page(&browser, "/oidc/login/username", &cookie, &form("<b>wrong")).await;
+    assert_eq!(wrong.status, 401);
+    assert!(wrong.text.contains("The name or the password is wrong."), "{}", wrong.text);
+    let right = page(&browser, "/oidc/login/username", &cookie, &form(PASSWORD)).await;
+    assert_eq!(right.status, 302, "{right:?}");
+    let callback = right.header("location").unwrap();
+    let path = callback.strip_prefix(&bed.url("")).unwrap();
+    assert_eq!(page(&browser, path, "", &[]).await.status, 403, "not by its id alone");
+    // The code of a login on a page is given to its browser, and to no program.
+    assert_ne!(send(browser.request(Method::GET, path)).await.status, 302);
+    let seen = page(&browser, path, &cookie, &[]).await;
+    let code = seen.header("location").unwrap().split_once("code=").unwrap().1.to_owned();
+    let tokens = browser.redeem(&code, &[("client_id", "openziti")]).await;
+    assert_eq!(tokens.status, 400, "client_id twice");
+    let form = [
+        ("grant_type", "authorization_code"),
+        ("client_id", "openziti"),
+        ("code", &code),
+        ("code_verifier", VERIFIER),
+        ("redirect_uri", REDIRECT),
+    ];
+    let tokens = browser.token(&form).await.json();
+    assert_eq!(tokens.get("refresh_token"), None, "not asked for");
+    // A logout ends the session of its hint, and goes to known addresses only.
+    let hint = text(&tokens, "id_token");
+    let access = text(&tokens, "access_token");
+    let path = format!("/oidc/end_session?id_token_hint={hint}&post_logout_redirect_uri=https://evil.example/");
+    let seen = page(&browser, &path, &cookie, &[]).await;
+    assert_eq!((seen.status, seen.header("location")), (200, None));
+    browser.get("/current-identity", access).await.is_error(401, "UNAUTHORIZED");
+}
+
+#[tokio::test]
+async fn a_device_gets_its_tokens_once_a_person_agrees() {
+    let bed = bed().await;
+    let (device, browser) = (Program::new(&bed, None), Program::new(&bed, None));
+    let request = with_form(
+        device.request(Method::POST, "/oidc/device_authorization"),
+        &[("client_id", "native"), ("scope", "openid offline_access")],
+    );
+    let codes = send(request.header("user-agent", "meter/1.0")).await.json();
+    let code = text(&codes, "device_code").to_owned();
+    let form = [
+        ("grant_type", "urn:ietf:params:oauth:grant-type:device_code"),
+        ("client_id", "native"),
+        ("device_code", code.as_str()),
+    ];
+    let waits = device.token(&form).await;
+    assert_eq!((waits.status, &waits.json()["error"]), (400, &json!("authorization_pending")));
+    let wrong = page(&browser, "/oidc/device", "", &[("user_code", "BCDF-GHJK")]).await;
+    assert_eq!(wrong.status, 400);
+    let entered = [("user_code", text(&codes, "user_code"))];
+    let seen = page(&browser, "/oidc/device", "", &entered).await;
+    assert_eq!(seen.status, 302, "{seen:?}");
+    let cookie = seen.header("set-cookie").unwrap().split(';').next().unwrap().to_owned();
+    let id = seen.header("location").unwrap().split_once("authRequestID=").unwrap().1.to_owned();
+    let login = [("id", id.as_str()), ("username", USERNAME), ("password", PASSWORD)];
+    let seen = page(&browser, "/oidc/login/username", &cookie, &login).await;
+    let to = seen.header("location").unwrap().to_owned();
+    let question = page(&browser, &to, &cookie, &[]).await;
+    assert!(question.text.contains("meter/1.0"), "{}", question.text);
+    let agrees = [("id", id.as_str()), ("decision", "agree")];
+    assert_eq!(page(&browser, "/oidc/device/consent", "", &agrees).await.status, 403);
+    assert_eq!(page(&browser, "/oidc/device/consent", &cookie, &agrees).await.status, 200);
+    let tokens = device.token(&form).await;
+    assert_eq!(tokens.status, 200, "{tokens:?}");
+    let tokens = tokens.json();
+    let seen = device.get("/current-identity", text(&tokens, "access_token")).await;
+    assert_eq!(seen.status, 200);
+    assert_eq!(device.token(&form).await.status, 400, "once");
+}
+
+#[tokio::test]
+async fn a_token_that_is_given_back_is_good_no_more() {
+    let bed = bed().await;
+    let program = Program::new(&bed, None);
+    let revoke = async |token: &str| {
+        let form = [("client_id", "native"), ("token", token)];
+        send(with_form(program.request(Method::POST, "/oidc/oauth/revoke"), &form)).await.status
+    };
+    let tokens = program.by_password().await;
+    let second = program.refresh(text(&tokens, "refresh_token")).await.json();
+    let access = text(&second, "access_token");
+    assert_eq!(revoke("nothing of ours").await, 200);
+    assert_eq!(revoke(access).await, 200);
+    program.get("/current-identity", access).await.is_error(401, "UNAUTHORIZED");
+    let third = program.refresh(text(&second, "refresh_token")).await.json();
+    let access = text(&third, "access_token");
+    assert_eq!(program.get("/current-identity", access).await.status, 200);
+    assert_eq!(revoke(text(&third, "refresh_token")).await, 200);
+    program.get("/current-identity", access).await.is_error(401, "UNAUTHORIZED");
+}

@@ -220,15 +220,26 @@ impl ControllerConfig {
         config
     }
 
-    /// Adds the OIDC provider to the servers of the client API, unless the file names it somewhere or switches this off.
+    /// Adds the OIDC provider to the server of the client API at `edge.api.address`, or else to all servers of the client
+    /// API, unless the file names the provider somewhere or switches this off.
     fn bind_oidc(&mut self) {
-        let is_wanted = self.edge.as_ref().is_some_and(|edge| edge.auto_bind_oidc);
+        let Some(edge) = self.edge.as_ref().filter(|edge| edge.auto_bind_oidc) else { return };
         let is_oidc = |api: &WebApi| matches!(api, WebApi::EdgeOidc(_));
-        if !is_wanted || self.web.iter().any(|server| server.apis.iter().any(is_oidc)) {
+        if self.web.iter().any(|server| server.apis.iter().any(is_oidc)) {
             return;
         }
-        for server in self.web.iter_mut().filter(|it| it.apis.contains(&WebApi::EdgeClient)) {
-            server.apis.push(WebApi::EdgeOidc(web::OidcOptions::default()));
+        let is_client = |server: &WebServer| server.apis.contains(&WebApi::EdgeClient);
+        let is_named = |server: &WebServer| {
+            let own = edge.api_address.as_ref();
+            server.bind_points.iter().any(|point| {
+                matches!(point, BindPoint::Underlay { address, .. } if Some(address) == own)
+            })
+        };
+        let named = self.web.iter().any(|server| is_client(server) && is_named(server));
+        for server in &mut self.web {
+            if is_client(server) && (is_named(server) || !named) {
+                server.apis.push(WebApi::EdgeOidc(web::OidcOptions::default()));
+            }
         }
     }
 

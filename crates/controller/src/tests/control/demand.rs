@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 use weft_contract::Api;
 use weft_e2e::KeyPair;
 use weft_e2e::ending::{HostKey, marker};
+use weft_e2e::proof::Greeting;
 use weft_model::Id;
 use weft_model::entity::{ServiceSession, Terminator};
 use weft_wire::ctrl::CircuitRequest;
@@ -54,9 +55,9 @@ async fn dialed(
 ) -> Result<CreatedCircuit, EdgeError> {
     let key = KeyPair::generate(&mut rand::rng()).unwrap().public_key();
     let own = key.as_bytes().to_vec();
-    let dialer = [(1003, own.into()), (1025, marker("abc", proves[0]).into())];
+    let dialer = [(1003, own.into()), (1025, marker("abc", proves[0].then_some(&[6; 16])).into())];
     let ask = CreateCircuitV2 { peer_data: dialer.into(), ..laptop.dialing(service).await };
-    let told = HostKey { key, seals_end: true, proves: proves[1].then_some([7; 16]) };
+    let told = HostKey { key, seals_end: true, proves: proves[1].then_some(Greeting { hint: [7; 16], fresh: [8; 16], met: None }) };
     let reply = dial_with(peer, ask.to_message().unwrap(), |_| {
         Some(Ok(PeerData::from([(1003, told.to_bytes())])))
     })
