@@ -13,7 +13,7 @@ use std::{io, time::Duration};
 
 use clap::{Args, builder::RangedU64ValueParser};
 use comfy_table::{CellAlignment, Table, presets::UTF8_FULL_CONDENSED};
-use futures::future::try_join_all;
+use futures::future::join_all;
 use serde::Serialize;
 use serde_json::json;
 use tokio::task::JoinSet;
@@ -116,8 +116,7 @@ pub(crate) async fn run(options: &Options) -> io::Result<Vec<Row>> {
             let clients = [&plain, &known, &new][which];
             turns[which].push(bed.turn(clients).await?);
         }
-        try_join_all(new.into_iter().map(|client| async { io::Result::Ok(client.close().await) }))
-            .await?;
+        join_all(new.into_iter().map(Context::close)).await;
     }
     let each = (options.clients * options.hosts) as f64;
     let rows = Kind::ALL.into_iter().zip(&turns);
@@ -200,7 +199,8 @@ impl Bed {
     /// Each client connects to each host.
     async fn connect(&self, clients: &[Context]) -> io::Result<()> {
         let (mut tasks, hosts) = (JoinSet::new(), self.hosts);
-        for client in clients.iter().cloned() {
+        for client in clients {
+            let client = client.clone();
             tasks.spawn(async move {
                 for host in 0..hosts {
                     let dialed = client.dial_with(SERVICE, dial_of(host)).await;
