@@ -65,6 +65,15 @@ fn kib(line: &str, key: &str) -> Option<u64> {
     line.strip_prefix(key)?.trim().strip_suffix("kB")?.trim().parse().ok()
 }
 
+/// Bytes of memory that the process uses without mapped files; 0 if the system does not say.
+#[cfg(target_env = "gnu")]
+pub(crate) fn anonymous() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:"));
+    let kib = line.and_then(|line| line.split_ascii_whitespace().next()?.parse::<u64>().ok());
+    kib.unwrap_or_default() * 1024
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

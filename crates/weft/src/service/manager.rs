@@ -17,9 +17,11 @@ pub(crate) struct Manager {
 /// program is ready, and another 55 s later.
 const SETTLED: [Duration; 2] = [Duration::from_secs(5), Duration::from_secs(55)];
 
-/// The interval at which freed memory is given back to the system. The allocator is held up for some milliseconds
-/// after a flood, and for microseconds otherwise.
-const RELEASED: Duration = Duration::from_secs(60);
+/// The intervals at which freed memory is given back to the system: the shortest one as long as there is much of it, and
+/// then twice as long each time. The allocator is held up meanwhile, after a flood for some milliseconds.
+const RELEASED: [Duration; 2] = [Duration::from_secs(60), Duration::from_secs(16 * 60)];
+/// Memory that was given back is much if it is at least this part of what is left.
+const MUCH: u64 = 20;
 
 /// A message to the service manager.
 #[derive(Debug, Clone, Copy)]
@@ -92,9 +94,13 @@ async fn settle() {
             break;
         }
     }
+    let [shortest, longest] = RELEASED;
+    let mut wait = shortest;
     loop {
-        tokio::time::sleep(RELEASED).await;
-        let _ = tokio::task::spawn_blocking(weft_unsafe_pages::release_heap).await;
+        tokio::time::sleep(wait).await;
+        let released = tokio::task::spawn_blocking(weft_unsafe_pages::release_heap).await;
+        let Ok((released, left)) = released else { return };
+        wait = if released >= left / MUCH { shortest } else { (wait * 2).min(longest) };
     }
 }
 
