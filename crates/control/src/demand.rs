@@ -73,15 +73,19 @@ mod tests {
     use bytes::Bytes;
     use weft_e2e::KeyPair;
     use weft_e2e::ending::marker;
+    use weft_e2e::proof::Greeting;
 
     use super::*;
 
     #[test]
     fn ends_that_announce_no_proof_are_refused_where_it_is_demanded() {
         let key = KeyPair::generate(&mut rand::rng()).unwrap().public_key();
-        let dialer = |proves| PeerData::from([(MARKER, Bytes::from(marker("abc", proves)))]);
+        let dialer = |proves: bool| {
+            let hint = proves.then_some(&[6; 16]);
+            PeerData::from([(MARKER, Bytes::from(marker("abc", hint)))])
+        };
         let host = |proves: bool| {
-            let proves = proves.then_some([7; 16]);
+            let proves = proves.then_some(Greeting { hint: [7; 16], fresh: [8; 16], met: None });
             let key = HostKey { key, seals_end: true, proves };
             PeerData::from([(PUBLIC_KEY, key.to_bytes())])
         };

@@ -471,7 +471,9 @@ async fn pages_work_in_the_browser_that_began_the_login() {
     // A logout ends the session of its hint, and goes to known addresses only.
     let hint = text(&tokens, "id_token");
     let access = text(&tokens, "access_token");
-    let path = format!("/oidc/end_session?id_token_hint={hint}&post_logout_redirect_uri=https://evil.example/");
+    let path = format!(
+        "/oidc/end_session?id_token_hint={hint}&post_logout_redirect_uri=https://evil.example/"
+    );
     let seen = page(&browser, &path, &cookie, &[]).await;
     assert_eq!((seen.status, seen.header("location")), (200, None));
     browser.get("/current-identity", access).await.is_error(401, "UNAUTHORIZED");

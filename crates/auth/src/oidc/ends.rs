@@ -3,6 +3,7 @@
 use std::time::SystemTime;
 
 use serde::Deserialize;
+use weft_contract::ErrorCode;
 use weft_identity::token::{Expect, TokenError};
 use weft_kernel::clock::system_time;
 use weft_kernel::decision::Decision;
@@ -61,7 +62,10 @@ impl Auth {
             return Ok(());
         }
         // Each one is a row of the model, which every router gets.
-        self.rates().change_certificate(&Id::new(&claims.sub))?;
+        if !self.sessions().unrevoked().count(&Id::new(&claims.sub)) {
+            let text = "too many revoked tokens of this identity; revoke the refresh token instead";
+            return Err(Failure::because(ErrorCode::ServerTooManyRequests, text));
+        }
         let jti = jti.clone();
         let put = move |decision: &mut Decision<'_>| {
             decision.put(Revocation {

@@ -66,7 +66,7 @@ impl Sessions {
                 if let Some(session) = removed.get::<ApiSession>() {
                     if let Some(login) = session.tokens.as_ref().filter(|it| it.refresh_number > 0)
                     {
-                        self.0.unrevoked.add(live, id, login.ends_at);
+                        self.0.unrevoked.add(live, id, &session.identity_id, login.ends_at);
                     }
                     tables.gone.login(id.clone(), session.identity_id.clone());
                 }

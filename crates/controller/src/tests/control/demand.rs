@@ -57,7 +57,11 @@ async fn dialed(
     let own = key.as_bytes().to_vec();
     let dialer = [(1003, own.into()), (1025, marker("abc", proves[0].then_some(&[6; 16])).into())];
     let ask = CreateCircuitV2 { peer_data: dialer.into(), ..laptop.dialing(service).await };
-    let told = HostKey { key, seals_end: true, proves: proves[1].then_some(Greeting { hint: [7; 16], fresh: [8; 16], met: None }) };
+    let told = HostKey {
+        key,
+        seals_end: true,
+        proves: proves[1].then_some(Greeting { hint: [7; 16], fresh: [8; 16], met: None }),
+    };
     let reply = dial_with(peer, ask.to_message().unwrap(), |_| {
         Some(Ok(PeerData::from([(1003, told.to_bytes())])))
     })
