@@ -62,7 +62,7 @@ mod urls;
 
 pub use limits::Limits;
 pub use server::{ApiServer, Setup};
-pub use urls::{base_urls, is_served};
+pub use urls::base_urls;
 pub use weft_web::StartError;
 
 #[cfg(test)]

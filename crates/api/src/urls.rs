@@ -18,12 +18,6 @@ pub(crate) fn served(api: &WebApi) -> Option<Api> {
     }
 }
 
-/// Whether a binding is served.
-#[must_use]
-pub fn is_served(api: &WebApi) -> bool {
-    served(api).is_some() || matches!(api, WebApi::Files(_))
-}
-
 /// The APIs of a server with these bindings, in the order in which they are asked. weft's own API
 /// comes with the management API. It has no binding of its own, and is not announced to clients.
 pub(crate) fn answered(apis: &[WebApi]) -> Vec<Api> {

@@ -1,7 +1,7 @@
 //! Keys whose values have no effect in this release. Commands that check a file and programs that start with it name
 //! the same ones.
 
-use weft_config::{ControllerConfig, Examined, WebServer};
+use weft_config::{ControllerConfig, Examined};
 
 /// Default of `edge.api.activityUpdateBatchSize`.
 const DEFAULT_ACTIVITY_BATCH: u32 = 250;
@@ -27,18 +27,7 @@ pub(super) fn of_controller(config: &ControllerConfig) -> Vec<(String, &'static 
             "the last activity of all sessions is written together",
         );
     }
-    out.extend(not_served(&config.web));
     out
-}
-
-/// APIs of servers that are not served yet.
-fn not_served(servers: &[WebServer]) -> Vec<(String, &'static str)> {
-    let apis = |(server, one): (usize, &WebServer)| {
-        let missing = one.apis.iter().enumerate().filter(|(_, api)| !weft_api::is_served(api));
-        let keys = missing.map(|(api, _)| format!("web[{server}].apis[{api}].binding"));
-        keys.map(|key| (key, "this API is not served yet")).collect::<Vec<_>>()
-    };
-    servers.iter().enumerate().flat_map(apis).collect()
 }
 
 /// Adds such keys to what is not acted upon.

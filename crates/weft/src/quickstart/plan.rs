@@ -267,7 +267,7 @@ pub(super) mod tests {
         assert_eq!((&controller.problems, &controller.warnings), (&vec![], &vec![]));
         // Every setting in the file has an effect in this release.
         assert_eq!(controller.not_acted_upon, []);
-        let served = weft_api::base_urls(&controller.config.web, false);
+        let served = weft_api::base_urls(&controller.config.web, true);
         assert_eq!(served.len(), controller.config.web[0].apis.len());
         let listener = controller.config.ctrl.listener.unwrap().host_port();
         assert_eq!(
