@@ -235,8 +235,8 @@ async fn a_ticket_becomes_a_certificate_that_logs_in() {
 async fn a_token_of_a_signer_becomes_an_identity() {
     let bed = Bed::new().await;
     let admin = bed.admin().await;
-    // The session key of the controller stands in for the key of a provider.
-    let provider = bed.controller.keys().session.clone();
+    // The session key of another controller stands in for the key of a provider.
+    let provider = super::keys().0.session;
     let signer = json!({"name": "idp", "issuer": "https://idp.example", "audience": "weft",
         "enabled": true, "certPem": provider.leaf().to_pem(), "enrollToCertEnabled": true});
     let signer = admin.create("external-jwt-signers", signer).await;
