@@ -22,7 +22,7 @@ pub struct EdgeConfig {
     /// Most sessions in one such write. 1..=10000, default 250.
     pub activity_update_batch: u32,
     /// True if the OIDC API is added where it is not listed.
-    pub auto_bind_oidc: bool,
+    pub(crate) auto_bind_oidc: bool,
     /// Enrollment.
     pub enrollment: EnrollmentConfig,
     /// Life of OIDC tokens, and their revocation.

@@ -67,7 +67,7 @@ fn the_minimal_file_has_all_defaults() {
     assert_eq!(edge.enrollment.router_names, RouterNames::default());
     assert_eq!(config.web[0].options.write_timeout, Duration::from_secs(10));
     assert_eq!(config.web[0].options.max_tls, TlsVersion::V1_3);
-    assert_eq!(config.web[0].apis.len(), 4);
+    assert_eq!(config.web[0].apis.len(), 5, "and the OIDC provider");
     assert!(!config.tls.rate_limiter.enabled);
     assert_eq!(config.tls.rate_limiter.window.timeout, Duration::from_secs(7));
     assert_eq!(config.commands.max_queued, 100);

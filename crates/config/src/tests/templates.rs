@@ -40,7 +40,7 @@ fn a_controller_file_reads_back() {
     assert_eq!(config.edge.as_ref().unwrap().enrollment.signing_cert.key, "signer.key");
     let names = &config.edge.unwrap().enrollment.router_names;
     assert_eq!(names.shared, [NameRule::Host("ctrl.example".into())]);
-    assert_eq!(config.web[0].apis.len(), 4);
+    assert_eq!(config.web[0].apis.len(), 5, "and the OIDC provider");
 }
 
 #[test]
