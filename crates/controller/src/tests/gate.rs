@@ -188,7 +188,8 @@ const FABRIC: &[(&str, &str)] = &[
 ];
 
 /// Operations of weft's own API and their callers. Documents are judged entity by entity.
-const WEFT: &[(&str, &str)] = &[("ops.read", "explainPath")];
+const WEFT: &[(&str, &str)] =
+    &[("ops.read", "explainPath"), ("external-jwt-signer.read", "testExternalToken")];
 
 /// Operations with their callers.
 type Table = &'static [(&'static str, &'static str)];
