@@ -165,7 +165,7 @@ pub(crate) fn answer(reply: OidcReply) -> Answer {
     for (name, value) in reply.headers {
         match HeaderValue::from_str(&value) {
             Ok(value) => _ = answer.headers_mut().append(HeaderName::from_static(name), value),
-            Err(error) => tracing::warn!(name, %error, "a header of the provider is left out"),
+            Err(error) => tracing::debug!(name, %error, "a header of the provider is left out"),
         }
     }
     answer

@@ -15,7 +15,7 @@ use super::attempts::Attempts;
 use super::guesses::Guesses;
 use super::key_sets::KeySets;
 use super::keyring::{Keyring, LoadError};
-use super::oidc::Unfinished;
+use super::oidc::unfinished::Unfinished;
 use super::password::Hasher;
 use super::posture::Postures;
 use super::rates::{Rates, sessions_of};

@@ -26,6 +26,7 @@ use super::password::{self, Hashed};
 use super::sessions::{ClientDescription, stands};
 use super::{end_statement, external_id, lockout, third_party_ca};
 use crate::admission::{Place, Sender};
+use crate::first_factor::Shown;
 use crate::handle::Auth;
 use crate::lockout::policy_of;
 use crate::rates::Counted;
@@ -38,23 +39,6 @@ use crate::wanted_configs::WantedConfigs;
 /// The operation.
 pub const HANDLERS: &[(Api, &str, Handler<Auth>)] =
     &[(Api::Management, "authenticate", authenticate), (Api::Client, "authenticate", authenticate)];
-
-/// A verified first factor.
-#[derive(Debug, Clone)]
-pub(crate) struct Shown {
-    pub(crate) authenticator: Id,
-    pub(crate) identity: Arc<Identity>,
-    is_cert_extendable: bool,
-    extend_requested: bool,
-    improper_chain: bool,
-    pub(crate) leaf: Option<Certificate>,
-    /// The third-party CA that issued the certificate, if one did.
-    ca: Option<Id>,
-    /// The signer of the token, if one was shown.
-    signer: Option<Id>,
-    /// A fingerprint of the credential, by which a change of it is noticed.
-    print: Arc<str>,
-}
 
 /// Verifies the first factor of a login, in its turn and within the limits. The login counts once it is
 /// [kept](Counted::keep).

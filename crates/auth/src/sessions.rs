@@ -45,7 +45,7 @@ use weft_model::entity::{ApiSession, SessionCertificate};
 use weft_model::{ApplyError, Entity, Id, Kind, Snapshot, Table, Timestamp};
 use weft_store::{ReadError, Store};
 
-use super::bearer::revoke::Unrevoked;
+use super::bearer::unrevoked::Unrevoked;
 use super::ending::EndTimes;
 use super::password::Hashed;
 use activity::Activity;

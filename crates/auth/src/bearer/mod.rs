@@ -8,12 +8,14 @@
 //! - `claims`: the claims of the tokens of a session; `issue`: signs them;
 //! - `verify`: reads an access or refresh token, and finds its session;
 //! - `shown`: the proof that the bearer of a token has the key that the token names;
-//! - `revoke`: tells routers that the tokens of an ended session count no more.
+//! - `revoke`: tells routers that the tokens of an ended session count no more; `unrevoked`: the sessions that it has yet
+//!   to tell of.
 
 pub(crate) mod claims;
 pub(crate) mod issue;
 pub(crate) mod revoke;
 pub(crate) mod shown;
+pub(crate) mod unrevoked;
 pub(crate) mod verify;
 
 pub use issue::TokenSet;

@@ -4,6 +4,7 @@
 //! stands outside: a request comes as an [`OidcRequest`] and leaves as an [`OidcReply`].
 //!
 //! - `route`: which endpoint answers; `reply`: forms of answers;
+//! - `unfinished`: logins that are not finished;
 //! - `begin`: the beginning and the callback of a login; `factors`: its steps; `codes`: one-time codes in it;
 //! - `pages`: the same for browsers; `device`: logins for devices without a browser;
 //! - `grant`: the session and the first tokens of a login; `tokens`: the token endpoint; `ends`: revocation and logout.
@@ -18,24 +19,20 @@ mod pages;
 mod reply;
 mod route;
 mod tokens;
+pub(crate) mod unfinished;
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use bytes::Bytes;
-use parking_lot::{Mutex, MutexGuard};
-use weft_contract::resource::session::AuthenticateBody;
 use weft_kernel::Caller;
 use weft_oidc::browser;
 use weft_oidc::client::Uris;
 use weft_oidc::issuer::{Issuer, Issuers};
-use weft_oidc::login::{Kept, Visitor};
+use weft_oidc::login::Visitor;
 use weft_oidc::login_form::Answer;
-use weft_oidc::logins::Logins;
-
-use crate::login::Shown;
 
 pub use reply::OidcReply;
+use unfinished::LoginFacts;
 
 /// Longest parameter that a page repeats, in bytes: a token.
 const MAX_REPEATED: usize = weft_oidc::token_request::MAX_TOKEN;
@@ -120,49 +117,5 @@ impl OidcRequest {
     /// The bearer tokens.
     fn bearers(&self) -> impl Iterator<Item = &str> {
         self.authorizations.iter().filter_map(|value| weft_contract::headers::bearer(value))
-    }
-}
-
-/// What a login keeps until its session is made.
-#[derive(Debug, Clone)]
-pub(crate) struct LoginFacts {
-    shown: Shown,
-    /// The description of the client, and the config types that it wants.
-    body: AuthenticateBody,
-    /// The request for a session certificate, PEM.
-    csr: Option<String>,
-    /// The source of the login.
-    caller: Caller,
-}
-
-impl PartialEq for LoginFacts {
-    fn eq(&self, other: &Self) -> bool {
-        self.shown.authenticator == other.shown.authenticator && self.csr == other.csr
-    }
-}
-
-impl Kept for LoginFacts {
-    fn bytes(&self) -> usize {
-        let certificates = &self.caller.origin.certificates;
-        let shown: usize = certificates.iter().map(|certificate| certificate.der().len()).sum();
-        let types = self.body.config_types.iter().flatten().map(|text| text.len() + 32);
-        let csr = self.csr.as_ref().map_or(0, String::len);
-        // The description of a client has twelve texts of 255 bytes at most.
-        4096 + 2 * shown + csr + types.sum::<usize>()
-    }
-}
-
-/// Logins that are not finished, codes and device codes.
-#[derive(Debug, Default)]
-pub(crate) struct Unfinished(Mutex<Logins<LoginFacts>>);
-
-impl Unfinished {
-    pub(crate) fn lock(&self) -> MutexGuard<'_, Logins<LoginFacts>> {
-        self.0.lock()
-    }
-
-    /// Drops what is too old.
-    pub(crate) fn sweep(&self) {
-        self.lock().expire(Instant::now());
     }
 }
