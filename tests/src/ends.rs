@@ -1,7 +1,7 @@
 //! Ends that prove themselves to each other, over a whole network.
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use weft_sdk::{Connection, Context};
+use weft_sdk::{BindOptions, Connection, Context, DialOptions};
 
 use crate::{
     mesh::{at, links, network},
@@ -62,4 +62,31 @@ async fn what_demands_a_proof_is_dialed_and_hosted_by_those_who_give_one() {
     assert_eq!(soon(other.read_u8()).await.unwrap(), 7);
     let seen = dialer.services().await.unwrap();
     assert!(seen.iter().all(|service| service.authenticated == (service.name == "secret")));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whoever_dials_an_instance_reaches_no_other_host_of_the_service() {
+    let network = network().await;
+    let one = network.another_router("r1").await;
+    network.service("secret", true).await;
+    let dialer = at(&network, &one, "dialer").await;
+    let mut hosts = Vec::new();
+    for name in ["left", "right"] {
+        let host = at(&network, &one, name).await;
+        let options = BindOptions { instance: name.to_owned(), ..BindOptions::default() };
+        hosts.push((soon(host.bind_with("secret", options)).await.unwrap(), host));
+    }
+    for (listener, host) in &mut hosts {
+        let name = host.identity_name();
+        for _ in 0..2 {
+            let options = DialOptions { instance: name.clone(), ..DialOptions::default() };
+            let accepting = async { listener.accept().await.unwrap().accept().await.unwrap() };
+            let dialing = async {
+                until_some(async || dialer.dial_with("secret", options.clone()).await.ok()).await
+            };
+            let (mut dialed, _accepted) = soon(async { tokio::join!(dialing, accepting) }).await;
+            let peer = soon(dialed.peer()).await.unwrap().unwrap();
+            assert_eq!((&peer.name, &peer.instance), (&name, &name));
+        }
+    }
 }

@@ -390,3 +390,56 @@ async fn a_router_offers_services_at_ports() {
     let router = network.router();
     until_some(async || (router.data().counts().0 <= 1).then_some(())).await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_router_proves_who_its_tunneler_is_as_host_and_as_dialer() {
+    let mut network = Network::start().await;
+    network.stop_router().await;
+    let [stream, datagrams, own] = [(); 3].map(|()| crate::network::free_port());
+    network.proxy_mode(&[("web", stream, false), ("dns", datagrams, true), ("own", own, false)]);
+    let (web, dns) = (application().await, reflector().await);
+    service(&network, "web", true, &[(HOST_V1, at("tcp", web))]).await;
+    service(&network, "dns", true, &[(HOST_V1, at("udp", dns))]).await;
+    // The router hosts this service.
+    let id = service(&network, "own", true, &[(HOST_V1, at("tcp", web))]).await;
+    let policy = json!({"name": "routers host", "type": "Bind", "semantic": "AnyOf",
+        "identityRoles": ["#all"], "serviceRoles": [format!("@{id}")]});
+    network.create(&resource::service_policy::KIND, &policy).await;
+    for name in ["web", "dns", "own"] {
+        network.demand(name).await;
+    }
+    network.start_router().await;
+    let dialer = network.context("dialer").await;
+    let mut connection = until_some(async || dialer.dial("own").await.ok()).await;
+    assert_eq!(soon(connection.peer()).await.unwrap().unwrap().name, "router1");
+    let (mut reader, mut writer) = connection.into_split();
+    writer.write_all(b"hello").await.unwrap();
+    writer.shutdown().await.unwrap();
+    let mut said = String::new();
+    soon(reader.read_to_string(&mut said)).await.unwrap();
+    assert_eq!(said, "hello");
+
+    let host = Running::host(&network).await;
+    host.hosts("web").await;
+    host.hosts("dns").await;
+    let to = |port| SocketAddr::from(([127, 0, 0, 1], port));
+    // Twice: the second time both ends have met.
+    for _ in 0..2 {
+        talked(to(stream), 1_000_000).await;
+    }
+    let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    socket.connect(to(datagrams)).await.unwrap();
+    until_some(async || {
+        socket.send(&[7; 3000]).await.ok()?;
+        let mut buffer = [0; 4000];
+        let answer = tokio::time::timeout(Duration::from_secs(1), socket.recv(&mut buffer)).await;
+        (answer.ok()?.ok()? == 3000).then_some(())
+    })
+    .await;
+    // From this router's tunneler to this router's tunneler.
+    talked(to(own), 100_000).await;
+    // No router that cannot prove itself would be told of by the controller, and no terminator would be made.
+    let terminators = network.list(&resource::terminator::KIND).await;
+    assert!(terminators.iter().any(|it| it["binding"] == "tunnel"));
+    network.stop_router().await;
+}

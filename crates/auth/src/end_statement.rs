@@ -9,7 +9,8 @@ use sha2::{Digest as _, Sha256};
 use weft_contract::resource::service_session::{END_AUDIENCE, EndClaims, EndStatement};
 use weft_identity::KeySet;
 use weft_kernel::{Failure, convert};
-use weft_model::entity::{ApiSession, Identity, Service, ServiceSession};
+use weft_model::entity::{ApiSession, Identity, PolicyType, Service, ServiceSession, Terminator};
+use weft_model::{Id, Snapshot};
 
 use crate::handle::Auth;
 
@@ -17,7 +18,7 @@ use crate::handle::Auth;
 const LIFE: Duration = Duration::from_secs(600);
 
 /// Whether this is the form of an end's key: an uncompressed point of P-256.
-pub(crate) fn is_key(key: &[u8]) -> bool {
+pub fn is_key(key: &[u8]) -> bool {
     key.len() == 65 && key.first() == Some(&4)
 }
 
@@ -35,20 +36,62 @@ pub fn refusal(service: &Service) -> String {
     )
 }
 
+/// What a statement says.
+#[derive(Debug, Clone, Copy)]
+pub struct Stated<'a> {
+    /// The identity.
+    pub identity: &'a Id,
+    /// The service session, or what stands for it.
+    pub session: &'a str,
+    /// The service.
+    pub service: &'a Id,
+    /// Whether the end dials or hosts.
+    pub role: PolicyType,
+    /// The instance that it hosts; empty for none.
+    pub instance: &'a str,
+    /// The public key of the end.
+    pub key: &'a [u8],
+}
+
+/// Whether the identity offers the instance. All terminators of an instance have the same host.
+fn hosts(snapshot: &Snapshot, stated: &Stated<'_>) -> bool {
+    let key = Terminator::instance_key(stated.service, stated.instance);
+    let mut offered = snapshot.referring::<Terminator>(Terminator::INSTANCE, &key);
+    stated.role == PolicyType::Bind && offered.any(|it| it.host_id == *stated.identity)
+}
+
 impl Auth {
-    /// The statement about the end of a login for a service session of it.
+    /// The statement about the end of a login for a service session of it, and for the instance that it hosts; empty for
+    /// none.
     pub fn end_statement(
         &self,
         login: &ApiSession,
         session: &ServiceSession,
+        instance: &str,
     ) -> Result<EndStatement, Failure> {
         if login.end_key.is_empty() {
             return Err(Failure::field("endKey", "the login of this session named none", ""));
         }
+        self.state(&Stated {
+            identity: &login.identity_id,
+            session: session.base.id.as_str(),
+            service: &session.service_id,
+            role: session.session_type,
+            instance,
+            key: &login.end_key,
+        })
+    }
+
+    /// Signs a statement.
+    pub fn state(&self, stated: &Stated<'_>) -> Result<EndStatement, Failure> {
         let (now, snapshot) = (self.now(), self.snapshot());
-        let identity = snapshot.get::<Identity>(&login.identity_id);
+        let identity = snapshot.get::<Identity>(stated.identity);
         let identity =
-            identity.ok_or_else(|| Failure::not_found("identity", login.identity_id.as_str()))?;
+            identity.ok_or_else(|| Failure::not_found("identity", stated.identity.as_str()))?;
+        if !stated.instance.is_empty() && !hosts(&snapshot, stated) {
+            let reason = "no terminator of this identity offers this instance of the service";
+            return Err(Failure::field("instance", reason, stated.instance));
+        }
         let statement = self.sign(&EndClaims {
             iss: self.issuer(),
             aud: END_AUDIENCE.to_owned(),
@@ -56,10 +99,11 @@ impl Auth {
             exp: now.plus(LIFE).secs(),
             sub: identity.base.id.to_string(),
             name: identity.name.to_string(),
-            session: session.base.id.to_string(),
-            service: session.service_id.to_string(),
-            role: convert::word(session.session_type),
-            key: hex::encode(Sha256::digest(&login.end_key)),
+            session: stated.session.to_owned(),
+            service: stated.service.to_string(),
+            role: convert::word(stated.role),
+            instance: stated.instance.to_owned(),
+            key: hex::encode(Sha256::digest(stated.key)),
         })?;
         Ok(EndStatement { statement, keys: self.token_keys()? })
     }

@@ -303,13 +303,15 @@ impl ClientApi {
         self.call("detailSession", &[id], &[], None).await
     }
 
-    /// The controller's statement about this client as the end of a service session, for the other end. Only weft's
-    /// controllers give one, if the login named a key ([`About::end_key`]).
+    /// The controller's statement about this client as the end of a service session, for the other end; `instance` is the
+    /// one that it hosts, or empty. Only weft's controllers give one, if the login named a key ([`About::end_key`]).
     ///
     /// # Errors
     /// As [`ClientApi::call`].
-    pub async fn end_statement(&self, session: &str) -> Result<EndStatement> {
-        self.call("stateSessionEnd", &[session], &[], None).await
+    pub async fn end_statement(&self, session: &str, instance: &str) -> Result<EndStatement> {
+        let instance = [("instance", instance)];
+        let query = if instance[0].1.is_empty() { &[][..] } else { &instance[..] };
+        self.call("stateSessionEnd", &[session], query, None).await
     }
 
     /// Tells the controller about this device, as answers to posture checks. A controller takes 1,000

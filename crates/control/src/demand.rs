@@ -3,6 +3,7 @@
 //! The ends themselves refuse whoever gives no proof. The controller makes no circuit and no terminator for an end that
 //! cannot give one, so that it is said early and by name what is missing.
 
+use weft_auth::end_statement::is_key;
 use weft_e2e::ending::{HostKey, dialer_proves};
 use weft_model::entity::Service;
 use weft_wire::PeerData;
@@ -10,7 +11,6 @@ use weft_wire::edge::header;
 use weft_wire::edge_ctrl::{EdgeError, ErrorCode};
 
 use super::edge_errors::error;
-use super::session::RouterSession;
 
 const PUBLIC_KEY: u32 = header::PUBLIC_KEY.cast_unsigned();
 const MARKER: u32 = header::CONNECTION_MARKER.cast_unsigned();
@@ -57,12 +57,12 @@ pub(crate) fn of_binding(service: &Service) -> Result<(), EdgeError> {
     }
 }
 
-/// Refuses a router's own tunneler that has named no key of an end.
-pub(crate) fn of_tunneler(session: &RouterSession, service: &Service) -> Result<(), EdgeError> {
-    match service.authenticated_ends && !session.has_end_key() {
+/// Refuses a router's own tunneler that names no key of an end.
+pub(crate) fn of_tunneler(service: &Service, end_key: &[u8]) -> Result<(), EdgeError> {
+    match service.authenticated_ends && !is_key(end_key) {
         true => Err(refused(
             service,
-            "the router's own tunneler has named no key of an end: use a router of weft that does",
+            "the router's own tunneler names no key of an end: use a router of weft that does",
         )),
         false => Ok(()),
     }
@@ -81,11 +81,12 @@ mod tests {
     fn ends_that_announce_no_proof_are_refused_where_it_is_demanded() {
         let key = KeyPair::generate(&mut rand::rng()).unwrap().public_key();
         let dialer = |proves: bool| {
-            let hint = proves.then_some(&[6; 16]);
-            PeerData::from([(MARKER, Bytes::from(marker("abc", hint)))])
+            let marker = marker("abc", proves.then_some(&[6; 16]));
+            PeerData::from([(MARKER, Bytes::from(marker))])
         };
         let host = |proves: bool| {
-            let proves = proves.then_some(Greeting { hint: [7; 16], fresh: [8; 16], met: None });
+            let greeting = Greeting { hint: [7; 16], fresh: [8; 16], met: None };
+            let proves = proves.then_some(greeting);
             let key = HostKey { key, seals_end: true, proves };
             PeerData::from([(PUBLIC_KEY, key.to_bytes())])
         };

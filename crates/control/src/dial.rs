@@ -256,7 +256,7 @@ async fn for_tunneler(
             error(ErrorCode::INVALID_SERVICE, text)
         })?;
         let identity = own_identity(session, &service, PolicyType::Dial)?;
-        demand::of_tunneler(session, &service)?;
+        demand::of_tunneler(&service, &request.end_key)?;
         let dial = Dial {
             service,
             instance: request.terminator_instance_id,

@@ -15,12 +15,12 @@ use weft_wire::ctrl::{
     inspect_response,
 };
 use weft_wire::edge_ctrl::data_model::SubscribeToDataModelRequest;
-use weft_wire::edge_ctrl::{self, RequestClientReSync};
+use weft_wire::edge_ctrl::{self, EndStatementRequest, RequestClientReSync};
 use weft_wire::metrics::MetricsMessage;
 use weft_wire::{Message, Outcome, ProtoBody, WireError, content_type};
 
 use super::session::RouterSession;
-use super::{dial, edge_errors, legacy, renewal, reports};
+use super::{dial, edge_errors, legacy, renewal, reports, statements};
 
 /// The subject of the question for the controller's abilities, by name.
 const CAPABILITY: &str = "capability";
@@ -35,7 +35,7 @@ pub fn dispatch(session: &Arc<RouterSession>, message: Message) {
         1000..=1999 | ctrl::content_type::CARRIED_CIRCUITS | ctrl::content_type::ROUTER_DRAINS => {
             fabric(session, &message)
         }
-        20_000..=20_599 => edge(session, &message),
+        20_000..=20_599 | edge_ctrl::content_type::END_STATEMENT_REQUEST => edge(session, &message),
         // The probe of a reconnecting 1.x router.
         content_type::RECONNECT_PING => Ok(()),
         other => {
@@ -138,6 +138,9 @@ fn edge(session: &Arc<RouterSession>, message: &Message) -> Result<(), WireError
         is::CONNECT_EVENTS => reports::on_connects(session, message)?,
         is::HEALTH_EVENT | is::TUNNEL_HEALTH_EVENT => reports::on_health(session, message)?,
         is::EXTEND_REQUEST | is::EXTEND_VERIFY => renewal::spawn(session, message),
+        is::END_STATEMENT_REQUEST => {
+            statements::spawn(session, EndStatementRequest::from_message(message)?, message);
+        }
         other => {
             tracing::debug!(router = %session.router.id, content_type = other, "message ignored");
         }

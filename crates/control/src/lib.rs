@@ -13,6 +13,7 @@
 //!   circuits and terminators of ended sessions;
 //! - [`dial`]: circuits for SDKs and tunnelers; `rights`: ends circuits whose rights are gone;
 //!   [`terminators`]: terminators on routers; `demand`: ends that have to prove who they are;
+//!   `statements`: what routers show of themselves for that;
 //! - [`peers`]: collects news for routers about each other and about this controller; `news`: sends
 //!   the news; [`reports`]: reports of routers; [`renewal`]: renews their certificates;
 //!   [`edge_errors`]: refusals in the forms of routers.
@@ -62,6 +63,7 @@ pub mod reports;
 mod rights;
 pub mod serve;
 pub mod session;
+mod statements;
 pub mod terminators;
 #[cfg(test)]
 mod testing;

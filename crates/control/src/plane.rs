@@ -108,6 +108,7 @@ impl Plane {
             .with(controller_capability::GROUPED_CTRL_CHAN)
             .with(controller_capability::JWT_LEGACY_SESSIONS)
             .with(controller_capability::ADOPTS_CIRCUITS)
+            .with(controller_capability::STATES_ENDS)
     }
 
     /// The headers about this controller in a hello or its answer.

@@ -1,7 +1,6 @@
 //! Serves a router from its registration until its channel closes.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use futures::StreamExt as _;
@@ -64,7 +63,6 @@ impl RouterSession {
             unfounded: Notify::new(),
             connected: Mutex::default(),
             greeted: Mutex::new(false),
-            names_end_key: AtomicBool::new(false),
             measured,
             router,
         });

@@ -2,7 +2,6 @@
 //! closes (docs/protocol/control-plane.md 7, docs/protocol/edge-control-plane.md 3).
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use hashbrown::HashSet;
 use parking_lot::Mutex;
@@ -42,8 +41,6 @@ pub struct RouterSession {
     pub connected: Mutex<HashSet<Id>>,
     /// Whether the router has answered the greeting.
     pub(crate) greeted: Mutex<bool>,
-    /// Whether its own tunneler has named a key that proves it to other ends.
-    pub(crate) names_end_key: AtomicBool,
     pub(crate) measured: Measured,
 }
 
@@ -51,11 +48,6 @@ impl RouterSession {
     /// Whether this is an edge router. Other routers do not take part in edge messages.
     pub fn is_edge(&self) -> bool {
         self.entity().is_some_and(|router| router.is_edge)
-    }
-
-    /// Whether the router's own tunneler has named a key that proves it to other ends.
-    pub(crate) fn has_end_key(&self) -> bool {
-        self.names_end_key.load(Ordering::Relaxed)
     }
 
     /// The router's entity.

@@ -7,6 +7,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use weft_auth::end_statement::is_key;
 use weft_channel::Lane;
 use weft_kernel::{Caller, Failure};
 use weft_model::entity::{OfKind as _, PolicyType, Precedence, Router, Service, Terminator};
@@ -202,7 +203,7 @@ async fn create_for_tunneler(
         error(ErrorCode::INVALID_SERVICE, text)
     })?;
     let identity = own_identity(session, service, PolicyType::Bind)?;
-    demand::of_tunneler(session, service)?;
+    demand::of_tunneler(service, &request.end_key)?;
     let reported = ReportedTerminator {
         address: request.address.clone(),
         router: session.router.id.clone(),
@@ -214,7 +215,7 @@ async fn create_for_tunneler(
         cost: cost(request.cost)?,
         precedence: precedence(request.precedence)?,
         host: identity.base.id.clone(),
-        host_proves: session.has_end_key(),
+        host_proves: is_key(&request.end_key),
         id,
     };
     put(session, reported).await

@@ -37,6 +37,7 @@
 
 mod cipher;
 pub mod ending;
+pub mod ends;
 mod kx;
 pub mod proof;
 mod stream;

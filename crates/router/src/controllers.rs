@@ -38,6 +38,11 @@ impl Controller {
         self.capabilities.has(controller_capability::ADOPTS_CIRCUITS)
     }
 
+    /// True if the controller states who the router's own tunneler is as an end of connections.
+    pub(crate) fn states_ends(&self) -> bool {
+        self.capabilities.has(controller_capability::STATES_ENDS)
+    }
+
     /// Logs that a message of the controller did not follow its encoding, and closes the channel.
     pub(crate) fn not_understood(&self, message: &Message, problem: &WireError) {
         let content_type = message.content_type;

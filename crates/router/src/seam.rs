@@ -25,8 +25,8 @@ pub use weft_wire::{
 
 pub use access::{Access, AccessEvent, ApiSession, Grant, Hosting, Release, TunnelService, Use};
 pub use control::{
-    BindingCircuitRequest, CircuitRequest, Control, Host, MadeCircuit, TerminatorRequest,
-    TerminatorUpdate, TunnelCircuitRequest,
+    BindingCircuitRequest, CircuitRequest, Control, EndRequest, Host, MadeCircuit,
+    TerminatorRequest, TerminatorUpdate, TunnelCircuitRequest,
 };
 pub(crate) use data::taken_down;
 pub use data::{Data, Dropped, Egress, Forward, ForwardKind, Measured, RouteCommand};

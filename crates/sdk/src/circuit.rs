@@ -131,12 +131,10 @@ impl Circuit {
         self.change(|inner, _| inner.preface.push_back(payload));
     }
 
-    /// The other end has proved itself: seals the application's data from now on, and takes it, behind what is still to be
-    /// said.
-    pub(crate) fn proved(&self, outward: Outward, said: Option<Bytes>) {
+    /// The other end has proved itself: seals the application's data from now on, and takes it.
+    pub(crate) fn proved(&self, outward: Outward) {
         self.change(|inner, now| {
             inner.writing = Writing::new(outward);
-            inner.preface.extend(said);
             inner.proving = false;
             if inner.owes_end {
                 inner.finish(now);

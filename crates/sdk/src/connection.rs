@@ -4,7 +4,6 @@ use crate::circuit::{Circuit, Unwritten};
 use crate::exchange::Outcome;
 use crate::hop::Hop;
 use crate::inner::Guard;
-use crate::peer::Peer;
 use crate::sealing::{Inward, Keys};
 use bytes::{Buf as _, Bytes};
 use std::future::poll_fn;
@@ -15,6 +14,7 @@ use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::oneshot;
+use weft_e2e::ends::Peer;
 use weft_xgress::{CloseReason, Delivery};
 
 /// The description of a connection.

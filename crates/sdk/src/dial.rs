@@ -3,7 +3,6 @@
 use crate::channel::{Dialed, RouterChannel};
 use crate::circuit::Circuit;
 use crate::connection::{Connection, Info};
-use crate::ends::Own;
 use crate::error::{Error, Failure, Result};
 use crate::exchange::Exchange;
 use crate::inner::{Guard, Inner};
@@ -16,6 +15,7 @@ use weft_contract::entity::DialBind;
 use weft_contract::resource::service::ServiceDetail;
 use weft_contract::resource::service_session::SessionDetail;
 use weft_e2e::ending::{self, HostKey};
+use weft_e2e::ends::Statement;
 use weft_e2e::proof::{Greeting, Hint};
 use weft_e2e::{KeyPair, PublicKey};
 use weft_spans::{Kind, Span, attribute};
@@ -122,9 +122,9 @@ async fn statement(
     inner: &Inner,
     service: &ServiceDetail,
     session: &SessionDetail,
-) -> Option<Arc<Own>> {
+) -> Option<Arc<Statement>> {
     match service.encryption_required {
-        true => inner.ends.statement(&inner.account, &session.base.id).await,
+        true => inner.ends.statement(&inner.account, &session.base.id, "").await,
         false => None,
     }
 }
@@ -134,7 +134,7 @@ struct Way<'a> {
     session: &'a SessionDetail,
     channel: &'a RouterChannel,
     /// The controller's statement about this end.
-    own: Option<Arc<Own>>,
+    own: Option<Arc<Statement>>,
 }
 
 /// A router for the session; newer ones are asked for if the known ones cannot be reached, and were known when the
@@ -170,6 +170,7 @@ async fn connect(
     check_own(service, statement.is_some())?;
     let caller_id = options.caller_id.clone().or_else(|| inner.account.identity_name());
     let caller_id = caller_id.unwrap_or_default();
+    let hint = statement.as_deref().map(|own| inner.ends.own().dialer_hint(own));
     let request = Connect {
         conn_id: None,
         token: Bytes::from(session.token.clone()),
@@ -177,7 +178,7 @@ async fn connect(
         instance: options.instance.clone(),
         caller_id: Some(Bytes::from(caller_id.clone())),
         app_data: options.app_data.clone(),
-        marker: Some(Bytes::from(marker(own.is_some(), statement.as_deref().map(Own::hint)))),
+        marker: Some(Bytes::from(marker(own.is_some(), hint.as_ref()))),
         stickiness: inner.stickiness(&service.base.id, &options.instance),
         use_xgress: inner.settings.own_flow_control,
         router_conn_ids: false,
@@ -229,7 +230,7 @@ async fn connect(
         fresh: host.fresh,
         keys: &keys.session,
     };
-    let outcome = exchange.dial(&circuit, &host).await.map_err(refused)?;
+    let outcome = exchange.dial(&circuit, &host, &options.instance).await.map_err(refused)?;
     pending.proved();
     Ok(Ok(Connection::opened(circuit, outcome, info, Arc::clone(guard))))
 }
@@ -267,7 +268,7 @@ impl Drop for Unproved<'_> {
 
 /// What a proof of both ends needs beside the keys.
 struct Proving {
-    own: Arc<Own>,
+    own: Arc<Statement>,
     public: (PublicKey, PublicKey),
     host: Greeting,
 }
@@ -276,7 +277,7 @@ struct Proving {
 fn keys(
     own: &KeyPair,
     host: Option<&Bytes>,
-    statement: Option<Arc<Own>>,
+    statement: Option<Arc<Statement>>,
 ) -> Result<(Keys, Option<Proving>), String> {
     let key = host.ok_or("the host sent no key")?;
     let host = HostKey::read(key).map_err(|error| error.to_string())?;

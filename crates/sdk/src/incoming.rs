@@ -3,9 +3,8 @@
 use crate::channel::Arrival;
 use crate::circuit::Circuit;
 use crate::connection::{Connection, Info};
-use crate::ends::Own;
 use crate::error::{Error, Result};
-use crate::exchange::{Caller, Exchange, Outcome};
+use crate::exchange::{Exchange, Outcome};
 use crate::hosting::Host;
 use crate::inner::Guard;
 use crate::sealing::Keys;
@@ -15,7 +14,8 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use weft_contract::entity::DialBind;
 use weft_e2e::ending::{self, HostKey};
-use weft_e2e::proof::{Brief, Greeting, Hint};
+use weft_e2e::ends::{Caller, Statement};
+use weft_e2e::proof::{Greeting, Hint};
 use weft_e2e::{ConnectionKeys, PublicKey};
 use weft_spans::attribute;
 
@@ -178,19 +178,16 @@ impl Incoming {
         let fresh = rand::random();
         let (circuit, claimed) = (self.circuit_id(), self.dialer_identity());
         let exchange = Exchange { circuit, ends, own: &own, service, public, fresh, keys };
-        let known = exchange.greet(&hint, claimed);
-        let met = known.as_ref().map(Brief::greets);
-        let greeting = Greeting { hint: ends.hint(), fresh, met };
-        let (service, claimed) = (service.to_owned(), claimed.map(str::to_owned));
-        let caller = Caller { hint, claimed, known };
+        let (greeting, caller) = exchange.greet(hint, claimed);
+        let service = service.to_owned();
         Some(Proof { own, service, public, greeting, caller })
     }
 
     /// The controller's statement about this host.
-    async fn statement(&self) -> Option<Arc<Own>> {
+    async fn statement(&self) -> Option<Arc<Statement>> {
         let inner = &self.guard.inner;
         let session = inner.account.session(&self.host.service, DialBind::Bind).await.ok()?;
-        inner.ends.statement(&inner.account, &session.base.id).await
+        inner.ends.statement(&inner.account, &session.base.id, self.host.instance()).await
     }
 }
 
@@ -217,7 +214,7 @@ struct Sealed {
 
 /// What a proof of both ends needs beside the keys.
 struct Proof {
-    own: Arc<Own>,
+    own: Arc<Statement>,
     /// The id of the service.
     service: String,
     /// The public keys of the agreement: the dialer's, and the host's.

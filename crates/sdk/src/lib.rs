@@ -85,7 +85,6 @@ mod inner;
 mod jitter;
 mod listener;
 mod outlet;
-mod peer;
 mod posture;
 mod proofs;
 mod relisting;
@@ -108,9 +107,9 @@ pub use hop::Hop;
 pub use identity::Identity;
 pub use incoming::Incoming;
 pub use listener::{Listener, ListenerChanges, ListenerState, ListenerTerms};
-pub use peer::Peer;
 pub use service::Service;
 pub use weft_client::{CodePurpose, CodeRequest, FactorProblem, NewFactor, TotpSecret};
+pub use weft_e2e::ends::Peer;
 pub use weft_identity::IdentityFile;
 pub use weft_wire::ctrl::TerminatorPrecedence as Precedence;
 

@@ -17,6 +17,8 @@ pub struct Service {
     pub name: String,
     /// True if its data is encrypted from end to end.
     pub encryption_required: bool,
+    /// True if both ends must prove who they are.
+    pub authenticated_ends: bool,
 }
 
 /// An accepted client.

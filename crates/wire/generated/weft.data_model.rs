@@ -168,6 +168,9 @@ pub struct Service {
     /// Ids of its configs.
     #[prost(string, repeated, tag = "4")]
     pub configs: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// Of weft alone: whether both ends must prove who they are.
+    #[prost(bool, tag = "1000")]
+    pub authenticated_ends: bool,
 }
 /// A service policy. Its members come as changes.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]

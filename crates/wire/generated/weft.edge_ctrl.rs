@@ -316,6 +316,9 @@ pub struct CreateTunnelCircuitV2Request {
     /// Goes to the terminating side.
     #[prost(btree_map = "uint32, bytes", tag = "3")]
     pub peer_data: ::prost::alloc::collections::BTreeMap<u32, ::prost::bytes::Bytes>,
+    /// Of weft alone: the key that proves the router's own identity to other ends; empty for none.
+    #[prost(bytes = "bytes", tag = "1000")]
+    pub end_key: ::prost::bytes::Bytes,
 }
 /// The circuit.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -364,6 +367,9 @@ pub struct CreateTunnelTerminatorRequestV2 {
     /// Milliseconds since 1970; given back.
     #[prost(int64, tag = "8")]
     pub start_time: i64,
+    /// Of weft alone: the key that proves the router's own identity to other ends; empty for none.
+    #[prost(bytes = "bytes", tag = "1000")]
+    pub end_key: ::prost::bytes::Bytes,
 }
 /// The result of a creation. Routers match it by the id, not by the sequence.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -487,6 +493,36 @@ pub struct ExtendVerifyResult {
     /// Text for people.
     #[prost(string, tag = "3")]
     pub cause: ::prost::alloc::string::String,
+}
+/// Asks for a statement about the router's own tunneler as an end of connections. Of weft alone: sent only to controllers
+/// that state ends.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct EndStatementRequest {
+    /// The public key of the end: 65 bytes, an uncompressed point of P-256.
+    #[prost(bytes = "bytes", tag = "1")]
+    pub key: ::prost::bytes::Bytes,
+    /// Id of the service.
+    #[prost(string, tag = "2")]
+    pub service_id: ::prost::alloc::string::String,
+    /// Whether the end hosts the service; it dials the service otherwise.
+    #[prost(bool, tag = "3")]
+    pub hosts: bool,
+    /// The instance that it hosts; empty for none.
+    #[prost(string, tag = "4")]
+    pub instance_id: ::prost::alloc::string::String,
+}
+/// The statement. Of weft alone.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct EndStatementResponse {
+    /// The signed statement.
+    #[prost(string, tag = "1")]
+    pub statement: ::prost::alloc::string::String,
+    /// What stands for a service session in it.
+    #[prost(string, tag = "2")]
+    pub session: ::prost::alloc::string::String,
+    /// The keys that sign statements: a key set (JWKS) as JSON text.
+    #[prost(bytes = "bytes", tag = "3")]
+    pub keys_json: ::prost::bytes::Bytes,
 }
 /// The result of the creation of a terminator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]

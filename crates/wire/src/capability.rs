@@ -18,6 +18,9 @@ pub mod controller_capability {
     /// Adopts circuits that routers report after the controller has restarted, see
     /// [`CarriedCircuits`](crate::ctrl::CarriedCircuits). A capability of weft only.
     pub const ADOPTS_CIRCUITS: u8 = 40;
+    /// States who the router's own tunneler is as an end of connections, see
+    /// [`EndStatementRequest`](crate::edge_ctrl::EndStatementRequest). A capability of weft only.
+    pub const STATES_ENDS: u8 = 41;
 }
 
 /// Positions in the mask a router sends to controllers and SDKs.

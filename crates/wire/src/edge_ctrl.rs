@@ -143,6 +143,12 @@ pub mod content_type {
     pub const SUBSCRIBE_TO_DATA_MODEL: i32 = 20505;
     /// The index of the controller's model, see [`CurrentIndex`](super::data_model::CurrentIndex).
     pub const CURRENT_INDEX: i32 = 20506;
+    /// Asks for a statement about the router's own tunneler, see
+    /// [`EndStatementRequest`](super::EndStatementRequest). A message of weft only, in a range that
+    /// no other program uses.
+    pub const END_STATEMENT_REQUEST: i32 = 77_003;
+    /// The answer, see [`EndStatementResponse`](super::EndStatementResponse). A message of weft only.
+    pub const END_STATEMENT_RESPONSE: i32 = 77_004;
 }
 
 /// Header keys of the edge part (docs/protocol/edge-control-plane.md 1.1). The meaning of some
@@ -222,6 +228,8 @@ proto_bodies! {
     CreateTunnelTerminatorRequestV2 => content_type::CREATE_TUNNEL_TERMINATOR_REQUEST_V2;
     CreateTunnelTerminatorResponseV2 => content_type::CREATE_TUNNEL_TERMINATOR_RESPONSE_V2;
     ConnectEvents => content_type::CONNECT_EVENTS, LARGE;
+    EndStatementRequest => content_type::END_STATEMENT_REQUEST;
+    EndStatementResponse => content_type::END_STATEMENT_RESPONSE;
 }
 
 #[cfg(test)]

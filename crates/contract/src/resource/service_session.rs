@@ -63,6 +63,7 @@ pub const CLIENT: &[Operation] = &[
     delete("deleteSession", "/sessions/{id}", AUTH).statuses(&[200, 400, 401, 409, 429, 503]),
     action("stateSessionEnd", "/sessions/{id}/end-statement", AUTH)
         .answers(Response::Detail("endStatement"))
+        .query(&["instance"])
         .statuses(&[200, 400, 401, 404, 429, 503]),
 ];
 
@@ -131,6 +132,9 @@ pub struct EndClaims {
     pub service: String,
     /// `Dial` or `Bind`.
     pub role: DialBind,
+    /// The instance of the service that the end hosts; absent if it hosts none.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub instance: String,
     /// SHA-256 of the end's key, in hex.
     pub key: String,
 }

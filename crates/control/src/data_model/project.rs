@@ -110,6 +110,7 @@ pub(crate) fn service(snapshot: &Snapshot, it: &Service) -> Option<wire::Service
         id: it.base.id.to_string(),
         name: it.name.to_string(),
         encryption_required: it.encryption_required,
+        authenticated_ends: it.authenticated_ends,
         configs: configs.map(ToString::to_string).collect(),
     })
 }

@@ -208,8 +208,8 @@ fn same(old: &Subject, new: &Subject) -> bool {
                 && (a.disabled_at, a.disabled_until) == (b.disabled_at, b.disabled_until)
         }
         (Subject::Service(a), Subject::Service(b)) => {
-            (&a.name, a.encryption_required, &a.configs)
-                == (&b.name, b.encryption_required, &b.configs)
+            (&a.name, a.encryption_required, a.authenticated_ends, &a.configs)
+                == (&b.name, b.encryption_required, b.authenticated_ends, &b.configs)
         }
         (Subject::Router(a), Subject::Router(b)) => {
             (&a.name, &a.fingerprint, &a.configs, a.disabled)

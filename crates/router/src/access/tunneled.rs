@@ -140,6 +140,7 @@ impl Tunneled {
             id: service.id.clone(),
             name: service.name.clone(),
             encryption_required: service.encryption_required,
+            authenticated_ends: service.authenticated_ends,
             configs: model.configs_for(&self.router, service),
             can_dial,
             can_bind,

@@ -8,6 +8,7 @@
 //! | [`tunnel`] | addresses in `host.v1` configs | ports and addresses that services' configs name |
 
 pub(crate) mod edge;
+pub(crate) mod ends;
 pub(crate) mod ingress;
 pub(crate) mod keys;
 pub(crate) mod socket;

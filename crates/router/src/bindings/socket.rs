@@ -7,10 +7,12 @@
 
 mod crypto;
 mod datagrams;
+mod proving;
 mod scratch;
 mod stream;
 
 pub(crate) use crypto::{Crypto, Seals};
 pub(crate) use datagrams::{Datagrams, UDP_IDLE, Waiting, carry_client, carry_datagrams};
+pub(crate) use proving::{Proof, Side};
 pub(crate) use scratch::MAX_DATAGRAM;
 pub(crate) use stream::{Stream, carry};

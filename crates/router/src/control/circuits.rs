@@ -80,6 +80,7 @@ async fn ask_for_tunnel(
         service_name: request.service,
         terminator_instance_id: request.instance,
         peer_data: request.peer_data,
+        end_key: request.end_key,
     };
     let message = traced(message.to_message(), span);
     let reply = ask(core, &controller, message, request.timeout).await?;

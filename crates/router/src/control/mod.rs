@@ -38,6 +38,7 @@ mod presence;
 mod renewal;
 mod routes;
 mod shared;
+mod statements;
 mod targets;
 mod terminators;
 mod validation;
@@ -59,6 +60,7 @@ use tokio::{
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use weft_channel::TraceFile;
 use weft_client::enroll::RouterNames;
+use weft_e2e::ends::Answer;
 use weft_identity::{
     LiveIdentity,
     tls::{ClientTls, client_config},
@@ -84,9 +86,9 @@ use crate::{
     controllers::{Controller, Controllers},
     measures::Measures,
     seam::{
-        BindingCircuitRequest, CircuitRequest, Control, ControllerId, Data, LinkControl,
-        LinkLatency, LinkListener, LinkReport, MadeCircuit, Refusal, TerminatorRequest,
-        TerminatorUpdate, TunnelCircuitRequest, Unverified,
+        BindingCircuitRequest, CircuitRequest, Control, ControllerId, Data, EndRequest,
+        LinkControl, LinkLatency, LinkListener, LinkReport, MadeCircuit, Refusal,
+        TerminatorRequest, TerminatorUpdate, TunnelCircuitRequest, Unverified,
     },
 };
 
@@ -310,6 +312,11 @@ impl Control for ControlHalf {
     ) -> BoxFuture<'static, Result<MadeCircuit, Refusal>> {
         let core = self.0.clone();
         Box::pin(async move { circuits::for_tunnel(&core, request).await })
+    }
+
+    fn state_end(&self, request: EndRequest) -> BoxFuture<'static, Answer> {
+        let core = self.0.clone();
+        Box::pin(async move { statements::ask(&core, request).await })
     }
 
     fn create_binding_circuit(

@@ -128,6 +128,8 @@ pub struct TunnelService {
     pub name: String,
     /// True if dialers have to send a key.
     pub encryption_required: bool,
+    /// True if both ends must prove who they are.
+    pub authenticated_ends: bool,
     /// The data of each config (JSON text), by the name of its type.
     pub configs: BTreeMap<String, String>,
     /// True if the tunneler may dial the service.

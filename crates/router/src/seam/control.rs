@@ -4,6 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use futures::future::BoxFuture;
+use weft_e2e::ends::Answer;
 use weft_wire::{PeerData, TraceContext, ctrl::TerminatorPrecedence};
 use weft_xgress::Role;
 
@@ -29,6 +30,21 @@ pub struct CircuitRequest {
     pub trace: Option<TraceContext>,
 }
 
+/// The question for a statement about the router's own tunneler as an end of connections.
+#[derive(Clone, Debug)]
+pub struct EndRequest {
+    /// Its public key.
+    pub key: Bytes,
+    /// Id of the service.
+    pub service: String,
+    /// True if it hosts the service, false if it dials.
+    pub hosts: bool,
+    /// The instance that it hosts; empty for none.
+    pub instance: String,
+    /// Longest wait for the controller.
+    pub timeout: Duration,
+}
+
 /// The request of the router's own tunneler for a circuit.
 #[derive(Clone, Debug)]
 pub struct TunnelCircuitRequest {
@@ -38,6 +54,8 @@ pub struct TunnelCircuitRequest {
     pub instance: String,
     /// Headers for the host.
     pub peer_data: PeerData,
+    /// The key that proves the dialer to the host; empty for none.
+    pub end_key: Bytes,
     /// Longest wait for the controller.
     pub timeout: Duration,
 }
@@ -83,6 +101,8 @@ pub enum Host {
     Tunnel {
         /// Id of the service.
         service: String,
+        /// The key that proves the host to dialers; empty for none.
+        end_key: Bytes,
     },
 }
 
@@ -137,6 +157,11 @@ pub trait Control: Send + Sync + 'static {
         &self,
         request: TunnelCircuitRequest,
     ) -> BoxFuture<'static, Result<MadeCircuit, Refusal>>;
+
+    /// Asks for a statement about the router's own tunneler. Controllers other than weft's give none.
+    fn state_end(&self, _request: EndRequest) -> BoxFuture<'static, Answer> {
+        Box::pin(std::future::ready(Answer::Refused))
+    }
 
     /// Asks for a circuit for a listener other than `edge`.
     fn create_binding_circuit(

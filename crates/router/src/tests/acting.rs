@@ -106,6 +106,7 @@ fn circuit() -> TunnelCircuitRequest {
         service: "web".into(),
         instance: String::new(),
         peer_data: Default::default(),
+        end_key: bytes::Bytes::new(),
         timeout: LONG,
     }
 }

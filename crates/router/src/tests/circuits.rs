@@ -77,6 +77,7 @@ async fn circuits_for_sdks_and_for_the_router() {
         service: "web".into(),
         instance: String::new(),
         peer_data: Default::default(),
+        end_key: bytes::Bytes::new(),
         timeout: LONG,
     };
     let asked = tokio::spawn(network.router.control.create_tunnel_circuit(tunnel));

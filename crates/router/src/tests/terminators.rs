@@ -92,7 +92,7 @@ async fn an_inspection_and_a_request_say_the_time_of_day() {
     let (before, time) = (since_1970(), Duration::from_secs(24));
     let is_moved = |at: Duration| at.abs_diff(before + time) < time / 2;
     later(time).await;
-    let host = Host::Tunnel { service: "web".into() };
+    let host = Host::Tunnel { service: "web".into(), end_key: bytes::Bytes::new() };
     let request = TerminatorRequest { host, ..sdk("t1") };
     let made = tokio::spawn(network.router.control.create_terminator(request));
     let message = network.peer.expect(CreateTunnelTerminatorRequestV2::CONTENT_TYPE).await;
@@ -219,7 +219,10 @@ async fn a_maker_that_gives_up_leaves_nothing_behind() {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_router_hosts_too() {
     let mut network = Network::new().await;
-    let request = TerminatorRequest { host: Host::Tunnel { service: "web".into() }, ..sdk("t1") };
+    let request = TerminatorRequest {
+        host: Host::Tunnel { service: "web".into(), end_key: bytes::Bytes::new() },
+        ..sdk("t1")
+    };
     let made = tokio::spawn(network.router.control.create_terminator(request));
     let read: CreateTunnelTerminatorRequestV2 = network.peer.get().await;
     assert_eq!((read.service_id.as_str(), read.address.as_str(), read.cost), ("web", "t1", 7));

@@ -79,6 +79,11 @@ impl Host {
         }))
     }
 
+    /// The instance of the service that it offers; empty for none.
+    pub(crate) fn instance(&self) -> &str {
+        &self.options.instance
+    }
+
     pub(crate) fn state(&self) -> watch::Receiver<HostState> {
         self.state.subscribe()
     }

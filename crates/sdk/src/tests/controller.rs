@@ -207,6 +207,8 @@ impl Controller {
         if let Some(types) = query.split('&').find_map(|one| one.strip_prefix("configTypes=")) {
             types.clone_into(&mut self.state.lock().config_types);
         }
+        let instance = query.split('&').find_map(|one| one.strip_prefix("instance="));
+        let path = instance.map_or(path.clone(), |instance| format!("{path}/{instance}"));
         let body = request.into_body().collect().await.unwrap().to_bytes();
         let (status, data) = self.answer(&method, &path, token.as_deref(), &body, leaf);
         let body = match status {
@@ -330,9 +332,10 @@ impl Controller {
                 let id = format!("{kind}.{service}.{token}.{}", state.made);
                 (201, state.service_session(&id))
             }
-            ("POST", path) if state.states && path.ends_with("/end-statement") => {
-                let id = path.trim_start_matches("/sessions/").trim_end_matches("/end-statement");
-                (200, state.statement(id, &self.pki))
+            ("POST", path) if state.states && path.contains("/end-statement") => {
+                let path = path.trim_start_matches("/sessions/");
+                let (id, instance) = path.split_once("/end-statement").unwrap();
+                (200, state.statement(id, instance.trim_start_matches('/'), &self.pki))
             }
             ("GET", path) if path.starts_with("/sessions/") => {
                 state.session_reads += 1;
@@ -408,13 +411,14 @@ impl State {
     }
 
     /// The statement about the end of a service session, whose id says what it is for.
-    fn statement(&self, id: &str, pki: &Pki) -> Value {
+    fn statement(&self, id: &str, instance: &str, pki: &Pki) -> Value {
         let parts: Vec<&str> = id.split('.').collect();
         let key = STANDARD.decode(&self.keys[parts[2]]).unwrap();
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs();
         let now = i64::try_from(now).unwrap();
         let claims = json!({"iss": "c", "aud": END_AUDIENCE, "iat": now, "exp": now + 600,
             "sub": "i1", "name": "tester", "session": id, "service": parts[1], "role": parts[0],
+            "instance": instance,
             "key": hex::encode(Sha256::digest(&key))});
         let signer = TokenSigner::with_kid(pki.authority.key().clone(), "k1").unwrap();
         let mut keys = KeySet::new();

@@ -1,7 +1,7 @@
 //! Ends that prove themselves to each other, and routers in between that do not like it.
 
 use super::{Network, pair_of, soon, until};
-use crate::{Connection, Context, ContextBuilder, Error, Listener};
+use crate::{BindOptions, Connection, Context, ContextBuilder, DialOptions, Error, Listener};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -202,6 +202,39 @@ async fn connections_without_a_proof_end_when_it_is_demanded() {
     assert!(matches!(soon(hosting).await.unwrap(), Err(Error::Unproved { .. })));
     proved.write_u8(7).await.unwrap();
     assert_eq!(soon(other.read_u8()).await.unwrap(), 7);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_router_that_leads_a_dial_to_another_instance_is_found_out() {
+    let network = network().await;
+    let (dialer, host) = (network.context().await, network.context().await);
+    let bind = async |instance: &str| {
+        let options = BindOptions { instance: instance.to_owned(), ..BindOptions::default() };
+        soon(host.bind_with("secret", options)).await.unwrap()
+    };
+    let dial = async |listener: &mut Listener, instance: &str| {
+        let options = DialOptions { instance: instance.to_owned(), ..DialOptions::default() };
+        let accept = async { listener.accept().await.unwrap().accept().await.unwrap() };
+        let dial = dialer.dial_with("secret", options);
+        let (_accepted, dialed) = soon(async { tokio::join!(accept, dial) }).await;
+        let mut dialed = dialed.map_err(|error| error.to_string())?;
+        let peer = soon(dialed.peer()).await.unwrap().unwrap();
+        Ok::<_, String>(peer.instance.clone())
+    };
+    // This router leads each dial of the service to its last host.
+    let mut one = bind("one").await;
+    assert_eq!(dial(&mut one, "one").await.unwrap(), "one");
+    let refused = dial(&mut one, "two").await.unwrap_err();
+    assert!(refused.contains("instance one") && refused.contains("instance two"), "{refused}");
+    // What the dialer remembers of one instance proves no other one of the same program.
+    let mut two = bind("two").await;
+    assert_eq!(dial(&mut two, "two").await.unwrap(), "two");
+    let refused = dial(&mut two, "one").await.unwrap_err();
+    assert!(refused.contains("instance two"), "{refused}");
+    let mut none = bind("").await;
+    assert_eq!(dial(&mut none, "").await.unwrap(), "");
+    let refused = dial(&mut none, "two").await.unwrap_err();
+    assert!(refused.contains("names no instance"), "{refused}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

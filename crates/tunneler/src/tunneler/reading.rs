@@ -36,6 +36,7 @@ impl Read {
             id: service.id.clone(),
             name: service.name.clone(),
             encryption_required: service.encrypted,
+            authenticated_ends: service.authenticated,
         });
         let configs = configs_of(service);
         let (mut hosted, mut unhosted, mut ports) = (Vec::new(), None, Vec::new());

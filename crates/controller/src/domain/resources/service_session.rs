@@ -245,7 +245,8 @@ fn state_end(controller: Controller, caller: Caller, call: Call) -> Answer {
             return Err(Failure::not_found("session", call.id(0)));
         }
         let key = controller.keys().of_tokens().key().algorithm();
-        let state = move |auth: &Auth| auth.end_statement(&login, &session);
+        let instance = call.query.get("instance").unwrap_or_default().to_owned();
+        let state = move |auth: &Auth| auth.end_statement(&login, &session, &instance);
         Reply::detail(&controller.sign_in_turn(&caller, key, state).await?)
     }
     .boxed()

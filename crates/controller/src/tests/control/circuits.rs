@@ -26,6 +26,7 @@ pub(super) fn dial_request() -> Message {
         service_name: "web".into(),
         terminator_instance_id: String::new(),
         peer_data: [(1003, "dialer".into()), (1112, "1.2.3.4:5".into())].into(),
+        ..CreateTunnelCircuitV2Request::default()
     }
     .to_message()
 }

@@ -1,5 +1,6 @@
 //! Services that demand that both ends prove who they are.
 
+use bytes::Bytes;
 use serde_json::{Value, json};
 use weft_contract::Api;
 use weft_e2e::KeyPair;
@@ -9,7 +10,10 @@ use weft_model::Id;
 use weft_model::entity::{ServiceSession, Terminator};
 use weft_wire::ctrl::CircuitRequest;
 use weft_wire::edge_ctrl::{
-    CreateCircuitV2, CreateTerminatorResult, CreatedCircuit, EdgeError, ErrorCode,
+    CreateCircuitV2, CreateTerminatorResult, CreateTerminatorV2Request,
+    CreateTunnelCircuitV2Request, CreateTunnelCircuitV2Response, CreateTunnelTerminatorRequestV2,
+    CreateTunnelTerminatorResponseV2, CreatedCircuit, EdgeError, EndStatementRequest,
+    EndStatementResponse, ErrorCode,
 };
 use weft_wire::{Message, PeerData, ProtoBody};
 
@@ -146,7 +150,7 @@ async fn a_router_that_proves_nothing_neither_dials_nor_hosts_what_demands_it() 
     net.demand(&service, true).await;
     until(|| net.network.circuits().all().is_empty()).await;
     let reply = peer.ask(dial_request()).await;
-    assert!(refused(&reply).contains("named no key of an end"), "{}", refused(&reply));
+    assert!(refused(&reply).contains("names no key of an end"), "{}", refused(&reply));
     let reply = host(&peer, &service, "t2").await;
     assert!(reply.msg.contains(DEMAND), "{}", reply.msg);
     let ask = CircuitRequest { service: "web".into(), ..CircuitRequest::default() };
@@ -178,4 +182,94 @@ async fn a_demand_needs_encryption_and_stays_where_nobody_speaks_of_it() {
     let body = json!({"name": "web2", "encryptionRequired": false, "authenticatedEnds": false});
     net.manage("updateService", &[&service], body).await;
     assert_eq!(now().await["authenticatedEnds"], false);
+}
+
+/// The claims of a statement.
+fn claims(statement: &str) -> Value {
+    let (_, claims): (_, Value) = weft_identity::token::peek(statement).unwrap();
+    claims
+}
+
+#[tokio::test]
+async fn a_statement_names_an_instance_only_for_its_host() {
+    let (net, peer, service) = network().await;
+    let (new, other) = (Sdk::end(&net, "new").await, Sdk::end(&net, "other").await);
+    let hosting = new.hosting(&service, "t-new").await;
+    let hosting = CreateTerminatorV2Request { instance_id: "one".into(), ..hosting };
+    assert_eq!(create(&peer, &hosting).await.result(), CreateTerminatorResult::Success);
+    let (host, dialer) =
+        (new.session(&service, "Bind").await.0, new.session(&service, "Dial").await.0);
+    let stranger = other.session(&service, "Bind").await.0;
+    for (sdk, session, instance, given) in [
+        (&new, &host, "one", true),
+        (&new, &host, "", true),
+        (&new, &host, "two", false),
+        (&new, &dialer, "one", false),
+        (&other, &stranger, "one", false),
+    ] {
+        let stated = sdk.stated(session, instance).await;
+        assert_eq!(stated.is_ok(), given, "{session} {instance}");
+        match stated {
+            Ok(stated) => {
+                let named = claims(stated["statement"].as_str().unwrap());
+                assert_eq!(named["instance"].as_str().unwrap_or_default(), instance);
+            }
+            Err(refused) => assert_eq!(refused.field_name(), Some("instance")),
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_router_hears_who_its_tunneler_is_for_what_it_may_do() {
+    let (net, mut peer, service) = network().await;
+    let key = Bytes::from([&[4][..], &[9; 64]].concat());
+    let ask = EndStatementRequest {
+        key: key.clone(),
+        service_id: service.to_string(),
+        ..EndStatementRequest::default()
+    };
+    let reply = peer.ask(ask.to_message()).await;
+    let stated = EndStatementResponse::from_message(&reply).unwrap();
+    let named = claims(&stated.statement);
+    assert_eq!((&named["name"], &named["role"]), (&json!("er1"), &json!("Dial")));
+    assert_eq!(
+        (&named["service"], &named["session"]),
+        (&json!(service.as_str()), &json!(stated.session))
+    );
+    for wrong in [
+        EndStatementRequest { key: Bytes::from_static(b"no key"), ..ask.clone() },
+        EndStatementRequest { service_id: "nothing".into(), ..ask.clone() },
+        EndStatementRequest { hosts: true, instance_id: "one".into(), ..ask.clone() },
+    ] {
+        assert!(EdgeError::from_message(&peer.ask(wrong.to_message()).await).is_ok());
+    }
+    // With a key the router takes part in what demands one.
+    net.demand(&service, true).await;
+    let request = CreateTunnelTerminatorRequestV2 {
+        service_id: service.to_string(),
+        address: "t1".into(),
+        end_key: key.clone(),
+        ..CreateTunnelTerminatorRequestV2::default()
+    };
+    let reply = peer.ask(request.to_message()).await;
+    let made = CreateTunnelTerminatorResponseV2::from_message(&reply).unwrap();
+    assert_eq!(made.result(), CreateTerminatorResult::Success, "{}", made.msg);
+    let own = KeyPair::generate(&mut rand::rng()).unwrap().public_key();
+    let greeting = Greeting { hint: [7; 16], fresh: [8; 16], met: None };
+    let told = HostKey { key: own, seals_end: true, proves: Some(greeting) };
+    let dial = CreateTunnelCircuitV2Request {
+        service_name: "web".into(),
+        peer_data: [
+            (1003, own.as_bytes().to_vec().into()),
+            (1025, marker("abc", Some(&[6; 16])).into()),
+        ]
+        .into(),
+        end_key: key,
+        ..CreateTunnelCircuitV2Request::default()
+    };
+    let reply = dial_with(&mut peer, dial.to_message(), |_| {
+        Some(Ok(PeerData::from([(1003, told.to_bytes())])))
+    })
+    .await;
+    CreateTunnelCircuitV2Response::from_message(&reply).unwrap();
 }

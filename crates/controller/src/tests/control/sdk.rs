@@ -1,6 +1,7 @@
 //! Requests of routers for SDKs, with the tokens of their sessions.
 
-use serde_json::json;
+use serde_json::{Value, json};
+use weft_contract::Api;
 use weft_model::Id;
 use weft_model::entity::{Router, Terminator};
 use weft_wire::ctrl::CircuitRequest;
@@ -13,7 +14,8 @@ use weft_wire::{Message, PeerData, ProtoBody};
 
 use super::circuits::{dial_with, fine};
 use super::support::{Net, Peer};
-use crate::Caller;
+use crate::testing::to;
+use crate::{Caller, Failure};
 
 /// A network with a service for every identity, and a router.
 async fn network() -> (Net, Peer, Id) {
@@ -47,6 +49,13 @@ impl<'n> Sdk<'n> {
         let token = net.bed.login_as_end(&chain).await;
         let client = net.bed.with_token(&token);
         Self { net, identity, token, client }
+    }
+
+    /// The controller's statement about it as an end.
+    pub(super) async fn stated(&self, session: &str, instance: &str) -> Result<Value, Failure> {
+        let call = to(Api::Client, "stateSessionEnd", &[session]);
+        let call = call.with_query("instance", instance);
+        Ok(self.net.bed.controller.call(self.client.clone(), call).await?.data())
     }
 
     /// Why there is no service session.

@@ -6,12 +6,15 @@ use weft_e2e::{
     ending::{Incoming, Outgoing},
 };
 
+use super::proving::Proof;
 use crate::forwarder::LocalEnd;
 
 /// The encryption of both directions of a connection.
 pub(crate) struct Crypto {
     pub(super) session: ConnectionKeys,
     pub(super) seals: Seals,
+    /// What proves this end to the other one, before any data.
+    proof: Option<Box<Proof>>,
 }
 
 /// The directions whose ends are sealed, so that no router on the path can cut a direction short
@@ -27,7 +30,17 @@ pub(crate) struct Seals {
 impl Crypto {
     /// Encryption with these keys.
     pub(crate) fn new(session: ConnectionKeys, seals: Seals) -> Self {
-        Self { session, seals }
+        Self { session, seals, proof: None }
+    }
+
+    /// The encryption of a connection whose ends prove themselves to each other first.
+    pub(crate) fn proving(self, proof: Proof) -> Self {
+        Self { proof: Some(Box::new(proof)), ..self }
+    }
+
+    /// True if both ends prove themselves to each other first.
+    pub(crate) fn proves(&self) -> bool {
+        self.proof.is_some()
     }
 
     #[cfg(test)]
@@ -52,16 +65,24 @@ pub(super) enum Opening {
     On(Box<Opener>, Incoming),
 }
 
-/// The encryption of each direction.
-pub(super) fn directions(crypto: Option<Crypto>) -> (Sealing, Opening) {
-    match crypto {
-        None => (Sealing::Plain, Opening::Plain),
-        Some(crypto) => {
-            let incoming = Incoming::new(crypto.seals.peers_end);
-            let opening = Opening::Begin(crypto.session.clone(), incoming);
-            (Sealing::Begin(crypto), opening)
-        }
-    }
+/// The encryption of each direction, once both ends have proved themselves if they do so. `None` if the other end has
+/// not: the end is given up.
+pub(super) async fn directions(
+    end: &LocalEnd,
+    crypto: Option<Crypto>,
+) -> Option<(Sealing, Opening)> {
+    let Some(mut crypto) = crypto else { return Some((Sealing::Plain, Opening::Plain)) };
+    let Some(proof) = crypto.proof.take() else {
+        let incoming = Incoming::new(crypto.seals.peers_end);
+        let opening = Opening::Begin(crypto.session.clone(), incoming);
+        return Some((Sealing::Begin(crypto), opening));
+    };
+    let Some(proved) = proof.prove(end, &crypto.session).await else {
+        end.abort();
+        return None;
+    };
+    let sealing = Sealing::On(Box::new(Outgoing::new(proved.sealer, true)));
+    Some((sealing, Opening::On(Box::new(proved.opener), Incoming::new(true))))
 }
 
 impl Sealing {
@@ -94,7 +115,7 @@ impl Sealing {
 }
 
 impl Opening {
-    /// The application's data of a payload; `None` for the header of the encrypted stream.
+    /// The application's data of a payload; `None` for the header of the encrypted stream, and for its sealed end.
     pub(super) fn apply(&mut self, data: Bytes) -> Result<Option<Bytes>, weft_e2e::Error> {
         match self {
             Self::Plain => Ok(Some(data)),
@@ -106,7 +127,8 @@ impl Opening {
             Self::On(opener, ending) => {
                 let opened = opener.open(&data)?;
                 ending.note(&opened)?;
-                Ok(Some(opened.plaintext))
+                // The sealed end has no data, also among datagrams, which may be empty.
+                Ok((*ending != Incoming::Ended).then_some(opened.plaintext))
             }
         }
     }

@@ -60,7 +60,7 @@ pub(crate) async fn carry_datagrams(
     idle: Duration,
 ) {
     let active = Activity::default();
-    let (sealing, opening) = directions(crypto);
+    let Some((sealing, opening)) = directions(&end, crypto).await else { return };
     let idling = active.idle(idle);
     match datagrams {
         Datagrams::Connected(socket) => {
@@ -195,7 +195,7 @@ pub(crate) async fn carry_client(
     client: weft_tunnel::Datagrams,
     crypto: Option<Crypto>,
 ) {
-    let (sealing, opening) = directions(crypto);
+    let Some((sealing, opening)) = directions(&end, crypto).await else { return };
     let reading = read_client(&end, &client, sealing);
     let delivering = deliver_client(&end, &client, opening);
     tokio::select! {

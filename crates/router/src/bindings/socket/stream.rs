@@ -72,7 +72,7 @@ async fn carry_halves(
     crypto: Option<Crypto>,
 ) {
     let served = Served(end);
-    let (sealing, opening) = directions(crypto);
+    let Some((sealing, opening)) = directions(end, crypto).await else { return };
     let reading = read_stream(end, reader, first, sealing);
     let delivering = deliver_stream(end, writer, opening, PATIENCE);
     tokio::pin!(reading, delivering);

@@ -8,7 +8,7 @@ use futures::{FutureExt, future::BoxFuture};
 use tokio::runtime::Handle;
 use tokio_util::task::AbortOnDropHandle;
 use weft_channel::Threads;
-use weft_tunnel::{Call, Carrier, Client, Refusal};
+use weft_tunnel::{Call, Carrier, Client, Refusal, Service};
 use weft_wire::{
     ctrl::peer_data_key::{INITIATOR_LOCAL_ADDRESS, INITIATOR_REMOTE_ADDRESS},
     edge::header,
@@ -17,7 +17,8 @@ use weft_wire::{
 use weft_xgress::{Options, Role};
 
 use super::super::{
-    keys::Offer,
+    ends::{Purpose, TunnelEnds},
+    keys::{Offer, Shown},
     socket::{self, Crypto, Stream},
 };
 use crate::{
@@ -33,6 +34,8 @@ const APP_DATA: u32 = header::APP_DATA.cast_unsigned();
 pub(crate) struct CircuitCarrier {
     forwarder: Arc<Forwarder>,
     control: Arc<dyn Control>,
+    /// The router as an end that proves itself.
+    ends: Option<Arc<TunnelEnds>>,
     options: Options,
     /// The threads on which clients are carried.
     threads: Threads,
@@ -42,10 +45,11 @@ impl CircuitCarrier {
     pub(super) fn new(
         forwarder: Arc<Forwarder>,
         control: Arc<dyn Control>,
+        ends: Option<Arc<TunnelEnds>>,
         options: Options,
         threads: Threads,
     ) -> Arc<Self> {
-        Arc::new(Self { forwarder, control, options, threads })
+        Arc::new(Self { forwarder, control, ends, options, threads })
     }
 }
 
@@ -53,9 +57,10 @@ impl Carrier for CircuitCarrier {
     fn carry(&self, call: Call) -> BoxFuture<'static, Result<(), Refusal>> {
         let (forwarder, control) = (Arc::clone(&self.forwarder), Arc::clone(&self.control));
         let (options, threads) = (self.options.clone(), self.threads.clone());
+        let ends = self.ends.clone();
         async move {
             let (call, runtime) = bring(&threads, call)?;
-            let carrying = runtime.spawn(carry(forwarder, control, options, call));
+            let carrying = runtime.spawn(carry(forwarder, control, ends, options, call));
             // If the call is dropped, the task that carries its client ends.
             let carried = AbortOnDropHandle::new(carrying).await;
             carried.unwrap_or_else(|_| Err(Refusal::other("the router is shutting down")))
@@ -75,12 +80,13 @@ fn bring(threads: &Threads, call: Call) -> Result<(Call, Handle), Refusal> {
 async fn carry(
     forwarder: Arc<Forwarder>,
     control: Arc<dyn Control>,
+    ends: Option<Arc<TunnelEnds>>,
     options: Options,
     call: Call,
 ) -> Result<(), Refusal> {
     let datagrams = matches!(call.client, Client::Udp(_));
     let options = Options { datagrams, ..options };
-    let (end, crypto) = dial(&forwarder, &control, options, &call).await?;
+    let (end, crypto) = dial(&forwarder, &control, ends.as_ref(), options, &call).await?;
     match call.client {
         Client::Tcp(stream) => {
             socket::carry(end, Stream::Tcp(stream), Bytes::new(), crypto).await;
@@ -94,17 +100,18 @@ async fn carry(
 async fn dial(
     forwarder: &Arc<Forwarder>,
     control: &Arc<dyn Control>,
+    ends: Option<&Arc<TunnelEnds>>,
     options: Options,
     call: &Call,
 ) -> Result<(Arc<LocalEnd>, Option<Crypto>), Refusal> {
     let is_stream = matches!(call.client, Client::Tcp(_));
-    let keys = call.service.encryption_required.then(|| Offer::new(is_stream));
-    let keys = keys.transpose().map_err(|error| Refusal::other(error.to_string()))?;
+    let keys = offer(ends, is_stream, call).await?;
     let timeout = call.timeout.unwrap_or(DIAL_TIMEOUT);
     let request = TunnelCircuitRequest {
         service: call.service.name.clone(),
         instance: call.instance.clone(),
         peer_data: peer_data(call, keys.as_ref()),
+        end_key: ends.filter(|_| keys.is_some()).map(|ends| ends.key()).unwrap_or_default(),
         timeout,
     };
     let made = tokio::time::timeout(timeout, control.create_tunnel_circuit(request)).await;
@@ -114,7 +121,13 @@ async fn dial(
         control.circuit_ended(&circuit.controller, &circuit.id, Role::Initiator);
         Refusal::other(why)
     };
-    let crypto = keys.map(|keys| encryption(&keys, &circuit)).transpose().map_err(give_up)?;
+    let crypto = keys.map(|keys| encryption(keys, &circuit)).transpose().map_err(give_up)?;
+    if call.service.authenticated_ends && !crypto.as_ref().is_some_and(Crypto::proves) {
+        return Err(give_up(unproved(
+            &call.service,
+            "the host has announced no proof: its program has none, or a router on the way has removed the announcement",
+        )));
+    }
     let ended = || give_up("the circuit was ended before it was used".to_owned());
     // The route was complete before the controller answered; it may have been taken down since.
     let known = forwarder.circuit(&circuit.id).ok_or_else(ended)?;
@@ -142,7 +155,30 @@ fn peer_data(call: &Call, keys: Option<&Offer>) -> PeerData {
     data
 }
 
-fn encryption(keys: &Offer, circuit: &MadeCircuit) -> Result<Crypto, String> {
-    let accepted = keys.accepted(&circuit.peer_data).map_err(|error| error.to_string())?;
+fn encryption(keys: Offer, circuit: &MadeCircuit) -> Result<Crypto, String> {
+    let accepted = keys.accepted(&circuit.peer_data)?;
     accepted.ok_or_else(|| "the service is encrypted, but the host sent no key".to_owned())
+}
+
+/// The keys for the connection, if the service is encrypted, with what proves this end.
+async fn offer(
+    ends: Option<&Arc<TunnelEnds>>,
+    is_stream: bool,
+    call: &Call,
+) -> Result<Option<Offer>, Refusal> {
+    let service = &call.service;
+    if !service.encryption_required {
+        return Ok(None);
+    }
+    let offer = Offer::new(is_stream).map_err(|error| Refusal::other(error.to_string()))?;
+    let shown = Shown::of(ends, Purpose::dials(&service.id)).await;
+    if service.authenticated_ends && shown.is_none() {
+        let what = "the controller has stated nothing about this router's tunneler, without which it cannot prove itself";
+        return Err(Refusal::other(unproved(service, what)));
+    }
+    Ok(Some(offer.proving(shown, &call.instance)))
+}
+
+fn unproved(service: &Service, what: &str) -> String {
+    format!("service {} demands that both ends prove who they are: {what}", service.name)
 }

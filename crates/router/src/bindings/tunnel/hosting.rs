@@ -7,11 +7,16 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
+use weft_e2e::proof::Hint;
 use weft_tunnel::{AppData, Connected, HostConfig, Outcome, SourceAddresses, Terms};
-use weft_wire::edge::header;
+use weft_wire::{ctrl::peer_data_key::DIALER_IDENTITY_ID, edge::header};
 use weft_xgress::Options;
 
-use super::super::{keys, transport};
+use super::super::{
+    ends::{Purpose, TunnelEnds},
+    keys::{self, Shown},
+    transport,
+};
 use crate::{
     forwarder::{Circuit, Forwarder},
     seam::{
@@ -24,6 +29,8 @@ use crate::{
 pub(crate) struct Hosting {
     forwarder: Arc<Forwarder>,
     control: Arc<dyn Control>,
+    /// The router as an end that proves itself.
+    ends: Option<Arc<TunnelEnds>>,
     options: Options,
     /// How long applications may leave sent data unacknowledged.
     peer_timeout: Option<Duration>,
@@ -50,11 +57,12 @@ impl Hosting {
     pub(super) fn new(
         forwarder: Arc<Forwarder>,
         control: Arc<dyn Control>,
+        ends: Option<Arc<TunnelEnds>>,
         options: Options,
         peer_timeout: Option<Duration>,
     ) -> Arc<Self> {
         let (read, hosted) = (Mutex::default(), Mutex::default());
-        Arc::new(Self { forwarder, control, options, peer_timeout, read, hosted })
+        Arc::new(Self { forwarder, control, ends, options, peer_timeout, read, hosted })
     }
 
     pub(super) fn hosts(&self, terminator: &str) -> bool {
@@ -125,7 +133,7 @@ impl Hosting {
             let terms = terminator.terms();
             let request = TerminatorRequest {
                 id: id.clone(),
-                host: Host::Tunnel { service: service.id.clone() },
+                host: Host::Tunnel { service: service.id.clone(), end_key: self.end_key(service) },
                 instance: config.instance(&service.identity),
                 instance_secret: Bytes::new(),
                 peer_data: PeerData::new(),
@@ -184,8 +192,11 @@ impl Hosting {
         let app_data = AppData::parse(data.map_or(&[][..], |data| &data[..]))
             .map_err(transport::not_connected)?;
         let keys = encryption(&terminator.service, egress)?;
+        let shown = self.shown(&terminator, keys.as_ref());
         let connecting = terminator.config.connect(&app_data, timeout, self.peer_timeout);
-        let connected = match connecting.await.map_err(transport::not_connected)? {
+        let (shown, connected) = tokio::join!(shown, connecting);
+        let shown = shown?;
+        let connected = match connected.map_err(transport::not_connected)? {
             Connected::Tcp(stream) => transport::Connected::Tcp(stream),
             Connected::Udp(socket) => transport::Connected::Udp(socket),
             Connected::Resolver(names) => transport::Connected::Resolver(names),
@@ -193,13 +204,61 @@ impl Hosting {
         let mut peer_data = connected.peer_data();
         let is_stream = matches!(connected, transport::Connected::Tcp(_));
         let crypto = keys.map(|keys| {
-            let (crypto, told) = keys.ready(is_stream);
+            let (crypto, told) = match shown {
+                Some(shown) => keys.proving(shown, &circuit.id, dialer(egress)),
+                None => keys.ready(is_stream),
+            };
             peer_data.extend(told);
             crypto
         });
         transport::attach(&self.forwarder, circuit, egress, connected, &self.options, crypto);
         Ok(peer_data)
     }
+}
+
+impl Hosting {
+    /// The key that proves the host of a service, if its data is sealed.
+    fn end_key(&self, service: &TunnelService) -> Bytes {
+        let ends = self.ends.as_ref().filter(|_| service.encryption_required);
+        ends.map(|ends| ends.key()).unwrap_or_default()
+    }
+
+    /// What proves this host to a dialer that proves itself, and the hint of that dialer.
+    async fn shown(
+        &self,
+        terminator: &HostedTerminator,
+        keys: Option<&keys::Answer>,
+    ) -> Result<Option<(Shown, Hint)>, RouteError> {
+        let HostedTerminator { service, config, .. } = terminator;
+        let demanded = |what: &str| RouteError {
+            code: RouteErrorCode::Generic,
+            text: format!(
+                "service {} demands that both ends prove who they are: {what}",
+                service.name
+            ),
+        };
+        let Some(hint) = keys.and_then(keys::Answer::dialer_proves) else {
+            return match service.authenticated_ends {
+                true => Err(demanded(
+                    "the dialer has announced no proof: its program has none, or a router on the way has removed the \
+                     announcement",
+                )),
+                false => Ok(None),
+            };
+        };
+        let purpose = Purpose::hosts(&service.id, &config.instance(&service.identity));
+        let shown = Shown::of(self.ends.as_ref(), purpose).await;
+        match service.authenticated_ends && shown.is_none() {
+            true => Err(demanded("the controller has stated nothing about the host's router")),
+            false => Ok(shown.map(|shown| (shown, hint))),
+        }
+    }
+}
+
+/// The id of the dialer's identity, as the controller says.
+fn dialer(egress: &Egress) -> Option<&str> {
+    let id = egress.peer_data.get(&DIALER_IDENTITY_ID)?;
+    std::str::from_utf8(id).ok()
 }
 
 impl HostedTerminator {

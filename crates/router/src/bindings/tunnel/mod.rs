@@ -24,6 +24,7 @@ use weft_xgress::Options;
 
 pub(crate) use self::takes::interception;
 use self::{carry::CircuitCarrier, hosting::Hosting};
+use super::ends::TunnelEnds;
 use crate::{
     forwarder::{Circuit, Forwarder},
     seam::{Access, Control, Egress, PeerData, RouteError},
@@ -52,10 +53,11 @@ impl TunnelBinding {
         peer_timeout: Option<Duration>,
         threads: Threads,
     ) -> Arc<Self> {
-        let hosting =
-            Hosting::new(Arc::clone(forwarder), Arc::clone(control), hosted, peer_timeout);
-        let carrier =
-            CircuitCarrier::new(Arc::clone(forwarder), Arc::clone(control), dialed, threads);
+        let ends = TunnelEnds::new(control);
+        let (way, asked) = (Arc::clone(forwarder), Arc::clone(control));
+        let hosting = Hosting::new(way, asked, ends.clone(), hosted, peer_timeout);
+        let (way, asked) = (Arc::clone(forwarder), Arc::clone(control));
+        let carrier = CircuitCarrier::new(way, asked, ends, dialed, threads);
         Arc::new(Self { access, hosting, carrier })
     }
 

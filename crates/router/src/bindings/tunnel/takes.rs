@@ -98,6 +98,7 @@ fn known(service: &TunnelService) -> Arc<Service> {
         id: service.id.clone(),
         name: service.name.clone(),
         encryption_required: service.encryption_required,
+        authenticated_ends: service.authenticated_ends,
     })
 }
 

@@ -28,7 +28,7 @@ pub(super) fn creation(request: &TerminatorRequest) -> Message {
             api_session_token: session.token.clone(),
         }
         .to_message(),
-        Host::Tunnel { service } => CreateTunnelTerminatorRequestV2 {
+        Host::Tunnel { service, end_key } => CreateTunnelTerminatorRequestV2 {
             service_id: service.clone(),
             address: request.id.clone(),
             peer_data: request.peer_data.clone(),
@@ -37,6 +37,7 @@ pub(super) fn creation(request: &TerminatorRequest) -> Message {
             instance_id: request.instance.clone(),
             instance_secret: request.instance_secret.clone(),
             start_time: now_ms(),
+            end_key: end_key.clone(),
         }
         .to_message(),
     }

@@ -241,6 +241,7 @@ proptest! {
         })?;
         round_trip(&CreateTunnelCircuitV2Request {
             service_name: id.clone(), terminator_instance_id: instance, peer_data: peer_data.clone(),
+            end_key: id.clone().into(),
         })?;
         round_trip(&CreateTunnelCircuitV2Response {
             circuit_id: id.clone(), address: id, peer_data, tags,
@@ -276,6 +277,7 @@ proptest! {
         round_trip(&CreateTunnelTerminatorRequestV2 {
             service_id: id.clone(), address: id.clone(), peer_data, cost, precedence,
             instance_id: id.clone(), instance_secret: token.clone().into(), start_time: time,
+            end_key: token.clone().into(),
         })?;
         round_trip(&CreateTunnelTerminatorResponseV2 {
             terminator_id: id.clone(), start_time: time, result, msg: token,

@@ -31,6 +31,7 @@ fn change_set() {
         name: "web".into(),
         encryption_required: true,
         configs: vec!["cfg1".into()],
+        ..Service::default()
     };
     let changes = ChangeSet {
         index: 43,
@@ -148,7 +149,9 @@ fn model() -> impl Strategy<Value = event::Model> {
         ),
         (text(), text(), any::<bool>(), list()).prop_map(
             |(id, name, encryption_required, configs)| {
-                event::Model::Service(Service { id, name, encryption_required, configs })
+                let service =
+                    Service { id, name, encryption_required, configs, ..Service::default() };
+                event::Model::Service(service)
             }
         ),
         (text(), text(), 0..3i32).prop_map(|(id, name, policy_type)| event::Model::ServicePolicy(

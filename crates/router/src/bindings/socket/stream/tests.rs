@@ -191,7 +191,7 @@ async fn a_sealed_stream_that_was_cut_short_has_not_ended() {
         let (socket, mut application) = narrow().await;
         let (reader, writer) = socket.into_split();
         let writer = AppWriter::new(writer);
-        let (_, opening) = directions(Some(host));
+        let (_, opening) = directions(&end, Some(host)).await.unwrap();
         let carried = Arc::clone(&end);
         let delivering = tokio::spawn(async move {
             deliver_stream(&carried, writer, opening, PATIENCE).await;

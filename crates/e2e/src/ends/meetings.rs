@@ -2,31 +2,33 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::Hash;
+use std::time::Instant;
 
-use tokio::time::Instant;
-use weft_e2e::proof::{Hint, Memory};
-
-use crate::peer::Peer;
+use super::Peer;
+use crate::proof::{Hint, Memory};
 
 /// Most ends that are remembered in either role; the oldest ones give way.
 const MOST: usize = 4096;
 
-/// Ends that are remembered: hosts by the own session and their hint, dialers by their hint.
+/// A host: the own session, its hint and the instance that was dialed.
+pub(super) type HostName = (String, Hint, String);
+
+/// Ends that are remembered: hosts by their names, dialers by their hint.
 #[derive(Debug, Default)]
 pub(super) struct Meetings {
-    hosts: Table<(String, Hint)>,
+    hosts: Table<HostName>,
     dialers: Table<Hint>,
     /// The hint of each session of dialers.
     sessions: HashMap<String, Hint>,
 }
 
 impl Meetings {
-    pub(super) fn host(&self, session: &str, hint: Hint, now: Instant) -> Option<Memory<Peer>> {
-        self.hosts.get(&(session.to_owned(), hint), now)
+    pub(super) fn host(&self, name: &HostName, now: Instant) -> Option<Memory<Peer>> {
+        self.hosts.get(name, now)
     }
 
-    pub(super) fn meet(&mut self, session: &str, hint: Hint, host: Memory<Peer>, until: Instant) {
-        self.hosts.put((session.to_owned(), hint), host, until);
+    pub(super) fn meet(&mut self, name: HostName, host: Memory<Peer>, until: Instant) {
+        self.hosts.put(name, host, until);
     }
 
     pub(super) fn dialer(&self, hint: &Hint, now: Instant) -> Option<Memory<Peer>> {
@@ -92,10 +94,9 @@ impl<K: Clone + Eq + Hash> Table<K> {
 mod tests {
     use std::time::Duration;
 
-    use weft_e2e::KeyPair;
-    use weft_e2e::proof::{Dialer, End, EndKey, Facts, Host, Stated, print};
-
     use super::*;
+    use crate::KeyPair;
+    use crate::proof::{Dialer, End, EndKey, Facts, Host, Stated, print};
 
     /// What a host remembers of a dialer with this session.
     fn memory(session: &str, good_until: Instant) -> Memory<Peer> {
@@ -115,6 +116,8 @@ mod tests {
             name: "n".into(),
             session: session.into(),
             service: "web".into(),
+            instance: String::new(),
+            met_as: String::new(),
             good_until,
         };
         let stated = Stated { print: print(key.public()), peer };
@@ -156,10 +159,10 @@ mod tests {
         let dialers = &meetings.dialers;
         assert_eq!((dialers.entries.len(), meetings.sessions.len()), (MOST, MOST));
         assert_eq!(dialers.order.len(), MOST);
-        meetings.meet("s1", [1; 16], new, later);
-        assert!(
-            meetings.host("s1", [1; 16], now).is_some()
-                && meetings.host("s2", [1; 16], now).is_none()
-        );
+        let name = |session: &str, instance: &str| (session.into(), [1; 16], instance.into());
+        meetings.meet(name("s1", "a"), new, later);
+        assert!(meetings.host(&name("s1", "a"), now).is_some());
+        assert!(meetings.host(&name("s2", "a"), now).is_none());
+        assert!(meetings.host(&name("s1", "b"), now).is_none());
     }
 }

@@ -1,0 +1,151 @@
+//! The messages of a proof, over a line between both ends.
+
+use std::future::Future;
+
+use bytes::Bytes;
+
+use super::{Ends, Peer, Statement};
+use crate::ending::{Incoming, Outgoing};
+use crate::proof::{Brief, Dialer, FRESH, Facts, Greeting, Hint, Host, MAC, Proved};
+use crate::{ConnectionKeys, Header, Opener, PublicKey, Sealer};
+
+/// The payloads between both ends, in order.
+pub trait Line: Send {
+    /// Sends a payload.
+    fn say(&mut self, payload: Bytes) -> impl Future<Output = Result<(), String>> + Send;
+
+    /// The next payload of the peer.
+    fn hear(&mut self) -> impl Future<Output = Result<Bytes, String>> + Send;
+}
+
+/// A sealed connection whose ends have not proved themselves yet.
+#[derive(Debug, Clone, Copy)]
+pub struct Exchange<'a> {
+    /// This program.
+    pub ends: &'a Ends,
+    /// The controller's statement about it.
+    pub own: &'a Statement,
+    /// The id of the service.
+    pub service: &'a str,
+    /// The id of the circuit; empty if it is not known.
+    pub circuit: &'a str,
+    /// The keys of the agreement: the dialer's, and the host's.
+    pub public: (PublicKey, PublicKey),
+    /// The host's fresh bytes.
+    pub fresh: [u8; FRESH],
+    /// The keys that follow from the agreement.
+    pub keys: &'a ConnectionKeys,
+}
+
+/// What a host knows of a dialer before the exchange.
+#[derive(Debug)]
+pub struct Caller {
+    /// The bytes by which the host recognizes the dialer.
+    hint: Hint,
+    /// The id of the dialer as the router says: the application may have decided by it.
+    claimed: Option<String>,
+    /// The exchange with a dialer that the host has met, and has sent its own proof.
+    known: Option<Brief<Peer>>,
+}
+
+impl Exchange<'_> {
+    /// Proves this end as the dialer's of an instance, which may be empty, to the host that has answered with this greeting.
+    ///
+    /// # Errors
+    /// Why the host has not proved itself.
+    pub async fn dial(
+        &self,
+        line: &mut impl Line,
+        host: &Greeting,
+        instance: &str,
+    ) -> Result<Proved<Peer>, String> {
+        if let Some(met) = &host.met
+            && !self.circuit.is_empty()
+            && let Some(memory) = self.ends.met(self.own, host.hint, instance, &met.name)
+        {
+            let brief = Brief::of_dialer(&self.facts(), self.keys, memory).map_err(in_words)?;
+            let (proved, said) = brief.dials(met).map_err(in_words)?;
+            line.say(said).await?;
+            return Ok(proved);
+        }
+        let end = self.ends.end(self.own);
+        let (dialer, said) = Dialer::new(self.facts(), end, self.keys).map_err(in_words)?;
+        line.say(seal(self.keys, &said)?).await?;
+        let heard = open(self.keys, &line.hear().await?)?;
+        let accepts = |text: &str| self.own.host(self.service, instance, text);
+        let proved = dialer.take(&heard, accepts).map_err(in_words)?;
+        self.ends.meet(self.own, host.hint, instance, &proved.memory);
+        Ok(proved)
+    }
+
+    /// What this host answers the dialer with this hint, and what it knows of that dialer. `claimed` is the id of the
+    /// dialer as the router says.
+    #[must_use]
+    pub fn greet(&self, hint: Hint, claimed: Option<&str>) -> (Greeting, Caller) {
+        let known = self.known(&hint, claimed);
+        let met = known.as_ref().map(Brief::greets);
+        let greeting = Greeting { hint: self.ends.hint(), fresh: self.fresh, met };
+        (greeting, Caller { hint, claimed: claimed.map(str::to_owned), known })
+    }
+
+    /// The exchange of this host with a dialer that it has met.
+    fn known(&self, hint: &Hint, claimed: Option<&str>) -> Option<Brief<Peer>> {
+        if self.circuit.is_empty() {
+            return None;
+        }
+        let memory = self.ends.recall(hint, self.own, self.service)?;
+        let is_claimed = claimed.is_none_or(|claimed| claimed == memory.peer.identity);
+        is_claimed.then(|| Brief::of_host(&self.facts(), self.keys, memory).ok())?
+    }
+
+    /// Proves this end as the host's, once the dialer has proved itself.
+    ///
+    /// # Errors
+    /// Why the dialer has not proved itself.
+    pub async fn host(&self, line: &mut impl Line, caller: Caller) -> Result<Proved<Peer>, String> {
+        let heard = line.hear().await?;
+        if let Some(brief) = caller.known
+            && heard.len() == MAC
+        {
+            return brief.hosts(&heard).map_err(in_words);
+        }
+        let heard = open(self.keys, &heard)?;
+        let host = Host { facts: self.facts(), end: self.ends.end(self.own), keys: self.keys };
+        let accepts = |text: &str| self.own.dialer(self.service, text);
+        let (proved, said) = host.take(&heard, accepts).map_err(in_words)?;
+        let dialer = &proved.memory.peer.identity;
+        if let Some(other) = caller.claimed.filter(|claimed| claimed != dialer) {
+            return Err(format!("the router says that {other} dials, and it is {dialer}"));
+        }
+        line.say(seal(self.keys, &said)?).await?;
+        self.ends.remember(self.own, caller.hint, &proved.memory);
+        Ok(proved)
+    }
+
+    fn facts(&self) -> Facts<'_> {
+        let (dialer, host) = self.public;
+        let Self { service, circuit, fresh, .. } = *self;
+        Facts { service, circuit, dialer, host, fresh }
+    }
+}
+
+fn in_words(problem: impl ToString) -> String {
+    problem.to_string()
+}
+
+/// The payload of this end in a full exchange: its message, sealed by the keys of the agreement, behind the header of its
+/// stream.
+fn seal(keys: &ConnectionKeys, message: &[u8]) -> Result<Bytes, String> {
+    let (sealer, header) = Sealer::new(&keys.tx, &mut rand::rng());
+    let sealed = Outgoing::new(sealer, true).seal(message).map_err(in_words)?;
+    Ok([header.as_bytes(), &sealed[..]].concat().into())
+}
+
+/// Opens the payload of the peer in a full exchange.
+fn open(keys: &ConnectionKeys, payload: &Bytes) -> Result<Bytes, String> {
+    let (header, sealed) = payload.split_at_checked(Header::LEN).unwrap_or((payload, &[]));
+    let header = Header::try_from(header).map_err(in_words)?;
+    let opened = Opener::new(&keys.rx, &header).open(sealed).map_err(in_words)?;
+    Incoming::new(true).note(&opened).map_err(in_words)?;
+    Ok(opened.plaintext)
+}

@@ -1,0 +1,99 @@
+//! The proofs of both ends at the beginning of a connection of the router's own tunneler (docs/protocol/sdk.md 14.6).
+
+use std::{
+    sync::{Arc, LazyLock},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use weft_e2e::{
+    ConnectionKeys, PublicKey,
+    ends::{Caller, Exchange, Line, Peer, Statement},
+    proof::{FRESH, Greeting, Proved},
+};
+use weft_limits::LogLines;
+use weft_xgress::Delivery;
+
+use super::super::ends::{Purpose, TunnelEnds};
+use crate::forwarder::LocalEnd;
+
+/// The time that the other end has for its proof.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Log lines about ends that have not proved themselves.
+static LINES: LazyLock<Mutex<LogLines>> =
+    LazyLock::new(|| Mutex::new(LogLines::new(weft_circuit::now())));
+
+/// What proves this end of a connection to the other one.
+pub(crate) struct Proof {
+    pub(crate) ends: Arc<TunnelEnds>,
+    pub(crate) own: Arc<Statement>,
+    pub(crate) purpose: Purpose,
+    /// The keys of the agreement: the dialer's, and the host's.
+    pub(crate) public: (PublicKey, PublicKey),
+    /// The host's fresh bytes.
+    pub(crate) fresh: [u8; FRESH],
+    pub(crate) side: Side,
+}
+
+/// The side of a connection.
+pub(crate) enum Side {
+    /// The dialer of an instance, which may be empty, with the greeting of the host.
+    Dialer { host: Greeting, instance: String },
+    /// The host, with what it knows of the dialer.
+    Host { caller: Box<Caller> },
+}
+
+impl Proof {
+    /// Proves both ends to each other. `None` if that fails, and nothing of the application may pass.
+    pub(super) async fn prove(self, end: &LocalEnd, keys: &ConnectionKeys) -> Option<Proved<Peer>> {
+        let circuit = &*end.circuit().id;
+        let Self { own, purpose, public, fresh, side, .. } = self;
+        let (ends, service) = (self.ends.own(), purpose.service.as_str());
+        let exchange = Exchange { ends, own: &own, service, circuit, public, fresh, keys };
+        let mut line = Payloads(end);
+        let proving = async {
+            match side {
+                Side::Dialer { host, instance } => exchange.dial(&mut line, &host, &instance).await,
+                Side::Host { caller } => exchange.host(&mut line, *caller).await,
+            }
+        };
+        let late = |_| Err("it has not done so in time".to_owned());
+        match tokio::time::timeout(PATIENCE, proving).await.unwrap_or_else(late) {
+            Ok(proved) => Some(proved),
+            Err(problem) => {
+                self.ends.doubts(&purpose);
+                if let Some(left_out) = LINES.lock().due(weft_circuit::now()) {
+                    tracing::warn!(
+                        circuit,
+                        service,
+                        problem,
+                        left_out,
+                        "a connection of the router's tunneler is closed, because the other end has not proved who it is"
+                    );
+                }
+                None
+            }
+        }
+    }
+}
+
+/// The payloads of a circuit.
+struct Payloads<'a>(&'a LocalEnd);
+
+impl Line for Payloads<'_> {
+    async fn say(&mut self, payload: Bytes) -> Result<(), String> {
+        let is_said = self.0.writable().await && self.0.write(payload).is_ok();
+        if is_said { Ok(()) } else { Err("the connection has ended".to_owned()) }
+    }
+
+    async fn hear(&mut self) -> Result<Bytes, String> {
+        match self.0.read().await {
+            Delivery::Data { data, .. } => Ok(data),
+            Delivery::Fin { .. } | Delivery::Closed(_) => {
+                Err("the connection ended before both ends had proved themselves".to_owned())
+            }
+        }
+    }
+}
