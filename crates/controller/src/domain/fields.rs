@@ -423,7 +423,7 @@ mod tests {
         let (base, own) = names.split_at(5);
         assert_eq!(base, ["id", "createdAt", "updatedAt", "isSystem", "tags"]);
         let lines = ["name", "terminatorStrategy", "roleAttributes", "configs", "isFabricOnly"];
-        assert_eq!(own, lines);
+        assert_eq!(own, [&lines[..], &["authenticatedEnds"]].concat());
         let record = Service { max_idle_millis: 5, is_fabric_only: true, ..Service::default() };
         let mut fresh = Service::default();
         Services::keep(&record, &mut fresh);
