@@ -37,11 +37,11 @@ const NAMED: [Subject; 4] =
 
 fn list(controller: Controller, caller: Caller, call: Call) -> Answer {
     async move {
-        for subject in NAMED.into_iter().filter(|subject| !caller.may(*subject, Action::Read)) {
-            let reason = format!(
-                "the list names entities that need the permission {subject}.{}",
-                Action::Read
-            );
+        let unread = NAMED.into_iter().find(|subject| !caller.may(*subject, Action::Read));
+        if let Some(subject) = unread {
+            let read = Action::Read;
+            let reason =
+                format!("the list names entities that need the permission {subject}.{read}");
             return Err(Failure::unauthorized(reason));
         }
         let snapshot = controller.snapshot();
@@ -117,12 +117,11 @@ fn terminators(
     Ok(found)
 }
 
+/// A service session, and its login.
+type Session = (Arc<ServiceSession>, Arc<ApiSession>);
+
 /// The sessions whose login has named no key, ordered by id, and these logins.
-fn unproven(
-    sessions: &Sessions,
-    service: &Service,
-    meter: &Meter,
-) -> Result<Vec<(Arc<ServiceSession>, Arc<ApiSession>)>, Ended> {
+fn unproven(sessions: &Sessions, service: &Service, meter: &Meter) -> Result<Vec<Session>, Ended> {
     let mut found = Vec::new();
     for session in sessions.services_for(&service.base.id) {
         meter.take(Part::Rows, LOOK)?;
