@@ -32,7 +32,7 @@ use crate::lockout::policy_of;
 use crate::rates::Counted;
 use crate::resolve::second_factors;
 use crate::sessions::VIRTUAL;
-use crate::sessions::stands::{by_signer, print_of};
+use crate::sessions::stands::{by_signer, print_of, token_print};
 use crate::token_login;
 use crate::wanted_configs::WantedConfigs;
 
@@ -275,11 +275,12 @@ fn by_token(
     tokens: token_login::Waiting<'_>,
 ) -> Result<Shown, Failure> {
     let token_login::Shown { signer, identity } = tokens.verify(auth, caller)?;
+    // Of the signer whose key was right: one that was changed meanwhile is another credential.
+    let print = token_print(&signer, &identity);
     let signer = signer.base.id.clone();
     let authenticator = by_signer(&signer);
-    let print = print_of(&auth.snapshot(), &identity.base.id, &authenticator);
     Ok(Shown {
-        print: print.ok_or_else(refused)?,
+        print,
         authenticator,
         identity,
         is_cert_extendable: false,

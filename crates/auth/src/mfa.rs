@@ -52,6 +52,9 @@ pub const HANDLERS: &[(Api, &str, Handler<Auth>)] = &[
 /// Life of a proof for routers that a code was given. A client shows it at once.
 const PROOF: Duration = Duration::from_secs(300);
 
+/// The login method of a one-time code.
+const TOTP: &str = "totp";
+
 /// The second factor of an identity.
 pub fn of<'s>(snapshot: &'s Snapshot, identity: &str) -> Option<&'s Arc<Mfa>> {
     snapshot.by_unique::<Mfa>(Mfa::IDENTITY, identity)
@@ -160,9 +163,15 @@ impl Auth {
             Ok(())
         };
         code_of_giver(self, caller, giver, code, Purpose::Enroll, (|_: &Auth| Ok(()), put)).await?;
-        // The other sessions of the identity need a code from now on.
-        self.sessions().changed_around(&identity);
+        self.code_is_needed(&identity);
         Ok(())
+    }
+
+    /// Handles that the sessions of an identity need a code from now on.
+    fn code_is_needed(&self, identity: &Id) {
+        self.sessions().changed_around(identity);
+        let own = self.sessions().of_identity(identity);
+        self.sessions().end_incomplete(&self.snapshot(), &own);
     }
 
     /// The second factor of an identity.
@@ -442,11 +451,16 @@ fn verify(auth: Auth, caller: Caller, call: Call) -> Answer {
         };
         with_code(&auth, &caller, code, Purpose::Enroll, put).await?;
         let login = login_of(&caller)?;
-        if login.session.legacy {
-            auth.mfa_passed(&Id::new(&login.session.id)).await?;
-        }
-        // The other sessions of the identity need a code from now on.
-        auth.sessions().changed_around(&Id::new(&login.identity));
+        let session = Id::new(&login.session.id);
+        // A session by signed tokens has given a code, too; the next ones of its tokens say so.
+        auth.sessions().change(&session, auth.now(), |session| {
+            if let Some(tokens) = &mut session.tokens {
+                (session.is_mfa_required, session.is_mfa_complete) = (true, true);
+                tokens.methods.push(TOTP.to_owned());
+            }
+        });
+        auth.mfa_passed(&session).await?;
+        auth.code_is_needed(&Id::new(&login.identity));
         Reply::empty()
     }
     .boxed()

@@ -198,9 +198,10 @@ pub fn opens(auth: &Auth, caller: &Caller, api: Api) -> bool {
     let Some(session) = session.filter(|session| session.is_of_client) else { return true };
     if let Some(tokens) = &session.tokens {
         // Routers accept the tokens of a client with a certificate for its session.
-        return !fingerprints(tokens).is_empty() || session.certificates.is_empty();
+        return !fingerprints(tokens).is_empty() || !session.had_certificate;
     }
-    is_by_certificate(&auth.snapshot(), &session) || auth.legacy_session(&session).is_none()
+    let is_told = session.had_certificate || auth.legacy_session(&session).is_some();
+    is_by_certificate(&auth.snapshot(), &session) || !is_told
 }
 
 /// Whether a session was opened with a certificate.

@@ -364,7 +364,10 @@ impl Sessions {
 
     /// Adds a certificate to a session.
     pub(crate) fn add_certificate(&self, id: &Id, certificate: SessionCertificate, now: Timestamp) {
-        self.change(id, now, |session| keep_certificate(session, certificate, now));
+        self.change(id, now, |session| {
+            session.had_certificate = true;
+            keep_certificate(session, certificate, now);
+        });
     }
 
     /// The sessions of an identity.

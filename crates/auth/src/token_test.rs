@@ -125,7 +125,9 @@ impl Checks<'_> {
         };
         let result = match &key {
             Ok(_) => Ok(source),
-            Err(reason) => Err(reason.to_string()),
+            // Whoever may make signers learns nothing of what else answers near the controller.
+            Err(reason) if self.caller.is_admin() => Err(reason.to_string()),
+            Err(reason) => Err(reason.public()),
         };
         self.note("key", result);
         key.ok()
@@ -163,10 +165,14 @@ impl Checks<'_> {
         let expect = Expect { require_expiry: true, longest: Some(LONGEST), ..self.any() };
         let result = self.verify(token, key, expect, leeway);
         let now = self.auth.now().secs();
-        let left = |name: &str| claims.get(name).and_then(Value::as_f64).map(|at| at as i64 - now);
+        let left = |name: &str| {
+            claims.get(name).and_then(Value::as_f64).map(|at| (at as i64).saturating_sub(now))
+        };
         let told = match (left("nbf").filter(|left| *left > 0), left("exp")) {
             (Some(wait), _) => format!("it counts in {wait} s (`nbf`)"),
-            (None, Some(left)) if left < 0 => format!("it ended {} s ago (`exp`)", -left),
+            (None, Some(left)) if left < 0 => {
+                format!("it ended {} s ago (`exp`)", left.saturating_neg())
+            }
             (None, Some(left)) => format!("good for {left} s (`exp`)"),
             (None, None) => "it has no end (`exp`)".to_owned(),
         };

@@ -539,3 +539,50 @@ async fn a_token_that_is_given_back_is_good_no_more() {
     assert_eq!(revoke(text(&third, "refresh_token")).await, 200);
     program.get("/current-identity", access).await.is_error(401, "UNAUTHORIZED");
 }
+
+#[tokio::test]
+async fn a_token_that_routers_may_know_opens_the_client_api_only() {
+    let bed = bed().await;
+    let program = Program::new(&bed, None);
+    let tokens = program.by_password().await;
+    let access = text(&tokens, "access_token");
+    let managed = format!("{MANAGEMENT}/identities");
+    assert_eq!(program.get(&managed, access).await.status, 200);
+    let (_, request) = csr("session");
+    let path = format!("{CLIENT}/current-api-session/certificates");
+    let made = program.request(Method::POST, &path).bearer_auth(access);
+    let made = send(made.json(&json!({"csr": request}))).await;
+    assert_eq!(made.status, 201, "{made:?}");
+    program.get(&managed, access).await.is_error(401, "UNAUTHORIZED");
+    // A router that has the token wins nothing by deleting the certificate.
+    let path = format!("{path}/{}", made.data()["id"].as_str().unwrap());
+    let deleted = send(program.request(Method::DELETE, &path).bearer_auth(access)).await;
+    assert_eq!(deleted.status, 200, "{deleted:?}");
+    program.get(&managed, access).await.is_error(401, "UNAUTHORIZED");
+    let exchanged = program.exchange(access, ACCESS, ACCESS).await.json();
+    let other = text(&exchanged, "access_token");
+    program.get(&managed, other).await.is_error(401, "UNAUTHORIZED");
+    assert_eq!(program.get("/current-identity", other).await.status, 200);
+}
+
+#[tokio::test]
+async fn a_session_that_begins_a_second_factor_goes_on_and_the_others_end() {
+    let bed = bed().await;
+    let program = Program::new(&bed, None);
+    let (one, other) = (program.by_password().await, program.by_password().await);
+    let access = text(&one, "access_token");
+    let post = async |path: &str, body: Value| {
+        send(program.request(Method::POST, path).bearer_auth(access).json(&body)).await
+    };
+    assert_eq!(post("/current-identity/mfa", json!({})).await.status, 201);
+    let begun = program.get("/current-identity/mfa", access).await.data();
+    let code = one_time_code(text(&begun, "provisioningUrl"));
+    assert_eq!(post("/current-identity/mfa/verify", json!({"code": code})).await.status, 200);
+    assert_eq!(program.get("/current-identity", access).await.status, 200);
+    let next = program.refresh(text(&one, "refresh_token")).await.json();
+    assert_eq!(claims(text(&next, "access_token"))["amr"], json!(["password", "totp"]));
+    let gone = text(&other, "access_token");
+    program.get("/current-identity", gone).await.is_error(401, "UNAUTHORIZED");
+    let refused = program.refresh(text(&other, "refresh_token")).await;
+    assert_eq!(refused.json()["error"], "invalid_grant");
+}

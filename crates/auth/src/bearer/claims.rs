@@ -33,6 +33,7 @@ pub(crate) struct IdClaims {
 }
 
 /// The facts that the claims of all tokens of a session are made of.
+#[derive(Clone, Copy)]
 pub(crate) struct Facts<'a> {
     pub(crate) snapshot: &'a Snapshot,
     pub(crate) session: &'a ApiSession,

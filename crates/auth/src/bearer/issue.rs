@@ -6,7 +6,7 @@ use sha2::{Digest as _, Sha256, Sha384, Sha512};
 use weft_identity::KeyAlgorithm;
 use weft_kernel::Failure;
 use weft_model::entity::{ApiSession, Identity, TokenLogin};
-use weft_model::token::TokenKind;
+use weft_model::token::{AccessClaims, TokenKind};
 use weft_model::{Id, Timestamp};
 
 use super::claims::Facts;
@@ -87,9 +87,11 @@ impl Auth {
         let is_first = login.refresh_number <= 1;
         let jti = if is_first { login.refresh_id.clone() } else { self.ids().token().to_string() };
         let access = self.sign(&facts.access(TokenKind::Access, &jti, access_end))?;
-        let refresh = match has(OFFLINE) {
+        let refresh = match login.scopes.iter().any(|own| own == OFFLINE) {
             true => {
-                let claims = facts.access(TokenKind::Refresh, &login.refresh_id, refresh_end);
+                // Fewer scopes are those of the access token only.
+                let whole = Facts { scopes: &login.scopes, ..facts };
+                let claims = whole.access(TokenKind::Refresh, &login.refresh_id, refresh_end);
                 Some(self.sign(&claims)?)
             }
             false => None,
@@ -121,11 +123,13 @@ impl Auth {
         Ok((token, seconds(end, now)))
     }
 
-    /// One more access token of a session, which does not outlive it; and its life in seconds.
+    /// One more access token of a session, which does not outlive it; and its life in seconds. `number` is that of the
+    /// token that it is exchanged for.
     pub(crate) fn access_token(
         &self,
         session: &ApiSession,
         scopes: Vec<String>,
+        number: u64,
     ) -> Result<(String, u64), Failure> {
         let (now, snapshot) = (self.now(), self.snapshot());
         let login = session.tokens.as_deref().ok_or_else(ended)?;
@@ -133,8 +137,8 @@ impl Auth {
         let facts = Facts { snapshot: &snapshot, session, login, scopes: &scopes, identity, now };
         let end = now.plus(self.settings().durations.access_token).min(login.ends_at);
         let jti = self.ids().token().to_string();
-        let token = self.sign(&facts.access(TokenKind::Access, &jti, end))?;
-        Ok((token, seconds(end, now)))
+        let claims = AccessClaims { z_rn: number, ..facts.access(TokenKind::Access, &jti, end) };
+        Ok((self.sign(&claims)?, seconds(end, now)))
     }
 }
 

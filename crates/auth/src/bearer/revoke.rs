@@ -48,14 +48,15 @@ async fn revoke(auth: &Auth, pending: Vec<(Id, Pending)>) -> Result<(), Failure>
     let now = auth.now();
     let last = now.plus(auth.settings().durations.access_token);
     let mut due: BTreeMap<Id, Revocation> = BTreeMap::new();
-    for (session, Pending { identity, end }) in pending.iter().filter(|(_, it)| it.end > now) {
+    let current = pending.iter().filter(|(_, it)| it.end > now);
+    for (session, Pending { identity, end, is_counted }) in current {
         let one = |id: &Id, kind, before| Revocation {
             base: Base::new(id.clone(), now),
             revocation_type: kind,
             expires_at: last.min(*end),
             issued_before: before,
         };
-        let revocation = match auth.sessions().unrevoked().count(identity) {
+        let revocation = match is_counted.unwrap_or(true) {
             true => one(session, RevocationType::ApiSession, None),
             false => Revocation {
                 expires_at: last,

@@ -21,6 +21,28 @@ const WINDOW: Duration = Duration::from_secs(3600);
 /// Identities whose revocations are counted; above that the oldest count is forgotten.
 const COUNTED: usize = 100_000;
 
+/// Revocations of single tokens of an identity in [`WINDOW`].
+const TOKENS_PER_IDENTITY: u32 = 128;
+
+type Counts = BoundedTable<Id, u32, ()>;
+
+/// Counts one for an identity. False if it has `most` already.
+fn counted(counts: &mut Counts, identity: &Id, most: u32) -> bool {
+    let now = Instant::now();
+    match counts.get_mut(identity, now) {
+        Some(count) if *count >= most => false,
+        Some(count) => {
+            *count += 1;
+            true
+        }
+        // The table always has room, because it evicts others.
+        None => {
+            let _ = counts.insert(identity.clone(), 1, (), now);
+            true
+        }
+    }
+}
+
 /// An ended session whose tokens are still to be revoked.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Pending {
@@ -28,12 +50,15 @@ pub(crate) struct Pending {
     pub(super) identity: Id,
     /// The end of its last token.
     pub(super) end: Timestamp,
+    /// Whether the identity may cause one more revocation; none until that was counted.
+    pub(super) is_counted: Option<bool>,
 }
 
 /// Ended sessions whose tokens are still to be revoked.
 pub(crate) struct Unrevoked {
     sessions: Mutex<BTreeMap<Id, Pending>>,
-    counts: Mutex<BoundedTable<Id, u32, ()>>,
+    counts: Mutex<Counts>,
+    tokens: Mutex<Counts>,
     pub(super) more: Notify,
 }
 
@@ -43,48 +68,51 @@ impl Unrevoked {
         let read = |(id, note): (String, Bytes)| {
             let (end, identity) = note.split_first_chunk::<8>()?;
             let identity = Id::parse(std::str::from_utf8(identity).ok()?).ok()?;
-            Some((Id::new(&id), Pending { identity, end: Timestamp(i64::from_be_bytes(*end)) }))
+            let end = Timestamp(i64::from_be_bytes(*end));
+            Some((Id::new(&id), Pending { identity, end, is_counted: None }))
         };
         let sessions = live.notes(UNREVOKED)?.into_iter().filter_map(read).collect();
-        let counts = BoundedTable::new(Caps {
-            total: COUNTED,
-            per_source: COUNTED,
-            max_age: Some(WINDOW),
-            when_full: WhenFull::EvictOldest,
-        });
-        Ok(Self { sessions: Mutex::new(sessions), counts: Mutex::new(counts), more: Notify::new() })
+        let counts = || {
+            Mutex::new(BoundedTable::new(Caps {
+                total: COUNTED,
+                per_source: COUNTED,
+                max_age: Some(WINDOW),
+                when_full: WhenFull::EvictOldest,
+            }))
+        };
+        let sessions = Mutex::new(sessions);
+        Ok(Self { sessions, counts: counts(), tokens: counts(), more: Notify::new() })
     }
 
     /// Adds a session of an identity whose tokens end at `end`.
     pub(crate) fn add(&self, live: &dyn LiveStore, session: &Id, identity: &Id, end: Timestamp) {
         let note = [&end.0.to_be_bytes(), identity.as_bytes()].concat();
         live.put_note(UNREVOKED, session.as_str(), Some(note.into()));
-        let pending = Pending { identity: identity.clone(), end };
+        let pending = Pending { identity: identity.clone(), end, is_counted: None };
         self.sessions.lock().insert(session.clone(), pending);
         self.more.notify_one();
     }
 
-    /// Counts a revocation that an identity causes. False if it has caused too many.
+    /// Counts the end of a session of an identity. False if too many have ended.
     pub(crate) fn count(&self, identity: &Id) -> bool {
-        let (mut counts, now) = (self.counts.lock(), Instant::now());
-        match counts.get_mut(identity, now) {
-            Some(count) if *count >= PER_IDENTITY => false,
-            Some(count) => {
-                *count += 1;
-                true
-            }
-            // The table always has room, because it evicts others.
-            None => {
-                let _ = counts.insert(identity.clone(), 1, (), now);
-                true
-            }
-        }
+        counted(&mut self.counts.lock(), identity, PER_IDENTITY)
+    }
+
+    /// Counts the revocation of a single token of an identity. False if there were too many.
+    pub(crate) fn count_token(&self, identity: &Id) -> bool {
+        counted(&mut self.tokens.lock(), identity, TOKENS_PER_IDENTITY)
     }
 
     /// Sessions whose turn is next.
     pub(super) fn first(&self) -> Vec<(Id, Pending)> {
-        let sessions = self.sessions.lock();
-        sessions.iter().take(BATCH).map(|(id, it)| (id.clone(), it.clone())).collect()
+        let mut sessions = self.sessions.lock();
+        let first = sessions.iter_mut().take(BATCH).map(|(id, pending)| {
+            // A write that fails is tried again, and counted once.
+            let is_counted = pending.is_counted.unwrap_or_else(|| self.count(&pending.identity));
+            pending.is_counted = Some(is_counted);
+            (id.clone(), pending.clone())
+        });
+        first.collect()
     }
 
     /// Forgets sessions whose tokens are revoked.
@@ -111,7 +139,10 @@ mod tests {
         unrevoked.add(store.live(), &one, &Id::new("ann"), Timestamp(5));
         unrevoked.add(store.live(), &other, &Id::new("bob"), Timestamp(6));
         let first = unrevoked.first();
-        assert_eq!(first[0], (one, Pending { identity: Id::new("ann"), end: Timestamp(5) }));
+        assert_eq!(
+            first[0],
+            (one, Pending { identity: Id::new("ann"), end: Timestamp(5), is_counted: Some(true) })
+        );
         unrevoked.done(store.live(), &first[..1]);
         let again = Unrevoked::load(store.live()).unwrap();
         assert_eq!(again.first(), first[1..]);

@@ -114,6 +114,10 @@ pub(super) async fn by_token(
     };
     let (authenticator, cert) = issued.unzip();
     auth.decide(caller, move |decision| {
+        let signer = decision.tip().get::<ExtJwtSigner>(&token.signer.base.id);
+        if signer.is_none_or(|now| **now != *token.signer) {
+            return Err(refused("the signer of the token was changed meanwhile; try again"));
+        }
         check_new(decision.tip(), &identity, &token, authenticator.is_some())?;
         if let Some(authenticator) = &authenticator {
             decision.put_later(authenticator.clone());

@@ -1,5 +1,6 @@
 //! One-time codes in a login, and the enrollment of a second factor in the middle of one (docs/protocol/auth.md 15.8).
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use serde_json::json;
@@ -47,10 +48,17 @@ impl Auth {
             Err(reply) => return reply,
         };
         let (identity, id) = (giver.identity, form.id.unwrap_or_default());
-        if let Err(failure) = self.begin_mfa(&own(request), &identity).await {
-            return OidcReply::failure(&failure);
-        }
-        let step = |login: &mut AnyLogin| login.enrollment_started(visitor, identity.as_str());
+        let begun = match self.begin_mfa(&own(request), &identity).await {
+            Ok(begun) => begun,
+            Err(failure) => return OidcReply::failure(&failure),
+        };
+        let step = |login: &mut AnyLogin| {
+            login.enrollment_started(visitor, identity.as_str())?;
+            if let Some(facts) = login.kept() {
+                *facts.enrollment.lock() = Some(begun);
+            }
+            Ok(())
+        };
         if let Err(refused) = self.unfinished().lock().step(&id, Instant::now(), step) {
             return OidcReply::refused(refused);
         }
@@ -69,12 +77,15 @@ impl Auth {
             Err(reply) => return reply,
         };
         let identity = giver.identity.to_string();
+        let id = form.id.clone().unwrap_or_default();
+        if self.begun_by(&id).is_none() {
+            return OidcReply::refused(Refused::NotEnrolling);
+        }
         let caller = own(request);
         let checked = self.code_of_enrollment(&caller, giver, form.code.unwrap_or_default()).await;
         if let Err(failure) = checked {
             return refused_code(&failure);
         }
-        let id = form.id.unwrap_or_default();
         let stepped = self.stepped(&id, |login| login.enrolled(visitor, &identity));
         if !request.wants_page() || stepped.status >= 400 {
             return stepped;
@@ -90,19 +101,29 @@ impl Auth {
             Ok(asked) => asked,
             Err(reply) => return reply,
         };
-        let begun = self.mfa_of(giver.identity.as_str()).filter(|mfa| !mfa.is_verified);
-        if let Some(mfa) = begun
+        let id = form.id.unwrap_or_default();
+        if let Some(mfa) = self.begun_by(&id)
             && let Err(failure) = self.drop_unverified_mfa(&own(request), (*mfa).clone()).await
         {
             return OidcReply::failure(&failure);
         }
-        let id = form.id.unwrap_or_default();
         let step =
             |login: &mut AnyLogin| login.enrollment_removed(visitor, giver.identity.as_str());
         match self.unfinished().lock().step(&id, Instant::now(), step) {
             Ok(()) => OidcReply::json(200, "{}").of_login(&id),
             Err(refused) => OidcReply::refused(refused),
         }
+    }
+
+    /// The second factor that a login has begun, as long as it is not verified.
+    pub(super) fn begun_by(&self, id: &str) -> Option<Arc<Mfa>> {
+        let (identity, begun) = {
+            let unfinished = self.unfinished().lock();
+            let login = unfinished.get(id, Instant::now()).ok()?;
+            let begun = login.kept()?.enrollment.lock().clone()?;
+            (login.owner()?.identity.clone(), begun)
+        };
+        self.mfa_of(&identity).filter(|mfa| !mfa.is_verified && mfa.base.id == begun)
     }
 
     /// Reads a step, and finds the identity that a code of it is for.

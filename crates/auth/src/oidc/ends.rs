@@ -3,7 +3,6 @@
 use std::time::SystemTime;
 
 use serde::Deserialize;
-use weft_contract::ErrorCode;
 use weft_identity::token::{Expect, TokenError};
 use weft_kernel::clock::system_time;
 use weft_kernel::decision::Decision;
@@ -61,10 +60,9 @@ impl Auth {
         if end <= self.now() || self.snapshot().get::<Revocation>(jti).is_some() {
             return Ok(());
         }
-        // Each one is a row of the model, which every router gets.
-        if !self.sessions().unrevoked().count(&Id::new(&claims.sub)) {
-            let text = "too many revoked tokens of this identity; revoke the refresh token instead";
-            return Err(Failure::because(ErrorCode::ServerTooManyRequests, text));
+        // Each one is a row of the model, which every router gets: beyond some of them the session ends with its token.
+        if !self.sessions().unrevoked().count_token(&Id::new(&claims.sub)) {
+            return self.end_one(&Id::new(&claims.z_asid)).await;
         }
         let jti = jti.clone();
         let put = move |decision: &mut Decision<'_>| {

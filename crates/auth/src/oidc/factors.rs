@@ -1,5 +1,6 @@
 //! The factors of a login (docs/protocol/auth.md 15.4).
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use weft_contract::resource::client::{EnvInfo, SdkInfo};
@@ -92,6 +93,7 @@ impl Auth {
             csr: form.csr.clone(),
             caller: caller.clone(),
             shown: shown.clone(),
+            enrollment: Arc::default(),
         };
         let step = self
             .unfinished()

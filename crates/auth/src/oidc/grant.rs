@@ -20,6 +20,15 @@ use crate::sessions::stands;
 /// Life of the certificate of a session by OpenID Connect (docs/protocol/auth.md 2.4).
 pub(super) const CERTIFICATE_LIFE: Duration = Duration::from_secs(365 * 24 * 3600);
 
+/// How the session of a finished login is opened.
+pub(super) struct Opening<'a> {
+    pub(super) issuer: &'a str,
+    /// A request for a session certificate, PEM. It takes the place of the one that the login sent.
+    pub(super) csr: Option<String>,
+    /// Whether the login was made in a browser for a device: the device has not the key of the browser's certificate.
+    pub(super) is_device: bool,
+}
+
 /// Tokens, and the certificate that was issued with them.
 pub(super) struct Given {
     pub(super) tokens: TokenSet,
@@ -28,16 +37,18 @@ pub(super) struct Given {
 }
 
 impl Auth {
-    /// Opens the session of a finished login. `csr` takes the place of the request that the login sent.
+    /// Opens the session of a finished login.
     pub(super) async fn open_granted(
         &self,
         granted: Granted<LoginFacts>,
-        issuer: &str,
-        csr: Option<String>,
+        Opening { issuer, csr, is_device }: Opening<'_>,
     ) -> Result<Given, Problem> {
         let failed = |failure: Failure| problem_of(&failure);
         let id = Id::new(&granted.session);
-        let session = self.session_of_grant(&granted, issuer, &id).map_err(failed)?;
+        let mut session = self.session_of_grant(&granted, issuer, &id).map_err(failed)?;
+        if let Some(tokens) = session.tokens.as_mut().filter(|_| is_device) {
+            tokens.login_fingerprint = String::new();
+        }
         let (snapshot, now) = (self.snapshot(), self.now());
         // The credential may have changed, and factors may be asked for, since the login.
         if !stands(&snapshot, &session, now) {
@@ -54,7 +65,15 @@ impl Auth {
             None => None,
         };
         let counted = self.count_second(&caller, &identity).await.map_err(failed)?;
-        self.sessions().open_signed(session, |it| is_complete(&snapshot, it)).map_err(failed)?;
+        let opened = self.sessions().open_signed(session, |it| is_complete(&snapshot, it));
+        let opened = opened.map_err(failed)?;
+        // A change that came before the session was in the table did not end it; nor did a second use of its code.
+        let snapshot = self.snapshot();
+        let is_good = stands(&snapshot, &opened, self.now()) && is_complete(&snapshot, &opened);
+        if !is_good || self.unfinished().is_stolen(&id) {
+            self.sessions().end(std::slice::from_ref(&id));
+            return Err(refused("the login is no longer good"));
+        }
         if let Some(counted) = counted {
             counted.keep();
         }

@@ -10,7 +10,7 @@ use serde_json::Value;
 use weft_model::Id;
 use weft_model::entity::{ExtJwtSigner, Identity, Mfa};
 use weft_oidc::browser;
-use weft_oidc::login::{Login, Missing, Totp};
+use weft_oidc::login::{Login, Missing, Purpose, Totp};
 use weft_oidc::login_form::Answer;
 use weft_oidc::pages::{self, Asking, Enrollment, Page, Signer};
 
@@ -67,22 +67,25 @@ impl Auth {
 
     fn next_of(&self, request: &OidcRequest, id: &str, said: Option<&str>) -> Option<Next> {
         let visitor = browser::visitor(request.browser());
-        let unfinished = self.unfinished().lock();
-        let login = unfinished.get(id, Instant::now()).ok()?;
-        login.admit(visitor).ok()?;
-        let asking = Asking::of(id, login, &request.host);
-        let Some(missing) = login.missing() else {
+        // Pages are written without the lock of all logins.
+        let (missing, seen, next) = {
+            let unfinished = self.unfinished().lock();
+            let login = unfinished.get(id, Instant::now()).ok()?;
+            login.admit(visitor).ok()?;
+            (login.missing(), Seen::of(login), login.next(id))
+        };
+        let asking = seen.asking(id, &request.host);
+        let Some(missing) = missing else {
             return Some(Next::Page(self.first_page(request, asking, said)));
         };
-        let is_enrolling = login.enrolling(visitor).is_ok();
         Some(match (missing.totp, &missing.signer) {
             (Some(Totp::Enrolled), _) => Next::Page(pages::totp(asking, said)),
-            (Some(Totp::NotEnrolled), _) if is_enrolling => {
-                Next::Page(self.enrollment_page(login, asking, said)?)
-            }
-            (Some(Totp::NotEnrolled), _) => Next::Page(pages::start_enrollment(asking, said)),
+            (Some(Totp::NotEnrolled), _) => Next::Page(match self.begun_by(id) {
+                Some(mfa) => self.enrollment_page(&mfa, asking, said),
+                None => pages::start_enrollment(asking, said),
+            }),
             (None, Some(_)) => Next::Page(self.token_page(asking, &missing, said)),
-            (None, None) => Next::Leave(login.next(id)),
+            (None, None) => Next::Leave(next),
         })
     }
 
@@ -115,20 +118,14 @@ impl Auth {
         pages::external_token(asking, &named, missing.signer.is_some(), said)
     }
 
-    fn enrollment_page(
-        &self,
-        login: &Login<LoginFacts>,
-        asking: Asking<'_>,
-        said: Option<&str>,
-    ) -> Option<Page> {
-        let mfa = self.mfa_of(&login.owner()?.identity)?;
-        let url = self.provisioning_url(&mfa);
+    fn enrollment_page(&self, mfa: &Mfa, asking: Asking<'_>, said: Option<&str>) -> Page {
+        let url = self.provisioning_url(mfa);
         let picture = totp::qr_png(&url).ok();
         let qr =
             picture.map(|png| format!("data:image/png;base64,{}", BASE64_STANDARD.encode(png)));
         let enrollment =
             Enrollment { url: &url, secret: &mfa.secret, qr: qr.as_deref().unwrap_or_default() };
-        Some(pages::enroll(asking, enrollment, said))
+        pages::enroll(asking, enrollment, said)
     }
 
     pub(super) fn provisioning_url(&self, mfa: &Mfa) -> String {
@@ -141,19 +138,42 @@ impl Auth {
     /// The page with the recovery codes, after the first code of a second factor was right.
     pub(super) fn recovery_page(&self, request: &OidcRequest, id: &str) -> Option<OidcReply> {
         let visitor = browser::visitor(request.browser());
-        let unfinished = self.unfinished().lock();
-        let login = unfinished.get(id, Instant::now()).ok()?;
-        login.admit(visitor).ok()?;
-        let mfa = self.mfa_of(&login.owner()?.identity)?;
-        let next = match login.is_complete() {
-            true => login.next(id),
-            false => format!("/oidc/login/totp?authRequestID={id}"),
+        let (seen, owner, next) = {
+            let unfinished = self.unfinished().lock();
+            let login = unfinished.get(id, Instant::now()).ok()?;
+            login.admit(visitor).ok()?;
+            let next = match login.is_complete() {
+                true => login.next(id),
+                false => format!("/oidc/login/totp?authRequestID={id}"),
+            };
+            (Seen::of(login), login.owner()?.identity.clone(), next)
         };
+        let mfa = self.mfa_of(&owner)?;
         // The page leads to a path of this provider.
         let next = next.find("/oidc/").map_or(next.as_str(), |at| &next[at..]);
-        let page =
-            pages::recovery_codes(Asking::of(id, login, &request.host), &mfa.recovery_codes, next);
+        let page = pages::recovery_codes(seen.asking(id, &request.host), &mfa.recovery_codes, next);
         Some(OidcReply::page(200, &page).of_login(id))
+    }
+}
+
+/// What a page says of its login.
+struct Seen {
+    client: &'static str,
+    /// Where the login ends; none at a device.
+    origin: Option<String>,
+}
+
+impl Seen {
+    fn of(login: &Login<LoginFacts>) -> Self {
+        let origin = match login.purpose() {
+            Purpose::Code(request) => Some(request.redirect.origin().to_owned()),
+            Purpose::Device(_) => None,
+        };
+        Self { client: login.client().id(), origin }
+    }
+
+    fn asking<'a>(&'a self, id: &'a str, controller: &'a str) -> Asking<'a> {
+        Asking { id, controller, client: self.client, origin: self.origin.as_deref() }
     }
 }
 

@@ -9,6 +9,7 @@ use weft_model::entity::{Identity, TokenLogin};
 use weft_model::token::TokenKind;
 use weft_model::{Id, Timestamp};
 use weft_oidc::client::Client;
+use weft_oidc::login::Granted;
 use weft_oidc::logins::Redeemed;
 use weft_oidc::problem::{Code, Problem};
 use weft_oidc::refresh::{Numbers, Proof, Verdict, Wanted};
@@ -18,12 +19,14 @@ use weft_oidc::token_request::{
 };
 use weft_oidc::userinfo;
 
-use super::grant::{Given, problem_of, refused};
+use super::grant::{Given, Opening, problem_of, refused};
+use super::unfinished::LoginFacts;
 use super::{OidcReply, OidcRequest};
 use crate::bearer::shown::is_shown;
 use crate::bearer::verify::Proven;
 use crate::bearer::{BearerRefusal, TokenSet};
 use crate::handle::Auth;
+use crate::resolve::is_complete;
 use crate::sessions::stands;
 
 /// A refusal, and the reason for which the session ends.
@@ -82,8 +85,10 @@ impl Auth {
             }
             Grant::Device { code } => {
                 let granted = self.unfinished().lock().ask(&code, client, Instant::now())?;
-                let given = self.open_granted(granted, issuer_of(request), csr).await?;
-                Ok(whole(given))
+                let facts = LoginFacts { caller: request.caller.clone(), ..granted.kept };
+                let granted = Granted { kept: facts, ..granted };
+                let opening = Opening { issuer: issuer_of(request), csr, is_device: true };
+                Ok(whole(self.open_granted(granted, opening).await?))
             }
             Grant::Refresh { token, scopes } => {
                 let subject = self.subject(request, client, &token, TokenKind::Refresh, scopes)?;
@@ -112,12 +117,13 @@ impl Auth {
     async fn redeemed(
         &self,
         request: &OidcRequest,
-        redeemed: Redeemed<super::LoginFacts>,
+        redeemed: Redeemed<LoginFacts>,
         csr: Option<String>,
     ) -> Result<TokenAnswer, Problem> {
         match redeemed {
             Redeemed::Granted(granted) => {
-                Ok(whole(self.open_granted(*granted, issuer_of(request), csr).await?))
+                let opening = Opening { issuer: issuer_of(request), csr, is_device: false };
+                Ok(whole(self.open_granted(*granted, opening).await?))
             }
             Redeemed::Again { session, problem } => {
                 self.end_stolen(&Id::new(&session), "its code was used twice");
@@ -147,6 +153,9 @@ impl Auth {
         }
         if !stands(&snapshot, &proven.session, now) {
             return Err(refused("the credential of the login is no longer good"));
+        }
+        if !is_complete(&snapshot, &proven.session) {
+            return Err(refused("the login lacks a factor that is asked for by now"));
         }
         let granted = Scopes::of(proven.claims.scopes.iter().map(String::as_str));
         let scopes = narrowed(granted, scopes)?;
@@ -230,13 +239,18 @@ impl Auth {
         if subject.proven.claims.z_t == TokenKind::Refresh {
             self.check_turn(subject)?;
         }
-        let made = self.access_token(session, subject.scopes.names());
+        let number = subject.proven.claims.z_rn;
+        let made = self.access_token(session, subject.scopes.names(), number);
         let (access, seconds) = made.map_err(|failure| problem_of(&failure))?;
         let answer = TokenAnswer::bearer(access, seconds, subject.scopes);
         Ok(TokenAnswer { issued_token_type: Some(TokenType::Access.urn()), ..answer })
     }
 
     fn exchanged_id(&self, subject: &Subject) -> Result<TokenAnswer, Problem> {
+        if !subject.scopes.openid {
+            let text = "the login did not ask for the scope openid";
+            return Err(Problem::new(Code::InvalidScope, text));
+        }
         self.check_turn(subject)?;
         let session = &subject.proven.session;
         let (id, seconds) = self.id_token(session).map_err(|failure| problem_of(&failure))?;
@@ -249,6 +263,8 @@ impl Auth {
             let identity = &known.identity_id;
             tracing::warn!(%session, %identity, reason, "a session ends, because somebody may have a copy of its tokens; its client logs in again");
             self.sessions().end(std::slice::from_ref(session));
+        } else {
+            self.unfinished().note_stolen(session);
         }
     }
 
@@ -263,7 +279,9 @@ impl Auth {
         };
         let leaf = request.caller.leaf();
         let proven = self.proven(&snapshot, &token, TokenKind::Access, now).ok().filter(|it| {
-            stands(&snapshot, &it.session, now) && is_shown(&it.session, &it.claims, leaf, now)
+            stands(&snapshot, &it.session, now)
+                && is_complete(&snapshot, &it.session)
+                && is_shown(&it.session, &it.claims, leaf, now)
         });
         let identity = proven.as_ref().and_then(|proven| {
             snapshot.get::<Identity>(&proven.session.identity_id).filter(|it| !it.is_disabled(now))

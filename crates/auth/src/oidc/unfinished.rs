@@ -1,10 +1,13 @@
 //! Logins that are not finished, and what they keep.
 
+use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::Instant;
 
 use parking_lot::{Mutex, MutexGuard};
 use weft_contract::resource::session::AuthenticateBody;
 use weft_kernel::Caller;
+use weft_model::Id;
 use weft_oidc::login::Kept;
 use weft_oidc::logins::Logins;
 
@@ -20,6 +23,9 @@ pub(crate) struct LoginFacts {
     pub(super) csr: Option<String>,
     /// The source of the login.
     pub(super) caller: Caller,
+    /// The second factor that the login has begun. A second factor that somebody else began meanwhile is none of this
+    /// login's.
+    pub(super) enrollment: Arc<Mutex<Option<Id>>>,
 }
 
 impl PartialEq for LoginFacts {
@@ -41,11 +47,30 @@ impl Kept for LoginFacts {
 
 /// Logins that are not finished, codes and device codes.
 #[derive(Debug, Default)]
-pub(crate) struct Unfinished(Mutex<Logins<LoginFacts>>);
+pub(crate) struct Unfinished {
+    logins: Mutex<Logins<LoginFacts>>,
+    /// Sessions whose code came a second time before they were open.
+    stolen: Mutex<VecDeque<Id>>,
+}
+
+/// Sessions whose code came a second time that are remembered: more are never being opened at a time.
+const STOLEN: usize = 1024;
 
 impl Unfinished {
     pub(crate) fn lock(&self) -> MutexGuard<'_, Logins<LoginFacts>> {
-        self.0.lock()
+        self.logins.lock()
+    }
+
+    /// Notes that the code of a session that is not open yet came a second time.
+    pub(super) fn note_stolen(&self, session: &Id) {
+        let mut stolen = self.stolen.lock();
+        stolen.truncate(STOLEN - 1);
+        stolen.push_front(session.clone());
+    }
+
+    /// Whether the code of a session came a second time while the session was being opened.
+    pub(super) fn is_stolen(&self, session: &Id) -> bool {
+        self.stolen.lock().contains(session)
     }
 
     /// Drops what is too old.

@@ -182,6 +182,16 @@ impl Sessions {
                 _ => {}
             }
         }
+        self.end_incomplete(after, sessions);
+    }
+
+    /// Ends those of these sessions by signed tokens that lack a factor: their tokens say which factors they have, so
+    /// that their clients have to log in again.
+    pub(crate) fn end_incomplete(&self, snapshot: &Snapshot, sessions: &[Arc<ApiSession>]) {
+        let lacking =
+            sessions.iter().filter(|it| it.tokens.is_some() && !is_complete(snapshot, it));
+        let ids: Vec<Id> = lacking.map(|session| session.base.id.clone()).collect();
+        self.end(&ids);
     }
 
     pub(crate) fn updated(&self, id: &Id) {

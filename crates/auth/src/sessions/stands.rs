@@ -78,7 +78,7 @@ pub(crate) fn password_print(hash: &str, salt: &str) -> Arc<str> {
 
 /// The fingerprint of a login by token: of what decides which tokens name the identity. A signer with another key,
 /// URL, issuer, audience or claim ends the sessions that began with it.
-fn token_print(signer: &ExtJwtSigner, identity: &Identity) -> Arc<str> {
+pub(crate) fn token_print(signer: &ExtJwtSigner, identity: &Identity) -> Arc<str> {
     let or_none = |text: &Option<Arc<str>>| text.clone().unwrap_or_default();
     let external = identity.external_id.as_deref().filter(|_| signer.use_external_id);
     print(&[

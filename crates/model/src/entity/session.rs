@@ -143,6 +143,8 @@ row! {
         23 => pub external: ExternalFactors,
         /// The signed tokens of the session; none for a session with an opaque token.
         24 => pub tokens: Option<Box<TokenLogin>>,
+        /// True once a certificate was made for the session: routers may know its token from then on.
+        25 => pub had_certificate: bool,
     }
 }
 
