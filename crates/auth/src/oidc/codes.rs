@@ -143,7 +143,7 @@ impl Auth {
         let owner = owner(login).map_err(OidcReply::refused)?;
         let giver = Giver {
             identity: Id::new(&owner.identity),
-            session: Id::new(login.session()),
+            session: login.kept().map(|facts| facts.order.clone()).unwrap_or_default(),
             is_proven: false,
         };
         Ok((form, giver))

@@ -93,6 +93,7 @@ impl Auth {
             csr: form.csr.clone(),
             caller: caller.clone(),
             shown: shown.clone(),
+            order: self.ids().ordered(self.now()),
             enrollment: Arc::default(),
         };
         let step = self
