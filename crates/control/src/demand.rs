@@ -26,8 +26,7 @@ fn refused(service: &Service, what: &str) -> EdgeError {
 /// Refuses a dial that announces no proof.
 pub(crate) fn of_dialer(service: &Service, peer_data: &PeerData) -> Result<(), EdgeError> {
     let marker = peer_data.get(&MARKER);
-    match service.authenticated_ends
-        && !marker.is_some_and(|marker| dialer_proves(marker).is_some())
+    match service.authenticated_ends && marker.is_none_or(|marker| dialer_proves(marker).is_none())
     {
         true => Err(refused(
             service,

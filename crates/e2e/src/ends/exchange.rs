@@ -149,3 +149,118 @@ fn open(keys: &ConnectionKeys, payload: &Bytes) -> Result<Bytes, String> {
     Incoming::new(true).note(&opened).map_err(in_words)?;
     Ok(opened.plaintext)
 }
+
+#[cfg(test)]
+mod tests {
+    use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+    use weft_contract::entity::DialBind;
+    use weft_contract::resource::service_session::EndClaims;
+    use weft_identity::token::TokenSigner;
+
+    use super::super::tests::{claims, signer, told};
+    use super::*;
+    use crate::KeyPair;
+    use crate::proof::print;
+
+    struct Wire(UnboundedSender<Bytes>, UnboundedReceiver<Bytes>);
+
+    impl Line for Wire {
+        async fn say(&mut self, payload: Bytes) -> Result<(), String> {
+            self.0.send(payload).map_err(in_words)
+        }
+
+        async fn hear(&mut self) -> Result<Bytes, String> {
+            self.1.recv().await.ok_or_else(|| "the line has ended".to_owned())
+        }
+    }
+
+    fn stated(ends: &Ends, signer: &TokenSigner, role: DialBind, instance: &str) -> Statement {
+        let key = hex::encode(print(ends.key()));
+        let (session, instance) = (role.to_string(), instance.to_owned());
+        let claims = EndClaims { session, role, instance, key, ..claims() };
+        Statement::new(&role.to_string(), told(signer, &claims)).unwrap()
+    }
+
+    /// Lets both ends prove themselves in a circuit: whether each end had met the other, or why one has not proved itself.
+    async fn proved(
+        (dialer, dials): (&Ends, &Statement),
+        (host, hosts): (&Ends, &Statement),
+        circuit: &str,
+        instance: &str,
+    ) -> Result<(bool, bool), String> {
+        let [one, other] = [(); 2].map(|()| KeyPair::generate(&mut rand::rng()).unwrap());
+        let (public, fresh) = ((one.public_key(), other.public_key()), rand::random());
+        let keys = one.client_session(&public.1).unwrap();
+        let (service, ends, own) = ("web", dialer, dials);
+        let dialing = Exchange { ends, own, service, circuit, public, fresh, keys: &keys };
+        let keys = other.server_session(&public.0).unwrap();
+        let hosting = Exchange { ends: host, own: hosts, keys: &keys, ..dialing };
+        let (greeting, caller) = hosting.greet(dialer.dialer_hint(dials), Some("i1"));
+        let ((to_host, at_host), (to_dialer, at_dialer)) =
+            (unbounded_channel(), unbounded_channel());
+        let dial =
+            async move { dialing.dial(&mut Wire(to_host, at_dialer), &greeting, instance).await };
+        let host = async move { hosting.host(&mut Wire(to_dialer, at_host), caller).await };
+        let (at_dialer, at_host) = tokio::join!(dial, host);
+        Ok((at_dialer?.again, at_host?.again))
+    }
+
+    #[tokio::test]
+    async fn ends_that_have_met_are_brief_about_the_same_instance_in_a_known_circuit() {
+        let signer = signer();
+        let (dialer, host) = (Ends::new().unwrap(), Ends::new().unwrap());
+        let dials = stated(&dialer, &signer, DialBind::Dial, "");
+        let [one, two] = ["a", "b"].map(|name| stated(&host, &signer, DialBind::Bind, name));
+        let (dialer, one, two) = ((&dialer, &dials), (&host, &one), (&host, &two));
+        let (full, brief) = (Ok((false, false)), Ok((true, true)));
+        assert_eq!(proved(dialer, one, "c1", "a").await, full);
+        assert_eq!(proved(dialer, one, "c2", "a").await, brief);
+        // Routers that do not tell the circuit.
+        assert_eq!(proved(dialer, one, "", "a").await, full);
+        // What is remembered of one instance proves no other one of the same program.
+        assert_eq!(proved(dialer, two, "c3", "b").await, full);
+        assert_eq!(proved(dialer, two, "c4", "b").await, brief);
+        let refused = proved(dialer, two, "c5", "a").await.unwrap_err();
+        assert!(refused.contains("instance b") && refused.contains("instance a"), "{refused}");
+        assert_eq!(proved(dialer, one, "c6", "a").await, full);
+        assert_eq!(proved(dialer, one, "c7", "a").await, brief);
+        assert!(proved(dialer, two, "c8", "a").await.unwrap_err().contains("instance b"));
+        // A host that has forgotten the dialer, and a dialer that has forgotten the host.
+        let other = Ends::new().unwrap();
+        let again = stated(&other, &signer, DialBind::Bind, "a");
+        assert_eq!(proved(dialer, (&other, &again), "c9", "a").await, full);
+        let other = Ends::new().unwrap();
+        let again = stated(&other, &signer, DialBind::Dial, "");
+        assert_eq!(proved((&other, &again), one, "c10", "a").await, full);
+    }
+
+    #[tokio::test]
+    async fn a_dialer_that_the_router_calls_another_one_is_refused() {
+        let signer = signer();
+        let (dialer, host) = (Ends::new().unwrap(), Ends::new().unwrap());
+        let dials = stated(&dialer, &signer, DialBind::Dial, "");
+        let hosts = stated(&host, &signer, DialBind::Bind, "");
+        assert!(proved((&dialer, &dials), (&host, &hosts), "c1", "").await.is_ok());
+        let [one, other] = [(); 2].map(|()| KeyPair::generate(&mut rand::rng()).unwrap());
+        let public = (one.public_key(), other.public_key());
+        let keys = &other.server_session(&public.0).unwrap();
+        let (ends, own, service, circuit) = (&host, &hosts, "web", "c2");
+        let exchange = Exchange { ends, own, service, circuit, public, fresh: [7; FRESH], keys };
+        let hint = dialer.dialer_hint(&dials);
+        assert!(exchange.greet(hint, Some("i1")).0.met.is_some());
+        let (greeting, caller) = exchange.greet(hint, Some("i2"));
+        assert!(greeting.met.is_none());
+        // The dialer proves itself in full then.
+        let keys = one.client_session(&public.1).unwrap();
+        let dialing = Exchange { ends: &dialer, own: &dials, keys: &keys, ..exchange };
+        let ((to_host, at_host), (to_dialer, at_dialer)) =
+            (unbounded_channel(), unbounded_channel());
+        let dial = async move {
+            dialing.dial(&mut Wire(to_host, at_dialer), &greeting, "").await.map(drop)
+        };
+        let host = async move { exchange.host(&mut Wire(to_dialer, at_host), caller).await };
+        let (at_dialer, at_host) = tokio::join!(dial, host);
+        assert!(at_host.unwrap_err().contains("the router says that i2 dials"));
+        assert!(at_dialer.is_err());
+    }
+}
