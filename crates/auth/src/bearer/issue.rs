@@ -22,9 +22,9 @@ pub(crate) const OPENID: &str = "openid";
 pub struct TokenSet {
     /// The access token.
     pub access: String,
-    /// The refresh token, if the client asked for [`OFFLINE`].
+    /// The refresh token, if the client asked for `offline_access`.
     pub refresh: Option<String>,
-    /// The ID token, if the client asked for [`OPENID`].
+    /// The ID token, if the client asked for `openid`.
     pub id: Option<String>,
     /// Life of the access token in seconds.
     pub expires_in: u64,
