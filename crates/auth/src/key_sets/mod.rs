@@ -11,8 +11,6 @@
 mod kept;
 pub(crate) mod refresh;
 mod set;
-#[cfg(test)]
-mod tests;
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -220,3 +218,6 @@ impl KeySets {
 fn short(kid: &str) -> String {
     kid.chars().take(80).collect()
 }
+
+#[cfg(test)]
+mod tests;

@@ -61,7 +61,7 @@ fn sources(folder: &Path, out: &mut String) {
             let text = fs::read_to_string(path).unwrap();
             let text = text.split("#[cfg(test)]").next().unwrap_or_default();
             // The settings of a running controller have parts of its file as they are.
-            if text.contains("weft_config") || text.contains(".external_tokens") {
+            if text.contains("weft_config") || text.contains("external_tokens") {
                 out.push_str(text);
             }
         }

@@ -262,7 +262,7 @@ mod tests {
         for private in ["lab.example.", "x.y.lab.example."] {
             assert_eq!(left(private, &all), all, "{private}");
         }
-        for other in ["otherlab.example.", "example.", "lab.example.org."] {
+        for other in ["otherlab.example.", "other.example.", "lab.example.org."] {
             assert_eq!(left(other, &all), [""; 0], "{other}");
         }
     }

@@ -157,7 +157,7 @@ async fn routers_may_ask_in_the_first_form() {
     };
     let start_over = |code| (code, RetryHint::START_OVER);
     for (wrong, expected) in [
-        (with("eyJh.bogus.bogus", "eyJh.bogus.bogus"), (ErrorCode::INTERNAL, RetryHint::DEFAULT)),
+        (with("eyJh.bogus.bogus", "eyJh.bogus.bogus"), start_over(ErrorCode::INVALID_API_SESSION)),
         (with("nobody", "nothing"), start_over(ErrorCode::INVALID_API_SESSION)),
         (with("", ""), start_over(ErrorCode::INVALID_API_SESSION)),
         (with(&laptop.token, "eyJh.bogus.bogus"), start_over(ErrorCode::INVALID_SESSION)),
