@@ -54,9 +54,26 @@ fn is_in(address: IpAddr, networks: &[Network]) -> bool {
 }
 
 /// Whether a key set may be fetched from an address. An IPv4 address mapped into IPv6 counts as
-/// IPv4.
+/// IPv4, and an address of IPv6 that leads to one of IPv4 has to be allowed as both.
 fn allows_address(rules: &JwksFetch, address: IpAddr) -> bool {
     let address = address.to_canonical();
+    let embedded = embedded(address).map(IpAddr::V4);
+    [Some(address), embedded].into_iter().flatten().all(|it| allows_one(rules, it))
+}
+
+/// The address of IPv4 to which a gateway leads an address of IPv6: of NAT64 (64:ff9b::/96) or 6to4 (2002::/16).
+fn embedded(address: IpAddr) -> Option<Ipv4Addr> {
+    let IpAddr::V6(address) = address else { return None };
+    let bits = match address.segments() {
+        [0x64, 0xff9b, 0, 0, 0, 0, ..] => address.to_bits(),
+        [0x2002, ..] => address.to_bits() >> 80,
+        _ => return None,
+    };
+    // The cast keeps the lowest 32 bits.
+    Some(Ipv4Addr::from_bits(bits as u32))
+}
+
+fn allows_one(rules: &JwksFetch, address: IpAddr) -> bool {
     let among = |of: &[(IpAddr, u8)]| of.iter().any(|(at, bits)| is_within(address, *at, *bits));
     if among(NEVER) || is_in(address, &rules.denied_ips) {
         return false;
@@ -173,6 +190,8 @@ mod tests {
         for never in [
             "169.254.169.254",
             "::ffff:169.254.169.254",
+            "64:ff9b::169.254.169.254",
+            "2002:a9fe:a9fe::1",
             "fe80::1",
             "fd00:ec2::254",
             "224.0.0.1",
@@ -233,7 +252,17 @@ mod tests {
             ..open_fetch()
         };
         assert!(allows(&rules, "10.1.0.1"));
-        for refused in ["10.1.2.3", "10.2.0.1", "127.0.0.1", "::1", "fc00::1", "1.2.3.4"] {
+        assert!(allows(&rules, "64:ff9b::10.1.0.1") && allows(&rules, "64:ff9b::8.8.8.8"));
+        for refused in [
+            "64:ff9b::10.2.0.1",
+            "2002:a01:203::",
+            "10.1.2.3",
+            "10.2.0.1",
+            "127.0.0.1",
+            "::1",
+            "fc00::1",
+            "1.2.3.4",
+        ] {
             assert!(!allows(&rules, refused), "{refused}");
         }
         assert!(check_url(&rules, "https://keys.internal./x").is_err());

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use weft_auth::service_session::Checked;
 use weft_channel::Lane;
 use weft_kernel::traces::Channel;
 use weft_model::Id;
@@ -173,15 +174,7 @@ async fn for_sdk(
             PolicyType::Dial,
         )
         .map_err(|refusal| of_session(&refusal))?;
-    let dial = Dial {
-        service: checked.service,
-        instance: request.terminator_instance_id,
-        client: checked.session.to_string(),
-        is_of_session: true,
-        identity: checked.identity,
-        peer_data: request.peer_data,
-        id: None,
-    };
+    let dial = Dial::of(checked, request.terminator_instance_id, request.peer_data);
     dial.make(session, span).await
 }
 
@@ -229,16 +222,14 @@ async fn for_sdk_by_token(
             &Id::new(&request.service_id),
         )
         .map_err(|refusal| of_session(&refusal))?;
-    let dial = Dial {
-        service: checked.service,
-        instance: request.terminator_instance_id,
-        client: checked.session.to_string(),
-        is_of_session: true,
-        identity: checked.identity,
-        peer_data: request.peer_data,
-        id: Some(request.circuit_id).filter(|id| !id.is_empty()),
+    let id = match request.circuit_id.as_str() {
+        "" => None,
+        id => Some(Id::parse(id).map_err(|problem| {
+            error(ErrorCode::INTERNAL, format!("the id of the circuit: {problem}"))
+        })?),
     };
-    dial.make(session, span).await
+    let dial = Dial::of(checked, request.terminator_instance_id, request.peer_data);
+    Dial { id: id.map(|id| id.to_string()), ..dial }.make(session, span).await
 }
 
 /// Makes a circuit for the router's own identity.
@@ -326,6 +317,19 @@ struct Dial {
 }
 
 impl Dial {
+    /// The dial of a service session that was checked.
+    fn of(checked: Checked, instance: String, peer_data: PeerData) -> Self {
+        Self {
+            service: checked.service,
+            instance,
+            client: checked.session.to_string(),
+            is_of_session: true,
+            identity: checked.identity,
+            peer_data,
+            id: None,
+        }
+    }
+
     async fn make(
         self,
         session: &RouterSession,

@@ -95,7 +95,7 @@ async fn add(args: SignerAddArgs) -> Result<(), Failure> {
     }
     let body = body(&args, &provider)?;
     if args.dry_run {
-        provider.remarks.iter().for_each(output::note);
+        provider.remarks.iter().for_each(output::say);
         output::value(args.output.format(), &body, || summary(&body, keys.len()));
         return Ok(());
     }
@@ -104,7 +104,7 @@ async fn add(args: SignerAddArgs) -> Result<(), Failure> {
     let created: Value = client
         .call(row(Api::Management, "createExternalJwtSigner")?, &[], &[], Some(&body))
         .await?;
-    provider.remarks.iter().for_each(output::note);
+    provider.remarks.iter().for_each(output::say);
     output::value(args.output.format(), &created, || {
         format!(
             "{}\nnext: `weft signer test -` with a token of the provider; identities get {} with \
