@@ -23,11 +23,14 @@ fn refused(service: &Service, what: &str) -> EdgeError {
     error(ErrorCode::ACCESS_DENIED, text)
 }
 
+/// Whether the dialer with this data for the host announces a proof.
+pub(crate) fn is_proving(peer_data: &PeerData) -> bool {
+    peer_data.get(&MARKER).is_some_and(|marker| dialer_proves(marker).is_some())
+}
+
 /// Refuses a dial that announces no proof.
 pub(crate) fn of_dialer(service: &Service, peer_data: &PeerData) -> Result<(), EdgeError> {
-    let marker = peer_data.get(&MARKER);
-    match service.authenticated_ends && marker.is_none_or(|marker| dialer_proves(marker).is_none())
-    {
+    match service.authenticated_ends && !is_proving(peer_data) {
         true => Err(refused(
             service,
             "the dial announces no proof: its program has none, or a router on the way has removed it",

@@ -362,6 +362,7 @@ impl Dial {
             instance: self.instance,
             client: self.client,
             is_of_session: self.is_of_session,
+            dialer_proves: demand::is_proving(&peer_data),
             peer_data,
             tags,
             id: self.id,
@@ -499,6 +500,7 @@ async fn for_binding(session: &RouterSession, request: CircuitRequest, span: &mu
         instance: instance.to_owned(),
         client: request.ingress_id,
         is_of_session: false,
+        dialer_proves: false,
         peer_data,
         id: None,
     };

@@ -19,7 +19,7 @@ use weft_model::access::{Posture, decide};
 use weft_model::entity::{Identity, IdentityType, PolicyType, Service, ServiceSession, Terminator};
 use weft_model::{Change, Id, Kind, Snapshot, Timestamp};
 use weft_network::circuits::Circuit;
-use weft_network::unfounded::lacks_proof;
+use weft_network::unfounded::{demands_proof, lacks_proof};
 
 use crate::ended::is_founded;
 use crate::plane::Plane;
@@ -102,7 +102,9 @@ impl<'p> Judge<'p> {
         let has_sessions =
             !circuit.is_of_session || auth.sessions().service(&circuit.client).is_some();
         let terminator = self.snapshot.get::<Terminator>(&circuit.terminator);
+        let can_prove = circuit.dialer_proves || !demands_proof(&self.snapshot, &circuit.service);
         has_sessions
+            && can_prove
             && terminator.is_none_or(|it| is_founded(auth, it) && !lacks_proof(&self.snapshot, it))
             && self.snapshot.contains(Kind::Service, &circuit.service)
             && Right::of(circuit).all(|right| {

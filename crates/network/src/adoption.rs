@@ -191,6 +191,7 @@ impl Network {
             // The dialing identity: routers do not report the session.
             client: assembled.tags.client.as_ref().map(Id::to_string).unwrap_or_default(),
             is_of_session: false,
+            dialer_proves: true,
             instance: instance.to_owned(),
             service,
             is_counted: was_counted || !terminator.is_empty(),

@@ -38,6 +38,9 @@ pub struct Circuit {
     /// Whether the client is a service session of this controller. The circuit ends with such a
     /// session.
     pub is_of_session: bool,
+    /// Whether the dialer announced that it proves itself to the host. True for an adopted circuit, of which this is
+    /// not known.
+    pub dialer_proves: bool,
     /// The service.
     pub service: Id,
     /// The terminator; empty if it is not known any more.
@@ -118,6 +121,7 @@ impl Circuit {
             id: self.id.clone(),
             client: self.client.clone(),
             is_of_session: self.is_of_session,
+            dialer_proves: self.dialer_proves,
             service: self.service.clone(),
             terminator: self.terminator.clone(),
             instance: self.instance.clone(),
@@ -495,6 +499,7 @@ pub fn sample(id: &str, nodes: &[&str], links: &[&str]) -> Circuit {
         id: id.into(),
         client: "client".into(),
         is_of_session: false,
+        dialer_proves: true,
         service: Id::new("svc"),
         terminator: Id::new("t"),
         instance: String::new(),

@@ -54,6 +54,8 @@ pub struct CircuitSpec {
     pub client: String,
     /// Whether the client is a service session, with which the circuit ends.
     pub is_of_session: bool,
+    /// Whether the dialer announces that it proves itself to the host.
+    pub dialer_proves: bool,
     /// Data for the terminating side.
     pub peer_data: PeerData,
     /// Tags of the circuit; the tag of the host is added.

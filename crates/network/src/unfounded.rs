@@ -43,8 +43,12 @@ pub(crate) fn is_founded(snapshot: &Snapshot, terminator: &Terminator, now: Time
 
 /// Whether the service demands that its ends prove themselves, and the host cannot.
 pub fn lacks_proof(snapshot: &Snapshot, terminator: &Terminator) -> bool {
-    let service = snapshot.get::<Service>(&terminator.service_id);
-    !terminator.host_proves && service.is_some_and(|service| service.authenticated_ends)
+    !terminator.host_proves && demands_proof(snapshot, &terminator.service_id)
+}
+
+/// Whether the service demands that its ends prove themselves.
+pub fn demands_proof(snapshot: &Snapshot, service: &Id) -> bool {
+    snapshot.get::<Service>(service).is_some_and(|service| service.authenticated_ends)
 }
 
 /// Whether a dial may be led to a terminator: its host may host the service, and over this router. A

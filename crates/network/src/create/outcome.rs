@@ -27,6 +27,7 @@ impl Making<'_> {
             id: self.id.clone(),
             client: self.spec.client.clone(),
             is_of_session: self.spec.is_of_session,
+            dialer_proves: self.spec.dialer_proves,
             service: self.spec.service.clone(),
             terminator: terminator.base.id.clone(),
             instance: self.spec.instance.clone(),

@@ -244,7 +244,19 @@ async fn a_router_hears_who_its_tunneler_is_for_what_it_may_do() {
         assert!(EdgeError::from_message(&peer.ask(wrong.to_message()).await).is_ok());
     }
     // With a key the router takes part in what demands one.
+    assert_eq!(host_with(&peer, &service, &key).await, CreateTerminatorResult::Success);
+    let unproved = tunneled(&mut peer, &key, false).await;
+    let proved = tunneled(&mut peer, &key, true).await;
     net.demand(&service, true).await;
+    let has = |circuit: &str| net.network.circuits().get(circuit).is_some();
+    until(|| !has(&unproved)).await;
+    assert!(has(&proved), "a circuit goes on whose ends announced their proofs");
+    assert!(has(&tunneled(&mut peer, &key, true).await));
+    assert_eq!(host_with(&peer, &service, &key).await, CreateTerminatorResult::Success);
+}
+
+/// Hosts the service at the router's own tunneler, which names this key.
+async fn host_with(peer: &Peer, service: &Id, key: &Bytes) -> CreateTerminatorResult {
     let request = CreateTunnelTerminatorRequestV2 {
         service_id: service.to_string(),
         address: "t1".into(),
@@ -252,24 +264,23 @@ async fn a_router_hears_who_its_tunneler_is_for_what_it_may_do() {
         ..CreateTunnelTerminatorRequestV2::default()
     };
     let reply = peer.ask(request.to_message()).await;
-    let made = CreateTunnelTerminatorResponseV2::from_message(&reply).unwrap();
-    assert_eq!(made.result(), CreateTerminatorResult::Success, "{}", made.msg);
+    CreateTunnelTerminatorResponseV2::from_message(&reply).unwrap().result()
+}
+
+/// A circuit of the router's own tunneler, whose ends announce proofs or not.
+async fn tunneled(peer: &mut Peer, key: &Bytes, proves: bool) -> String {
     let own = KeyPair::generate(&mut rand::rng()).unwrap().public_key();
     let greeting = Greeting { hint: [7; 16], fresh: [8; 16], met: None };
-    let told = HostKey { key: own, seals_end: true, proves: Some(greeting) };
+    let told = HostKey { key: own, seals_end: true, proves: proves.then_some(greeting) };
+    let marker = marker("abc", proves.then_some(&[6; 16]));
     let dial = CreateTunnelCircuitV2Request {
         service_name: "web".into(),
-        peer_data: [
-            (1003, own.as_bytes().to_vec().into()),
-            (1025, marker("abc", Some(&[6; 16])).into()),
-        ]
-        .into(),
-        end_key: key,
+        peer_data: [(1003, own.as_bytes().to_vec().into()), (1025, marker.into())].into(),
+        end_key: key.clone(),
         ..CreateTunnelCircuitV2Request::default()
     };
-    let reply = dial_with(&mut peer, dial.to_message(), |_| {
-        Some(Ok(PeerData::from([(1003, told.to_bytes())])))
-    })
-    .await;
-    CreateTunnelCircuitV2Response::from_message(&reply).unwrap();
+    let reply =
+        dial_with(peer, dial.to_message(), |_| Some(Ok(PeerData::from([(1003, told.to_bytes())]))))
+            .await;
+    CreateTunnelCircuitV2Response::from_message(&reply).unwrap().circuit_id
 }

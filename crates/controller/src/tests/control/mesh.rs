@@ -115,6 +115,7 @@ async fn a_late_success_of_an_earlier_attempt_is_taken_down() {
         instance: String::new(),
         client: "somebody".to_owned(),
         is_of_session: false,
+        dialer_proves: false,
         peer_data: PeerData::new(),
         tags: Default::default(),
         id: Some("chosen".to_owned()),
