@@ -97,6 +97,7 @@ pub fn shown(
         token: holder.map(|(token, _)| token.to_owned()).unwrap_or_default(),
         expiration_seconds: own.then_some(seconds),
         expires_at: own.then(|| convert::time(end)),
+        login: None,
     }
 }
 

@@ -282,6 +282,12 @@ impl Online {
         }
     }
 
+    /// The routers that an identity is connected to.
+    pub fn routers_of(&self, identity: &Id) -> Vec<Id> {
+        let tables = self.tables.read();
+        tables.identities.get(identity).map(|it| it.routers.clone()).unwrap_or_default()
+    }
+
     /// All reported identities with the routers that they are connected to, ordered by id.
     pub fn connections(&self, now: Timestamp) -> Vec<(Id, Vec<Id>, ConnectionStatus)> {
         let mut all: Vec<_> = {

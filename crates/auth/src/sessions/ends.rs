@@ -20,12 +20,20 @@ impl Sessions {
             return login.ends_at;
         }
         let idle = tables.last_activity(session).plus(self.0.timeout);
+        self.last_end(session).map_or(idle, |last| last.min(idle))
+    }
+
+    /// The end of a session that is used until then; `None` if it has no such end.
+    pub fn last_end(&self, session: &ApiSession) -> Option<Timestamp> {
+        if let Some(login) = &session.tokens {
+            return login.last_end;
+        }
         let begun = session.base.created_at;
         let longest = self.0.longest.map(|longest| begun.plus(longest));
         // Who has left the provider's company gets no fresh token.
         let by_token =
             session.external.signer_id.as_ref().map(|_| begun.plus(self.0.longest_by_token));
-        [longest, by_token].into_iter().flatten().fold(idle, Timestamp::min)
+        [longest, by_token].into_iter().flatten().min()
     }
 
     /// The end of a session if it is not used again, by the present tables.

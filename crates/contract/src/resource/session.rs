@@ -85,8 +85,11 @@ pub const KIND: Kind = Kind {
         Column { title: "ID", pointer: "/id" },
         Column { title: "IDENTITY", pointer: "/identity/name" },
         Column { title: "ADDRESS", pointer: "/ipAddress" },
+        Column { title: "FACTORS", pointer: "/login/factors" },
         Column { title: "SINCE", pointer: "/createdAt" },
         Column { title: "ACTIVE", pointer: "/lastActivityAt" },
+        Column { title: "ENDS", pointer: "/login/endsAt" },
+        Column { title: "ROUTERS", pointer: "/login/edgeRouters" },
     ],
 };
 
@@ -190,6 +193,33 @@ detail! {
         /// the member.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub expires_at: Option<Timestamp>,
+        /// How the client logged in, and what it is connected to. Only sessions that an administrator asks for have
+        /// the member. Of weft.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub login: Option<LoginDetail>,
+    }
+}
+
+detail! {
+    /// How the client of a session logged in, and what it is connected to. Of weft.
+    pub struct LoginDetail {
+        /// The program and its release, as the client describes them.
+        pub application: String,
+        /// The routers that the identity of the session is connected to, in this or another session; none for a
+        /// caller that may not read routers.
+        pub edge_routers: Vec<EntityRef>,
+        /// The time at which the session ends unless the client uses or refreshes it.
+        pub ends_at: Timestamp,
+        /// The factors that were given: `password`, `cert`, `ext-jwt`, `totp`, or `ejs:` and the id of a signer.
+        pub factors: Vec<String>,
+        /// Whether the client named the key that proves it to the ends of its connections.
+        pub has_end_key: bool,
+        /// Whether the session has signed tokens, by OpenID Connect; otherwise it has an opaque one.
+        pub has_signed_tokens: bool,
+        /// The time at which the session ends even if the client uses it; null if it has no such end.
+        pub last_end: Option<Timestamp>,
+        /// The SDK and its release, as the client describes them.
+        pub sdk: String,
     }
 }
 

@@ -69,6 +69,14 @@ row! {
     }
 }
 
+impl SdkInfo {
+    /// The application and the SDK, each with its version.
+    pub fn described(&self) -> [String; 2] {
+        [(&self.app_id, &self.app_version), (&self.kind, &self.version)]
+            .map(|(name, version)| format!("{name} {version}").trim().to_owned())
+    }
+}
+
 row! {
     /// A client's report of its machine.
     pub struct EnvInfo {

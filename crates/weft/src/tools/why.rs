@@ -8,7 +8,9 @@ use weft_contract::{
     resource::{
         identity::{IdentityDetail, PolicyAdvice},
         posture_data::{PolicyJudgement, PostureJudgement},
+        service::ServiceDetail,
         service_policy::ServicePolicyDetail,
+        session::ApiSessionDetail,
     },
 };
 
@@ -29,6 +31,8 @@ struct Facts {
     of_service: Vec<ServicePolicyDetail>,
     /// Number of terminators of the service.
     hosts: usize,
+    /// The sessions of the identity, if the service demands proofs of its ends; `None` if they may not be read.
+    proving: Option<Option<Vec<ApiSessionDetail>>>,
 }
 
 /// A condition, and whether it holds.
@@ -77,6 +81,7 @@ pub(crate) async fn why(args: WhyArgs) -> Result<(), Failure> {
         of_identity: policies(&client, "listIdentityServicePolicies", &identity).await?,
         of_service: policies(&client, "listServiceServicePolicies", &service).await?,
         hosts: terminators(&client, &service).await?,
+        proving: proving(&client, &identity, &service).await?,
     };
     print(&facts);
     Ok(())
@@ -94,6 +99,21 @@ async fn terminators(client: &ManagementClient, service: &str) -> Result<usize, 
     let list = row(Api::Management, "listServiceTerminators")?;
     let found: Vec<Value> = client.list_all(list, &[service], None).await?;
     Ok(found.len())
+}
+
+/// The sessions of the identity, if the service demands that both ends prove who they are.
+async fn proving(
+    client: &ManagementClient,
+    identity: &str,
+    service: &str,
+) -> Result<Option<Option<Vec<ApiSessionDetail>>>, Failure> {
+    let service: ServiceDetail = client.get(kind("service")?, service).await?;
+    if !service.authenticated_ends {
+        return Ok(None);
+    }
+    let list = row(Api::Management, "listAPISessions")?;
+    let filter = format!("identity=\"{identity}\"");
+    Ok(Some(client.list_all(list, &[], Some(&filter)).await.ok()))
 }
 
 fn print(facts: &Facts) {
@@ -126,6 +146,7 @@ fn findings(facts: &Facts, wanted: DialBind) -> Vec<Finding> {
     let mut findings = vec![standing(facts), policy(facts, wanted)];
     findings.extend(device(facts, wanted));
     findings.extend(routers(facts));
+    findings.extend(proofs(facts));
     if wanted == DialBind::Dial {
         let service = &facts.advice.service.name;
         findings.push(
@@ -274,6 +295,37 @@ fn routers(facts: &Facts) -> Vec<Finding> {
     }]
 }
 
+/// Whether the programs of the identity can prove who they are, if the service demands it.
+fn proofs(facts: &Facts) -> Option<Finding> {
+    let demands = "the service demands that both ends prove who they are, and";
+    let name = quoted(&facts.advice.service.name);
+    let finding = match facts.proving.as_ref()? {
+        None => Finding::unknown(format!("{demands} the sessions of the identity may not be read")),
+        Some(sessions) => {
+            let has_key =
+                |it: &&ApiSessionDetail| it.login.as_ref().is_some_and(|it| it.has_end_key);
+            let able = sessions.iter().filter(has_key).count();
+            let says = match (able, sessions.len()) {
+                (_, 0) => "the identity has no session, by which one could tell".to_owned(),
+                (0, _) => "no session of the identity has a key for that".to_owned(),
+                (able, all) => {
+                    format!("{able} of {all} sessions of the identity have a key for that")
+                }
+            };
+            let finding = Finding::new(able > 0, format!("{demands} {says}"));
+            Finding {
+                is_unknown: sessions.is_empty(),
+                holds: able > 0 || sessions.is_empty(),
+                ..finding
+            }
+        }
+    };
+    Some(
+        finding
+            .or(format!("use an SDK or tunneler of weft; who else is cut: weft unproven {name}")),
+    )
+}
+
 /// Whether the device passes the posture checks of a policy that allows it, with all checks as they were judged. A
 /// device passes in one session and may fail in another, which has its own second factor.
 fn device(facts: &Facts, wanted: DialBind) -> Option<Finding> {
@@ -366,6 +418,7 @@ mod tests {
             of_identity: serde_json::from_value(of_identity).unwrap(),
             of_service: serde_json::from_value(of_service).unwrap(),
             hosts,
+            proving: None,
         }
     }
 
@@ -425,6 +478,23 @@ mod tests {
             let finding = standing(&facts(able));
             assert!(finding.holds && finding.says.contains("locked until the identity is enabled"));
         }
+    }
+
+    #[test]
+    fn a_demand_for_proofs_is_judged_by_the_sessions_of_the_identity() {
+        let mut facts = facts(advice(1, json!([])), json!([]), json!([]), 1);
+        assert!(proofs(&facts).is_none(), "the service demands nothing");
+        let mut judge = |sessions: Option<Value>| {
+            facts.proving = Some(sessions.map(|them| serde_json::from_value(them).unwrap()));
+            let found = proofs(&facts).unwrap();
+            (found.holds, found.is_unknown, found.help.join(" "))
+        };
+        assert_eq!(judge(None), (true, true, String::new()));
+        assert_eq!(judge(Some(json!([]))), (true, true, String::new()));
+        let with = |has_key: bool| json!({"login": {"hasEndKey": has_key}});
+        let (holds, _, help) = judge(Some(json!([with(false), {}])));
+        assert!(!holds && help.ends_with("weft unproven web"), "{help}");
+        assert_eq!(judge(Some(json!([with(false), with(true)]))), (true, false, String::new()));
     }
 
     #[test]

@@ -1,15 +1,17 @@
-//! API sessions, as administrators see them (docs/protocol/management-api.md 7.8). Only sessions
-//! with opaque tokens are in the table; the state of a signed session is its token.
+//! API sessions, as administrators see them (docs/protocol/management-api.md 7.8): those with opaque tokens and those
+//! with signed ones.
 
 use std::sync::Arc;
 
 use futures::FutureExt as _;
 use weft_auth::current::shown;
 use weft_contract::Api;
-use weft_contract::resource::session::ApiSessionDetail;
+use weft_contract::permission::{Action, Subject};
+use weft_contract::resource::edge_router::COLLECTION as ROUTERS;
+use weft_contract::resource::session::{ApiSessionDetail, LoginDetail};
 use weft_kernel::call::{Answer, Handler};
-use weft_kernel::{Call, Caller, Failure, Reply, rank};
-use weft_model::entity::ApiSession;
+use weft_kernel::{Call, Caller, Failure, Reply, convert, rank};
+use weft_model::entity::{ApiSession, Authenticator, Router, SdkInfo};
 use weft_model::filter::{Column, Symbols, Type, Value};
 
 use crate::Controller;
@@ -72,8 +74,46 @@ impl InMemoryKind for ApiSessions {
         let mut detail = shown(context.controller(), record, own);
         detail.auth_queries.clear();
         (detail.expiration_seconds, detail.expires_at) = (None, None);
+        detail.login = Some(login_of(context, record));
         Ok(detail)
     }
+}
+
+/// How the client of a session logged in, and what it is connected to.
+fn login_of(context: &Context, session: &ApiSession) -> LoginDetail {
+    let sessions = context.sessions();
+    let may_read = context.caller().may(Subject::Router, Action::Read);
+    let routers = may_read.then(|| context.online().routers_of(&session.identity_id));
+    let routers = routers.unwrap_or_default();
+    let name = |router| convert::mention::<Router>(context.view(), ROUTERS, router);
+    let sdk = session.sdk_info.as_ref();
+    let [application, sdk] = sdk.map(SdkInfo::described).unwrap_or_default();
+    LoginDetail {
+        application,
+        edge_routers: routers.iter().map(name).collect(),
+        ends_at: convert::time(sessions.expires_at(session)),
+        factors: factors(context, session),
+        has_end_key: !session.end_key.is_empty(),
+        has_signed_tokens: session.tokens.is_some(),
+        last_end: sessions.last_end(session).map(convert::time),
+        sdk,
+    }
+}
+
+/// The factors of a login, in the words of its tokens.
+fn factors(context: &Context, session: &ApiSession) -> Vec<String> {
+    if let Some(login) = &session.tokens {
+        return login.methods.clone();
+    }
+    let authenticator = context.view().get::<Authenticator>(session.authenticator_id.as_str());
+    let first = match authenticator {
+        _ if session.external.signer_id.is_some() => "ext-jwt",
+        Some(it) if it.updb.is_some() => "password",
+        _ => "cert",
+    };
+    let totp = (session.is_mfa_required && session.is_mfa_complete).then(|| "totp".to_owned());
+    let token = session.external.second_signer.as_ref().map(|signer| format!("ejs:{signer}"));
+    [Some(first.to_owned()), totp, token].into_iter().flatten().collect()
 }
 
 /// The operations.

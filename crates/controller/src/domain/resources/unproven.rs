@@ -147,15 +147,13 @@ fn of_terminator(view: View<'_>, terminator: &Terminator) -> UnprovenEnd {
 }
 
 fn of_session(view: View<'_>, session: &ServiceSession, login: &ApiSession) -> UnprovenEnd {
-    let sdk = login.sdk_info.clone().unwrap_or_default();
-    let words = |one: &str, other: &str| format!("{one} {other}").trim().to_owned();
-    let SdkInfo { app_id, app_version, kind, version, .. } = &sdk;
+    let [application, sdk] = login.sdk_info.as_ref().map(SdkInfo::described).unwrap_or_default();
     UnprovenEnd {
-        application: words(app_id, app_version),
+        application,
         created_at: convert::time(session.base.created_at),
         identity: Some(convert::mention::<Identity>(view, IDENTITIES, &session.identity_id)),
         role: convert::word(session.session_type),
-        sdk: words(kind, version),
+        sdk,
         session: session.base.id.to_string(),
         ..UnprovenEnd::default()
     }

@@ -422,6 +422,10 @@ async fn ended_sessions_end_in_routers_too() {
     let [login] = logins.as_slice() else { panic!("one login: {logins:?}") };
     assert_eq!((&login["token"], &login["identity"]["name"]), (&json!(""), &json!("laptop")));
     assert_eq!(login["authQueries"], json!([]));
+    let how = &login["login"];
+    assert_eq!((&how["factors"], &how["hasSignedTokens"]), (&json!(["cert"]), &json!(false)));
+    assert!(how["endsAt"].as_str() > login["lastActivityAt"].as_str(), "{how}");
+    assert_eq!((&how["edgeRouters"], &how["lastEnd"]), (&json!([]), &Value::Null));
     let login = login["id"].as_str().unwrap();
     net.manage("deleteAPISessions", &[login], Value::Null).await;
     let ended = SessionRemoved::from_message(&peer.expect(is::SESSION_REMOVED).await).unwrap();
