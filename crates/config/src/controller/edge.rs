@@ -75,7 +75,7 @@ pub struct SigningCert {
 /// The OIDC provider: its announcement, the life of its tokens, and their revocation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OidcTokens {
-    /// True if clients are told to log in with the provider. A key of weft's own, default false.
+    /// True if clients are told to log in with the provider. A key of weft's own, default true.
     pub announced: bool,
     /// Longest life of a session that began with the token of an external signer. A key of weft's own; at least 1m,
     /// default 24h.
@@ -286,7 +286,7 @@ impl OidcTokens {
         };
         let access = low("accessTokenDuration", MINUTE, 30 * MINUTE);
         let tokens = Self {
-            announced: section.flag("announced", false),
+            announced: section.flag("announced", true),
             external_session: low("sessionMaxDuration", MINUTE, 24 * 60 * MINUTE),
             access,
             id: low("idTokenDuration", MINUTE, 30 * MINUTE),
