@@ -14,12 +14,13 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use url::Url;
+use weft_contract::json::Password;
 use weft_contract::resource::enrollment::{EnrollBody, EnrollmentCerts, EnrollmentClaims, method};
 use weft_contract::{Api, Load, Method, Word as _, headers};
 use weft_identity::token::{self, Expect, TokenError};
 use weft_identity::{
     BYTE_ORDER_MARK, Certificate, CertificateRequest, IdentityFile, IdentityMaterial, KeyedChain,
-    PrivateKey, San, Subject, TrustBundle,
+    LiveIdentity, PrivateKey, San, Subject, TrustBundle,
 };
 use weft_proxy::Proxies;
 
@@ -109,21 +110,53 @@ pub async fn enroll_ott(jwt: &str, key: &PrivateKey) -> Result<IdentityFile> {
     let request = CertificateRequest::make_pem(key, &subject, &[])?;
     let certs = invitation.send(method::OTT, headers::PEM, request.into_bytes()).await?;
     fits(&certs.cert, key)?;
-    let api = invitation.address.at(Api::Client, "")?.to_string();
-    let apis: Vec<String> = certs
-        .controllers
-        .iter()
-        .flat_map(|controller| controller.api_addresses.get(Api::Client.as_str()))
-        .flatten()
-        .filter(|address| address.version == "v1")
-        .map(|address| address.url.clone())
-        .collect();
-    Ok(IdentityFile {
-        apis: if apis.is_empty() { vec![api.clone()] } else { apis },
-        api,
-        id: IdentityMaterial::inline(&key.to_pem(), &certs.cert, &invitation.bundle.to_pem()),
-        ..IdentityFile::default()
-    })
+    let id = IdentityMaterial::inline(&key.to_pem(), &certs.cert, &invitation.bundle.to_pem());
+    invitation.file(id, &certs)
+}
+
+/// A certificate of a third-party CA and its key, as an identity file names them: `file://` and a path, or `pem:` and
+/// the text.
+#[derive(Clone, Debug)]
+pub struct OwnCertificate {
+    /// The certificate and its chain.
+    pub cert: String,
+    /// The key. It is not sent.
+    pub key: String,
+}
+
+/// Enrolls an identity with a certificate of a third-party CA: by the one-time token of the identity, or by the token
+/// of the CA, with which the controller makes a new identity. `name` is what the new one would like to be called.
+///
+/// # Errors
+/// As [`enroll_ott`].
+pub async fn enroll_certificate(
+    jwt: &str,
+    own: &OwnCertificate,
+    name: Option<&str>,
+) -> Result<IdentityFile> {
+    wanted(&peek(jwt)?, &[method::OTT_CA, method::CA])?;
+    let invitation = verify(jwt, Proxies::of_process()).await?;
+    let ca = format!("pem:{}", invitation.bundle.to_pem());
+    let id = IdentityMaterial { cert: own.cert.clone(), key: own.key.clone(), ca };
+    let file = IdentityFile { id, ..IdentityFile::default() };
+    let tls = Tls::Identity(LiveIdentity::load(file.section())?);
+    let em = &invitation.claims.em;
+    let name = name.filter(|_| em == method::CA).map(str::to_owned);
+    let body = to_value(&EnrollBody { name, ..EnrollBody::default() })?.to_string();
+    let certs = invitation.send_over(&tls, em, headers::JSON, body.into_bytes()).await?;
+    invitation.file(file.id, &certs)
+}
+
+/// Enrolls an identity that chooses a password by its one-time token; returns its user name.
+///
+/// # Errors
+/// As [`enroll_ott`].
+pub async fn enroll_password(jwt: &str, password: Password) -> Result<String> {
+    wanted(&peek(jwt)?, &[method::UPDB])?;
+    let invitation = verify(jwt, Proxies::of_process()).await?;
+    let body = EnrollBody { password: Some(password), ..EnrollBody::default() };
+    let body = to_value(&body)?.to_string().into_bytes();
+    Ok(invitation.send(method::UPDB, headers::JSON, body).await?.username)
 }
 
 /// Enrolls a router, of the edge or of the fabric only, by one-time token. The private key is not
@@ -162,15 +195,40 @@ pub async fn enroll_router(
 }
 
 impl Invitation {
-    /// Sends the token and the request.
+    /// The identity file with these keys, after the answer of the controller.
+    fn file(&self, id: IdentityMaterial, answer: &EnrollmentCerts) -> Result<IdentityFile> {
+        let api = self.address.at(Api::Client, "")?.to_string();
+        let controllers = answer.controllers.iter();
+        let apis = controllers.filter_map(|it| it.api_addresses.get(Api::Client.as_str()));
+        let apis = apis.flatten().filter(|address| address.version == "v1");
+        let apis: Vec<String> = apis.map(|address| address.url.clone()).collect();
+        let apis = if apis.is_empty() { vec![api.clone()] } else { apis };
+        Ok(IdentityFile { api, apis, id, ..IdentityFile::default() })
+    }
+
+    /// Sends the token and the request, without a certificate.
     async fn send(
         &self,
         method: &str,
         media: &'static str,
         body: Vec<u8>,
     ) -> Result<EnrollmentCerts> {
+        self.send_over(&Tls::Anonymous(self.bundle.clone()), method, media, body).await
+    }
+
+    async fn send_over(
+        &self,
+        tls: &Tls,
+        method: &str,
+        media: &'static str,
+        body: Vec<u8>,
+    ) -> Result<EnrollmentCerts> {
         let mut url = self.address.at(Api::Client, "/enroll")?;
-        url.query_pairs_mut().append_pair("method", method).append_pair("token", &self.claims.jti);
+        url.query_pairs_mut().append_pair("method", method);
+        // The token of a CA opens nothing by itself, and is not sent.
+        if method != method::CA {
+            url.query_pairs_mut().append_pair("token", &self.claims.jti);
+        }
         let request = Outgoing {
             method: Method::Post,
             url,
@@ -179,8 +237,7 @@ impl Invitation {
             load: Load::Usual,
             patience: MAX_WAIT,
         };
-        let tls = Tls::Anonymous(self.bundle.clone());
-        let http = Http::through(&tls, Arc::clone(&self.proxies))?;
+        let http = Http::through(tls, Arc::clone(&self.proxies))?;
         read_certs(http.send(&request).await?.accept()?)
     }
 }
@@ -226,6 +283,13 @@ fn wanted(claims: &EnrollmentClaims, methods: &[&str]) -> Result<()> {
     }
     let what = match claims.em.as_str() {
         method::OTT => "it enrolls an identity: use `weft enroll`",
+        method::OTT_CA | method::CA => {
+            "it enrolls with a certificate of a third-party CA: use `weft enroll TOKENFILE --cert FILE --key FILE`"
+        }
+        method::UPDB => "it enrolls with a password that you choose: use `weft enroll TOKENFILE`",
+        method::NETWORK => {
+            "it enrolls nobody: it says which network this is, for logins with tokens of a provider"
+        }
         method::EDGE_ROUTER | method::ROUTER => "it enrolls a router: use `weft router enroll`",
         other => {
             let methods = methods.join("` or `");

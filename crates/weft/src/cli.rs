@@ -4,6 +4,7 @@
 //! `delete` and the actions on entities are built from the tables of kinds in [`crate::entity`], so
 //! that a new kind needs nothing here.
 
+mod authorities;
 mod codes;
 mod documents;
 mod identities;
@@ -19,6 +20,7 @@ use std::ffi::OsString;
 
 use clap::{Args, Command, CommandFactory, FromArgMatches, Parser, Subcommand};
 
+pub(crate) use authorities::{CaAddArgs, CaArgs, CaCommand};
 pub(crate) use codes::CodeSource;
 pub(crate) use documents::{ApplyArgs, CallArgs, DiffArgs, DocumentFormat, ExportArgs};
 pub(crate) use identities::{
@@ -145,6 +147,8 @@ pub(crate) enum Fixed {
     Password(PasswordArgs),
     /// Give an identity a config for a service in place of the service's own
     Override(OverrideArgs),
+    /// Make a CA of an authority of one's own, and prove that one holds its key
+    Ca(CaArgs),
     /// Make a signer of an identity provider, or test a token of one
     Signer(SignerArgs),
     /// Prove that a network works, or that one holds the key of a certificate authority

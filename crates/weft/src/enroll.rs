@@ -5,13 +5,16 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use weft_client::enroll::{enroll_ott, peek};
-use weft_identity::{KeyAlgorithm, PrivateKey, text_of, write_private};
+use weft_client::enroll::{OwnCertificate, enroll_certificate, enroll_ott, enroll_password, peek};
+use weft_contract::json::Password;
+use weft_contract::resource::enrollment::method;
+use weft_identity::{IdentityFile, KeyAlgorithm, PrivateKey, text_of, write_private};
 
 use crate::{
+    ask,
     cli::EnrollArgs,
     failure::{Failure, chain},
-    output,
+    output, weak,
 };
 
 /// Bytes of an identity file with many authorities.
@@ -20,14 +23,57 @@ const ROOM: usize = 256 << 10;
 /// Enrolls and writes the identity file.
 pub(crate) async fn enroll(args: EnrollArgs) -> Result<(), Failure> {
     let token = read_token(&args.jwt)?;
-    let out = args.out.unwrap_or_else(|| beside(&args.jwt));
     let invited = peek(&token)?;
+    if invited.em == method::UPDB {
+        return choose_password(&args, &token).await;
+    }
+    let out = args.out.clone().unwrap_or_else(|| beside(&args.jwt));
     // The target is checked first, because a token can be used only once.
     check_target(&out, args.force)?;
-    spend(&token, &out).await?;
-    output::line(format!("enrolled identity {} at {}", invited.sub, invited.iss));
+    match own_certificate(&args)? {
+        None => spend(&token, &out).await?,
+        Some(own) => {
+            let room = Room::beside(&out)?;
+            let identity = enroll_certificate(&token, &own, args.name.as_deref()).await;
+            let identity = identity.map_err(refused)?;
+            drop(room);
+            written(&identity, &out)?;
+        }
+    }
+    match invited.em.as_str() {
+        method::CA => output::line(format!("enrolled a new identity at {}", invited.iss)),
+        _ => output::line(format!("enrolled identity {} at {}", invited.sub, invited.iss)),
+    }
     output::line(format!("identity file: {}", out.display()));
     Ok(())
+}
+
+/// Enrolls with a password that the caller chooses.
+async fn choose_password(args: &EnrollArgs, token: &str) -> Result<(), Failure> {
+    let password = match &args.new_password {
+        Some(password) => password.clone(),
+        None => {
+            let cannot = "the token wants a password: give --new-password or set WEFT_NEW_PASSWORD";
+            ask::new_password("the identity", cannot).await?
+        }
+    };
+    let chosen = Password::try_from(password.clone());
+    let chosen = chosen.map_err(|error| Failure::usage(format!("the password: {error}")))?;
+    let username = enroll_password(token, chosen).await.map_err(refused)?;
+    weak::warn(&username, &password);
+    output::line(format!("the password of {username} is set: weft login -u {username}"));
+    Ok(())
+}
+
+/// The certificate of the flags, as an identity file names it.
+fn own_certificate(args: &EnrollArgs) -> Result<Option<OwnCertificate>, Failure> {
+    let (Some(cert), Some(key)) = (&args.cert, &args.key) else { return Ok(None) };
+    let named = |path: &Path| {
+        let wrong = |error: std::io::Error| Failure::new(format!("{}: {error}", path.display()));
+        let whole = fs::canonicalize(path).map_err(wrong)?;
+        Ok::<_, Failure>(format!("file://{}", whole.display()))
+    };
+    Ok(Some(OwnCertificate { cert: named(cert)?, key: named(key)? }))
 }
 
 /// Enrolls with a token and writes the identity file, which must not exist.
@@ -41,6 +87,10 @@ async fn spend(token: &str, out: &Path) -> Result<(), Failure> {
     let key = PrivateKey::generate(KeyAlgorithm::EcP256)?;
     let identity = enroll_ott(token, &key).await.map_err(refused)?;
     drop(room);
+    written(&identity, out)
+}
+
+fn written(identity: &IdentityFile, out: &Path) -> Result<(), Failure> {
     identity.write(out).map_err(|error| {
         Failure::caused_by(&error).during("the token is spent, but the identity cannot be written")
     })

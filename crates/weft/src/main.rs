@@ -134,10 +134,11 @@ async fn fixed(command: Fixed) -> Result<(), Failure> {
         Fixed::Dial(args) => tunnel::dial(args).await,
         Fixed::Host(args) => tunnel::host(args).await,
         Fixed::Traceroute(args) => tunnel::traceroute(args).await,
+        Fixed::Ca(args) => until_interrupted(tools::ca::ca(args)).await,
         Fixed::Signer(args) => Box::pin(until_interrupted(tools::signer::signer(args))).await,
         Fixed::Verify(cli::VerifyCommand::Traffic(args)) => Box::pin(verify::traffic(args)).await,
         Fixed::Verify(cli::VerifyCommand::Ca(args)) => {
-            until_interrupted(tools::ca::verify(args)).await
+            until_interrupted(tools::verify_ca::verify(args)).await
         }
         Fixed::Completions(args) => completion::script(&args),
         Fixed::Version(args) => {

@@ -164,7 +164,12 @@ pub(crate) enum OverrideCommand {
 
 /// Arguments of `weft enroll`.
 #[derive(Debug, Args)]
-#[command(after_help = "Example:\n  weft enroll laptop.jwt      writes laptop.json")]
+#[command(after_help = "Examples:\n  weft enroll laptop.jwt      writes laptop.json\n  \
+                        weft enroll anna.jwt --cert anna.pem --key anna.key     with a certificate of one's own authority\n  \
+                        weft enroll company.jwt --cert anna.pem --key anna.key  with the token of the authority\n  \
+                        weft enroll bob.jwt         chooses bob's password, and writes no file\n\n\
+                        The token says in which way it enrolls; `weft jwt` shows tokens. With --cert the identity file \
+                        names the two\nfiles, which may be replaced by renewed ones.")]
 pub(crate) struct EnrollArgs {
     /// File with the enrollment token
     #[arg(value_name = "TOKENFILE")]
@@ -175,4 +180,22 @@ pub(crate) struct EnrollArgs {
     /// Overwrite an identity file that exists
     #[arg(long)]
     pub(crate) force: bool,
+    /// Certificate of a third-party CA, its chain behind it (PEM)
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, requires = "key")]
+    pub(crate) cert: Option<PathBuf>,
+    /// Key of the certificate (PEM); it is not sent
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, requires = "cert")]
+    pub(crate) key: Option<PathBuf>,
+    /// Name that the new identity would like to have, with the token of a CA
+    #[arg(long, short = 'n', value_name = "NAME", requires = "cert")]
+    pub(crate) name: Option<String>,
+    /// The password to choose, with a token for one; asked for when absent
+    #[arg(
+        long,
+        value_name = "PASSWORD",
+        env = "WEFT_NEW_PASSWORD",
+        hide_env_values = true,
+        conflicts_with = "cert"
+    )]
+    pub(crate) new_password: Option<String>,
 }

@@ -1,87 +1,220 @@
-//! `weft verify ca NAME`: proves to the controller that one holds the key of a certificate
-//! authority.
+//! `weft ca add`: an authority of the operator's own, whose certificates log identities in.
 
-use std::{path::Path, time::SystemTime};
+use std::time::SystemTime;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use weft_contract::{Api, headers};
-use weft_identity::{Authority, Certificate, KeyAlgorithm, Leaf, PrivateKey, Purpose, Subject};
+use weft_identity::{Certificate, PrivateKey};
 
+use super::verify_ca::{issue, read};
 use super::{kind, row};
-use crate::{cli::VerifyCaArgs, entity::name, failure::Failure, output};
+use crate::cli::{CaAddArgs, CaArgs, CaCommand};
+use crate::failure::Failure;
+use crate::output::{self, quoted};
 
-/// Sends the controller a certificate that only the holder of the authority's key can issue.
-pub(crate) async fn verify(args: VerifyCaArgs) -> Result<(), Failure> {
-    if args.cert.is_none() && args.ca_cert.is_none() {
-        return Err(missing());
+/// Runs the subcommand.
+pub(crate) async fn ca(args: CaArgs) -> Result<(), Failure> {
+    match args.command {
+        CaCommand::Add(args) => add(args).await,
+    }
+}
+
+async fn add(args: CaAddArgs) -> Result<(), Failure> {
+    let pem = read(&args.file)?;
+    let authority = authority(&args, &pem, SystemTime::now())?;
+    let body = body(&args, &authority, &pem)?;
+    let key = args.key.as_ref().map(|key| read(key)).transpose()?;
+    if let Some(key) = &key {
+        // A key that does not fit is named before anything is made.
+        issue("test", &pem, key)?;
+    }
+    let name = body.get("name").and_then(Value::as_str).unwrap_or_default();
+    if args.dry_run {
+        output::value(args.output.format(), &body, || summary(&body, &authority));
+        return Ok(());
     }
     let client = args.session.client().await?;
-    let id = name::resolve(&client, kind("ca")?, &args.which).await?;
-    let proof = match (&args.cert, &args.ca_cert, &args.ca_key) {
-        (Some(path), ..) => read(path)?,
-        (None, Some(cert), Some(key)) => {
-            let ca: Value = client.get(kind("ca")?, &id).await?;
-            let token = ca.get("verificationToken").and_then(Value::as_str).unwrap_or_default();
-            if token.is_empty() {
-                return Err(Failure::refused(format!("{} is verified already", args.which)));
-            }
-            issue(token, &read(cert)?, &read(key)?)?.into_bytes()
+    let created: Value =
+        client.call(row(Api::Management, "createCa")?, &[], &[], Some(&body)).await?;
+    let id = created.get("id").and_then(Value::as_str).unwrap_or_default();
+    let made: Value = client.get(kind("ca")?, id).await?;
+    let token = made.get("verificationToken").and_then(Value::as_str).unwrap_or_default();
+    let next = match &key {
+        Some(key) => {
+            let proof = issue(token, &pem, key)?.into_bytes();
+            let verify = row(Api::Management, "verifyCa")?;
+            let proved = Some((headers::TEXT, proof));
+            client.raw(Api::Management, verify, &[id], &[], proved).await?;
+            first_identity(&args, name)
         }
-        _ => return Err(missing()),
+        None => proof(name, token),
     };
-    let row = row(Api::Management, "verifyCa")?;
-    client.raw(Api::Management, row, &[&id], &[], Some((headers::TEXT, proof))).await?;
-    output::line(format!("{} is verified: its certificates can be used now", args.which));
+    let shown: Value = client.get(kind("ca")?, id).await?;
+    output::value(args.output.format(), &shown, || {
+        format!("{}\n{next}", summary(&body, &authority))
+    });
     Ok(())
 }
 
-/// The failure of a command without a proof.
-fn missing() -> Failure {
-    Failure::usage(
-        "a proof is wanted: --ca-cert FILE --ca-key FILE to make it here, or --cert FILE, a certificate of \
-         the authority whose common name is the verification token",
+/// The first authority in a file.
+fn authority(args: &CaAddArgs, pem: &[u8], now: SystemTime) -> Result<Certificate, Failure> {
+    let file = args.file.display();
+    let wrong = |what: &str| Failure::usage(format!("{file}: {what}"));
+    if PrivateKey::from_pem(pem).is_ok() {
+        return Err(wrong(
+            "the file holds a private key, which must not leave its place: give the certificate alone, and the key with --key",
+        ));
+    }
+    let all = Certificate::from_pem(pem).map_err(|error| wrong(&error.to_string()))?;
+    let Some(found) = all.iter().find(|it| it.is_ca()) else {
+        return Err(wrong(match all.is_empty() {
+            true => "there is no certificate in PEM in the file",
+            false => {
+                "the certificate is none of an authority (basic constraints, CA): it can issue nothing"
+            }
+        }));
+    };
+    match found.is_valid_at(now) {
+        true => Ok(found.clone()),
+        false => Err(wrong("the certificate of the authority has expired, or is not valid yet")),
+    }
+}
+
+/// The CA to make.
+fn body(args: &CaAddArgs, authority: &Certificate, pem: &[u8]) -> Result<Value, Failure> {
+    let name = args.name.as_deref().or_else(|| authority.common_name()).filter(|it| !it.is_empty());
+    let name = name.ok_or_else(|| {
+        Failure::usage("the certificate has no common name: give the CA one with --name")
+    })?;
+    let mut body = json!({
+        "name": name,
+        "certPem": String::from_utf8_lossy(pem),
+        "isAuthEnabled": !args.no_login,
+        "isOttCaEnrollmentEnabled": args.enroll_with_token,
+        "isAutoCaEnrollmentEnabled": args.enroll_by_itself,
+        "identityRoles": args.identity_roles,
+    });
+    if let Some(form) = &args.identity_name_format {
+        body["identityNameFormat"] = json!(form);
+    }
+    let location = match args.claim.as_deref() {
+        None => return Ok(body),
+        Some("email") => "SAN_EMAIL",
+        Some("uri") => "SAN_URI",
+        Some(_) => "COMMON_NAME",
+    };
+    body["externalIdClaim"] = json!({
+        "location": location, "matcher": "ALL", "matcherCriteria": "", "parser": "NONE",
+        "parserCriteria": "", "index": 0,
+    });
+    Ok(body)
+}
+
+fn summary(body: &Value, authority: &Certificate) -> String {
+    let is = |name: &str| body.get(name).and_then(Value::as_bool).unwrap_or_default();
+    let name = body.get("name").and_then(Value::as_str).unwrap_or_default();
+    let may = [
+        (is("isAuthEnabled"), "log in"),
+        (is("isOttCaEnrollmentEnabled"), "enroll with a token"),
+        (is("isAutoCaEnrollmentEnabled"), "enroll by themselves"),
+    ];
+    let may: Vec<&str> = may.into_iter().filter(|(is, _)| *is).map(|(_, what)| what).collect();
+    let may = if may.is_empty() { "do nothing yet".to_owned() } else { may.join(", ") };
+    format!("CA {}: {}; its certificates may {may}", quoted(name), authority.subject())
+}
+
+/// What to do to prove that one holds the key.
+fn proof(name: &str, token: &str) -> String {
+    let name = quoted(name);
+    format!(
+        "It counts once somebody has proved that the key is yours, with a certificate of the authority whose common \
+         name is\n  {token}\nWhere the key is:\n  \
+         openssl req -new -newkey rsa:2048 -nodes -keyout /dev/null -subj /CN={token} |\n    \
+         openssl x509 -req -CA CA.pem -CAkey CA.key -CAcreateserial -days 1 -out proof.pem\nThen:\n  \
+         weft verify ca {name} --cert proof.pem"
     )
 }
 
-fn read(path: &Path) -> Result<Vec<u8>, Failure> {
-    std::fs::read(path).map_err(|error| Failure::new(format!("{}: {error}", path.display())))
-}
-
-/// A certificate of the authority with the token as its common name.
-fn issue(token: &str, cert: &[u8], key: &[u8]) -> Result<String, Failure> {
-    let none = || Failure::new("the file of the authority holds no certificate");
-    let key = PrivateKey::from_pem(key)?;
-    let all = Certificate::from_pem(cert)?;
-    // A file may have several authorities, in any order.
-    let is_of_key = |it: &&Certificate| it.public_key().is_ok_and(|public| public == key.public());
-    let certificate = all.iter().find(is_of_key).or(all.first()).cloned().ok_or_else(none)?;
-    let authority = Authority::new(certificate, key)?;
-    let own = PrivateKey::generate(KeyAlgorithm::EcP256)?;
-    let subject = Subject::common_name(token);
-    let leaf =
-        Leaf::for_key(own.public(), &subject, Vec::new(), Purpose::Client, SystemTime::now())?;
-    Ok(authority.issue(&leaf)?.to_pem())
+/// How the first identity gets in.
+fn first_identity(args: &CaAddArgs, name: &str) -> String {
+    let how = match (&args.claim, args.enroll_with_token, args.enroll_by_itself) {
+        (Some(claim), ..) => format!(
+            "weft create identity anna --external-id VALUE, where VALUE is the {claim} of the certificate"
+        ),
+        (None, true, _) => format!(
+            "weft create identity anna --enrollment-ottca {}, then weft jwt identity anna -o anna.jwt",
+            quoted(name)
+        ),
+        (None, false, true) => format!(
+            "weft jwt ca {} -o ca.jwt, then weft enroll ca.jwt --cert CERT --key KEY",
+            quoted(name)
+        ),
+        (None, false, false) => format!(
+            "weft update ca {} --is-ott-ca-enrollment-enabled: identities enroll with their certificates",
+            quoted(name)
+        ),
+    };
+    format!("proved: its certificates can be used now\nnext: {how}")
 }
 
 #[cfg(test)]
 mod tests {
-    use weft_identity::AuthoritySpec;
+    use std::time::Duration;
+
+    use clap::Parser as _;
+    use weft_identity::{Authority, AuthoritySpec};
 
     use super::*;
+    use crate::cli::{Cli, Fixed};
+
+    fn args(line: &str) -> CaAddArgs {
+        let words = ["weft", "ca", "add"].into_iter().chain(line.split_whitespace());
+        let Fixed::Ca(CaArgs { command: CaCommand::Add(args) }) = Cli::parse_from(words).command
+        else {
+            unreachable!("the words are of `weft ca add`")
+        };
+        args
+    }
+
+    fn root() -> Authority {
+        Authority::make_root(&AuthoritySpec::new("Partner"), SystemTime::now()).unwrap()
+    }
 
     #[test]
-    fn the_proof_carries_the_token_and_is_issued_by_the_authority() {
-        let root = Authority::make_root(&AuthoritySpec::new("partner"), SystemTime::now()).unwrap();
-        let (cert, key) = (root.certificate().to_pem(), root.key().to_pem());
-        let proof = issue("a-token", cert.as_bytes(), key.as_bytes()).unwrap();
-        let proof = Certificate::from_pem(proof.as_bytes()).unwrap().remove(0);
-        assert_eq!(proof.common_name(), Some("a-token"));
-        assert!(proof.is_issued_by(root.certificate()));
-        let below =
-            root.make_intermediate(&AuthoritySpec::new("below"), SystemTime::now()).unwrap();
-        let both = weft_identity::to_pem([root.certificate(), below.certificate()]);
-        let proof = issue("a-token", both.as_bytes(), below.key().to_pem().as_bytes()).unwrap();
-        let proof = Certificate::from_pem(proof.as_bytes()).unwrap().remove(0);
-        assert!(proof.is_issued_by(below.certificate()));
+    fn a_file_without_an_authority_is_refused_by_its_name() {
+        let (root, now) = (root(), SystemTime::now());
+        let (pem, key) = (root.certificate().to_pem(), root.key().to_pem());
+        let read = |pem: &str, now| authority(&args("ca.pem"), pem.as_bytes(), now);
+        assert_eq!(read(&pem, now).unwrap(), *root.certificate());
+        let leaf = issue("token", pem.as_bytes(), key.as_bytes()).unwrap();
+        let later = now + Duration::from_secs(100 * 365 * 24 * 3600);
+        for (text, at, says) in [
+            ("nothing", now, "no certificate in PEM"),
+            (leaf.as_str(), now, "none of an authority"),
+            (key.as_str(), now, "holds a private key"),
+            (pem.as_str(), later, "has expired"),
+        ] {
+            let error = read(text, at).unwrap_err().to_string();
+            assert!(error.starts_with("ca.pem: ") && error.contains(says), "{error}");
+        }
+    }
+
+    #[test]
+    fn the_flags_are_the_members_of_the_ca() {
+        let root = root();
+        let made = |line: &str| body(&args(line), root.certificate(), b"PEM").unwrap();
+        let plain = made("ca.pem");
+        assert_eq!((&plain["name"], &plain["isAuthEnabled"]), (&json!("Partner"), &json!(true)));
+        assert_eq!(plain["externalIdClaim"], Value::Null);
+        let whole =
+            made("ca.pem -n mine --claim email --enroll-by-itself --identity-roles a,b --no-login");
+        assert_eq!((&whole["name"], &whole["isAuthEnabled"]), (&json!("mine"), &json!(false)));
+        assert_eq!(whole["externalIdClaim"]["location"], "SAN_EMAIL");
+        assert_eq!(
+            (&whole["identityRoles"], &whole["isAutoCaEnrollmentEnabled"]),
+            (&json!(["a", "b"]), &json!(true))
+        );
+        assert!(summary(&whole, root.certificate()).ends_with("may enroll by themselves"));
+        assert!(proof("a b", "T0ken").contains("weft verify ca 'a b' --cert proof.pem"));
     }
 }

@@ -3,7 +3,8 @@
 //! - [`why`]: why an identity can, or cannot, reach a service; [`why_path`]: over which path;
 //!   [`unproven`]: who could not use a service that demands proofs of both ends;
 //! - [`status`]: the login, and the size of the network;
-//! - [`jwt`]: enrollment tokens; [`ca`]: proof of a certificate authority;
+//! - [`jwt`]: enrollment tokens; [`ca`]: authorities of the operator's own; [`verify_ca`]: proof that one
+//!   holds the key of one;
 //! - [`signer`]: signers of identity providers, and tests of their tokens;
 //! - [`password`]: passwords; [`overrides`]: configs of one identity;
 //! - [`database`]: snapshots and the integrity check; [`inspect`]: inner state of controllers and
@@ -20,6 +21,7 @@ pub(crate) mod signer;
 pub(crate) mod status;
 pub(crate) mod trace;
 pub(crate) mod unproven;
+pub(crate) mod verify_ca;
 pub(crate) mod why;
 pub(crate) mod why_path;
 

@@ -35,6 +35,7 @@ mod mesh;
 mod network_files;
 #[cfg(target_os = "linux")]
 mod open_files;
+mod own_authority;
 mod printing;
 mod questions;
 mod restore;
