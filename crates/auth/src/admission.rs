@@ -16,14 +16,17 @@ use weft_config::RateLimiter;
 use weft_contract::ErrorCode;
 use weft_kernel::turns::Line;
 use weft_kernel::{Caller, Failure};
-use weft_limits::{AdaptiveWindow, Outcome, Ticket, WindowOptions, source_of};
+use weft_limits::{
+    AdaptiveWindow, Network, Outcome, Ticket, WindowOptions, networks_of, source_of,
+};
 
 use crate::waiting::WaitingLogins;
 
 /// The interval at which one login of an administrator is accepted although no place is left
 /// (docs/protocol/auth.md 9.6).
 const ADMIN_EVERY: Duration = Duration::from_secs(10);
-/// One source has the places of a window divided by this number, rounded up. The windows for known
+/// One source has the places of a window divided by this number, rounded up, and the networks around it have twice and
+/// three times as many. The windows for known
 /// senders and for challenges are smaller than the one for logins by the same factor.
 const SHARE: u32 = 4;
 
@@ -62,8 +65,9 @@ struct Admins {
 #[derive(Debug)]
 struct Window {
     window: AdaptiveWindow,
-    /// The number of places that each source holds; sources without a place are not in the map.
-    held: HashMap<IpAddr, u32>,
+    /// The number of places that each source holds, and each network around one; those without a place are not in the
+    /// map.
+    held: HashMap<Network, u32>,
 }
 
 /// The sender of a login.
@@ -231,8 +235,12 @@ impl Window {
     /// Whether there is a place for a login of a source.
     fn has_place(&self, source: Option<IpAddr>) -> bool {
         let (size, share) = (self.window.size(), self.window.size().div_ceil(SHARE));
-        let held = source.and_then(|source| self.held.get(&source)).copied().unwrap_or_default();
-        self.window.in_flight() < size as usize && held < share
+        let has_share = |network: Network| {
+            let held = self.held.get(&network).copied().unwrap_or_default();
+            (held as usize) < (share as usize).saturating_mul(network.shares())
+        };
+        self.window.in_flight() < size as usize
+            && source.into_iter().flat_map(networks_of).all(has_share)
     }
 
     fn take(&mut self, source: Option<IpAddr>, now: Instant) -> Option<Ticket> {
@@ -242,8 +250,8 @@ impl Window {
             return None;
         }
         let ticket = self.window.try_start(now)?;
-        if let Some(source) = source {
-            *self.held.entry(source).or_default() += 1;
+        for network in source.into_iter().flat_map(networks_of) {
+            *self.held.entry(network).or_default() += 1;
         }
         Some(ticket)
     }
@@ -252,13 +260,14 @@ impl Window {
     /// before, as a failure: until now it counted for its source all the same.
     fn give_back(&mut self, ticket: Ticket, source: Option<IpAddr>) {
         self.window.finish(ticket, Outcome::Success);
-        let Some(source) = source else { return };
-        let left = self.held.get_mut(&source).map_or(0, |held| {
-            *held = held.saturating_sub(1);
-            *held
-        });
-        if left == 0 {
-            self.held.remove(&source);
+        for network in source.into_iter().flat_map(networks_of) {
+            let left = self.held.get_mut(&network).map_or(0, |held| {
+                *held = held.saturating_sub(1);
+                *held
+            });
+            if left == 0 {
+                self.held.remove(&network);
+            }
         }
     }
 }
@@ -347,6 +356,16 @@ mod tests {
         drop(own.enter(from(2)).unwrap());
         drop(greedy);
         assert_eq!(own.all(from(1)).len(), 10, "the places are free again");
+        assert!(own.logins.lock().held.is_empty());
+        // Nor does the owner of a large network of IPv6.
+        let site = |number: u16| {
+            let source = Some([0x2001, 0xdb8, 1, number, 0, 0, 0, 0].into());
+            own.all(Sender { source, is_known: false })
+        };
+        let large: Vec<_> = (0..100).flat_map(|number| site(number << 8)).collect();
+        assert_eq!(large.len(), 30, "three quarters of the places");
+        drop(own.enter(from(2)).unwrap());
+        drop(large);
         assert!(own.logins.lock().held.is_empty());
         // Of the smallest window a source has two places.
         let small = places(5, 5);

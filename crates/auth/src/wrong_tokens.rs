@@ -1,4 +1,5 @@
-//! Limits the tokens of external signers with a wrong signature by source, before a signature is verified. Right
+//! Limits the tokens of external signers with a wrong signature by source, and for the networks around a source, before
+//! a signature is verified. Right
 //! tokens cost nothing, nor do those that have expired: many clients of one source may wake up with old tokens.
 
 use std::net::IpAddr;
@@ -6,18 +7,18 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::time::Instant;
-use weft_limits::{BoundedTable, Caps, TokenBucket, WhenFull, source_of};
+use weft_limits::{BoundedTable, Caps, Network, TokenBucket, WhenFull, networks_of};
 
-/// Most sources that are remembered; above that the oldest one is forgotten.
+/// Most networks that are remembered; above that the oldest one is forgotten.
 const KEPT: usize = 10_000;
-/// After this time without a wrong token a source is as good as new.
+/// After this time without a wrong token a network is as good as new.
 const FORGOTTEN: Duration = Duration::from_secs(60);
 
 /// Counts of wrong tokens.
 #[derive(Debug)]
 pub(crate) struct WrongTokens {
-    counts: Mutex<BoundedTable<IpAddr, TokenBucket, IpAddr>>,
-    /// Wrong tokens of a source in a minute; 0 = no limit.
+    counts: Mutex<BoundedTable<Network, TokenBucket, Network>>,
+    /// Wrong tokens of a source in a minute; 0 = no limit. Larger networks have more.
     per_minute: u32,
 }
 
@@ -35,30 +36,31 @@ impl WrongTokens {
     /// Whether a source may show a token; the error is the time after which to try again.
     pub(crate) fn check(&self, from: Option<IpAddr>) -> Result<(), Duration> {
         let now = Instant::now().into_std();
-        let Some(source) = from.map(source_of) else { return Ok(()) };
         let mut counts = self.counts.lock();
-        let Some(bucket) = counts.get_mut(&source, now) else { return Ok(()) };
-        match bucket.wait_for(1, now) {
-            Some(wait) if !wait.is_zero() => Err(wait),
-            _ => Ok(()),
-        }
+        let waits = from.into_iter().flat_map(networks_of).filter_map(|network| {
+            counts.get_mut(&network, now).and_then(|bucket| bucket.wait_for(1, now))
+        });
+        waits.max().filter(|wait| !wait.is_zero()).map_or(Ok(()), Err)
     }
 
     /// Notes that a source showed a wrong token.
     pub(crate) fn note(&self, from: Option<IpAddr>) {
-        let Some(source) = from.map(source_of).filter(|_| self.per_minute > 0) else { return };
+        let Some(from) = from.filter(|_| self.per_minute > 0) else { return };
         let now = Instant::now().into_std();
         let mut counts = self.counts.lock();
-        let rate = f64::from(self.per_minute) / 60.0;
-        let known = counts.remove(&source);
-        let mut bucket = known.unwrap_or_else(|| TokenBucket::new(rate, self.per_minute, now));
-        bucket.try_take(1, now);
-        counts.expire(now);
-        if counts.len() >= KEPT {
-            // The table itself would look for the source with the most entries, of which each has one.
-            counts.pop_oldest();
+        for network in networks_of(from) {
+            let most = self.per_minute.saturating_mul(network.shares() as u32);
+            let known = counts.remove(&network);
+            let rate = f64::from(most) / 60.0;
+            let mut bucket = known.unwrap_or_else(|| TokenBucket::new(rate, most, now));
+            bucket.try_take(1, now);
+            counts.expire(now);
+            if counts.len() >= KEPT {
+                // The table itself would look for the source with the most entries, of which each has one.
+                counts.pop_oldest();
+            }
+            let _ = counts.insert(network, bucket, network, now);
         }
-        let _ = counts.insert(source, bucket, source, now);
     }
 }
 
@@ -83,6 +85,9 @@ mod tests {
             wrong.note(Some(std::net::Ipv4Addr::from(number).into()));
         }
         assert_eq!(wrong.counts.lock().len(), KEPT);
+        let site = |number: u16| Some([0x2001, 0xdb8, 1, number, 0, 0, 0, 1].into());
+        let shown = (0..1000).map(site).take_while(|from| wrong.check(*from).is_ok());
+        assert_eq!(shown.inspect(|from| wrong.note(*from)).count(), 200, "a /56");
         let off = WrongTokens::new(0);
         (0..1000).for_each(|_| off.note(at(1)));
         assert_eq!(off.check(at(1)), Ok(()));

@@ -11,6 +11,7 @@
 //! | [`TokenBucket`] | how often something may happen |
 //! | [`AdaptiveWindow`] | how many pieces of work are in flight |
 //! | [`BoundedTable`] | how many entries a table holds, in all and per source ([`source_of`]) |
+//! | [`networks_of`] | what the owner of a network with many sources takes of their shares |
 //! | [`FairQueue`] | how many values wait, in all; their owners come in turn |
 //! | [`Budget`] | how many bytes are held |
 //! | [`LogLines`] | how many lines of a log others cause |
@@ -54,6 +55,6 @@ pub use budget::{Budget, Grant};
 pub use lines::LogLines;
 pub use queue::{FairQueue, Pushed};
 pub use settled::SettledClock;
-pub use source::source_of;
+pub use source::{Network, networks_of, source_of};
 pub use table::{BoundedTable, Caps, Inserted, TableFull, WhenFull};
 pub use window::{AdaptiveWindow, Outcome, Ticket, WindowOptions};

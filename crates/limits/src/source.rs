@@ -1,6 +1,6 @@
-//! The source that an address belongs to.
+//! The source that an address belongs to, and the networks around it.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 
 /// The source of an address: one IPv4 address (IPv4-mapped IPv6 addresses count as IPv4), or an
 /// IPv6 /64 network, from which one site can draw addresses freely.
@@ -8,11 +8,51 @@ use std::net::IpAddr;
 pub fn source_of(peer: IpAddr) -> IpAddr {
     match peer.to_canonical() {
         IpAddr::V4(address) => IpAddr::V4(address),
-        IpAddr::V6(address) => {
-            let network = u128::from(address) & !u128::from(u64::MAX);
-            IpAddr::V6(network.into())
+        IpAddr::V6(address) => IpAddr::V6(masked(address, 64)),
+    }
+}
+
+fn masked(address: Ipv6Addr, bits: u8) -> Ipv6Addr {
+    let rest = u128::MAX.checked_shr(u32::from(bits)).unwrap_or_default();
+    (u128::from(address) & !rest).into()
+}
+
+/// A network that somebody may own as a whole: an IPv4 address, or a /64, /56 or /48 of IPv6.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Network {
+    bits: u8,
+    address: IpAddr,
+}
+
+/// Bits of the IPv6 networks that are given to one customer, largest network first.
+const GIVEN: [u8; 3] = [48, 56, 64];
+
+impl Network {
+    /// How many times the share of a source the network may have: a /56 has 256 sources and a /48 has 65,536, which
+    /// often are one customer's. So that they cannot take everything, they have twice and three times a source's share.
+    #[must_use]
+    pub fn shares(self) -> usize {
+        match self.bits {
+            48 => 3,
+            56 => 2,
+            _ => 1,
         }
     }
+}
+
+/// The networks that an address lies in, largest first; the last one is its [source](source_of).
+pub fn networks_of(peer: IpAddr) -> impl DoubleEndedIterator<Item = Network> + Clone {
+    let (address, given) = match peer.to_canonical() {
+        IpAddr::V4(address) => (IpAddr::V4(address), &[32][..]),
+        IpAddr::V6(address) => (IpAddr::V6(address), &GIVEN[..]),
+    };
+    given.iter().map(move |bits| Network {
+        bits: *bits,
+        address: match address {
+            IpAddr::V4(_) => address,
+            IpAddr::V6(address) => IpAddr::V6(masked(address, *bits)),
+        },
+    })
 }
 
 #[cfg(test)]
@@ -28,5 +68,17 @@ mod tests {
         let mapped = source_of("::ffff:192.0.2.1".parse().unwrap());
         assert_eq!(mapped, "192.0.2.1".parse::<IpAddr>().unwrap());
         assert_ne!(mapped, source_of("192.0.2.2".parse().unwrap()));
+    }
+
+    #[test]
+    fn sources_lie_in_networks_that_one_customer_may_have() {
+        let of = |text: &str| networks_of(text.parse().unwrap()).collect::<Vec<_>>();
+        let [own, same_56, same_48, other] =
+            ["2001:db8::1", "2001:db8:0:ff::1", "2001:db8:0:100::1", "2001:db8:1::1"].map(of);
+        let common = |other: &[Network]| own.iter().filter(|it| other.contains(it)).count();
+        assert_eq!((common(&same_56), common(&same_48), common(&other)), (2, 1, 0));
+        assert_eq!(own.iter().map(|it| it.shares()).collect::<Vec<_>>(), [3, 2, 1]);
+        let mapped = of("::ffff:192.0.2.1");
+        assert_eq!((mapped.len(), &mapped), (1, &of("192.0.2.1")));
     }
 }

@@ -1,8 +1,10 @@
 //! A table of what strangers begin, with places in all, a share of them for each source, and an end for each entry.
 //!
 //! An entry takes a place for each KiB, at least one. When a share is full, the oldest entries of its source go; when the
-//! table is full, those of the source that holds most. So a flood displaces itself first. Every operation takes time
-//! that grows with the logarithm of the table only, and removal by time touches what is removed.
+//! table is full, those of the source that holds most. So a flood displaces itself first. The owner of a network of
+//! IPv6 has as many sources as he likes: the networks around a source have shares, too ([`Network::shares`]), and of a
+//! network that holds most, the part that holds most gives way. Every operation takes time that grows with the logarithm
+//! of the table only, and removal by time touches what is removed.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,6 +12,7 @@ use std::net::IpAddr;
 use std::time::Instant;
 
 use hashbrown::HashMap;
+use weft_limits::{Network, networks_of};
 
 /// The key of an entry: the hash of its secret.
 pub(crate) type Key = [u8; 32];
@@ -27,24 +30,35 @@ struct Entry<V> {
     value: V,
     source: IpAddr,
     places: usize,
-    end: Instant,
+    /// None: until it is taken out.
+    end: Option<Instant>,
     /// Position in the order of insertion.
     order: u64,
 }
 
-/// What one source holds.
+impl<V> Entry<V> {
+    fn is_good(&self, now: Instant) -> bool {
+        self.end.is_none_or(|end| now < end)
+    }
+}
+
+/// What one network holds.
 #[derive(Debug, Default)]
 struct Share {
     places: usize,
     /// Its entries, oldest first.
     by_age: BTreeMap<u64, Key>,
+    /// The networks in it; none of a source.
+    parts: BTreeSet<Rank>,
 }
 
+/// The rank of a network among its equals: the greediest last, among those the one with the oldest entry.
+type Rank = (usize, Reverse<u64>, Network);
+
 impl Share {
-    /// The rank among sources: the greediest last, among equals the one with the oldest entry.
-    fn rank(&self, source: IpAddr) -> (usize, Reverse<u64>, IpAddr) {
+    fn rank(&self, network: Network) -> Rank {
         let oldest = self.by_age.keys().next().copied().unwrap_or(u64::MAX);
-        (self.places, Reverse(oldest), source)
+        (self.places, Reverse(oldest), network)
     }
 }
 
@@ -56,8 +70,9 @@ pub(crate) struct Places<V> {
     used: usize,
     entries: HashMap<Key, Entry<V>>,
     by_end: BTreeMap<(Instant, u64), Key>,
-    shares: HashMap<IpAddr, Share>,
-    ranks: BTreeSet<(usize, Reverse<u64>, IpAddr)>,
+    shares: HashMap<Network, Share>,
+    /// The largest networks.
+    ranks: BTreeSet<Rank>,
     next: u64,
 }
 
@@ -76,21 +91,21 @@ impl<V> Places<V> {
         }
     }
 
-    /// Adds an entry until `end`; gives what went for it.
+    /// Adds an entry until `end`, or until it is taken out; gives what went for it.
     pub(crate) fn insert(
         &mut self,
         key: Key,
         value: V,
         source: IpAddr,
         bytes: usize,
-        end: Instant,
+        end: Option<Instant>,
     ) -> Vec<V> {
         let places = places(bytes).min(self.per_source);
         let mut gone: Vec<V> = self.remove(&key).into_iter().collect();
         self.make_room(source, places, &mut gone);
         let order = self.next;
         self.next += 1;
-        self.by_end.insert((end, order), key);
+        self.by_end.extend(end.map(|end| ((end, order), key)));
         self.entries.insert(key, Entry { value, source, places, end, order });
         self.used += places;
         self.change(source, |share| {
@@ -118,12 +133,12 @@ impl<V> Places<V> {
 
     /// The entry of a key, if its end is not reached.
     pub(crate) fn get(&self, key: &Key, now: Instant) -> Option<&V> {
-        self.entries.get(key).filter(|entry| now < entry.end).map(|entry| &entry.value)
+        self.entries.get(key).filter(|entry| entry.is_good(now)).map(|entry| &entry.value)
     }
 
     /// The same, to be changed.
     pub(crate) fn get_mut(&mut self, key: &Key, now: Instant) -> Option<&mut V> {
-        self.entries.get_mut(key).filter(|entry| now < entry.end).map(|entry| &mut entry.value)
+        self.entries.get_mut(key).filter(|entry| entry.is_good(now)).map(|entry| &mut entry.value)
     }
 
     /// The source of an entry.
@@ -159,7 +174,9 @@ impl<V> Places<V> {
 
     fn take(&mut self, key: &Key) -> Option<Entry<V>> {
         let entry = self.entries.remove(key)?;
-        self.by_end.remove(&(entry.end, entry.order));
+        if let Some(end) = entry.end {
+            self.by_end.remove(&(end, entry.order));
+        }
         self.used -= entry.places;
         self.change(entry.source, |share| {
             share.places -= entry.places;
@@ -169,38 +186,61 @@ impl<V> Places<V> {
     }
 
     fn make_room(&mut self, source: IpAddr, places: usize, gone: &mut Vec<V>) {
-        let held = |table: &Self| table.shares.get(&source).map_or(0, |share| share.places);
-        while held(self) + places > self.per_source {
-            if !self.evict(source, gone) {
-                break;
+        for network in networks_of(source).rev() {
+            let most = self.per_source.saturating_mul(network.shares()).min(self.total);
+            let held = |table: &Self| table.shares.get(&network).map_or(0, |share| share.places);
+            while held(self) + places > most {
+                if !self.evict(Some(network), gone) {
+                    break;
+                }
             }
         }
         while self.used + places > self.total {
-            let greediest = self.ranks.last().map(|(_, _, source)| *source);
-            if !greediest.is_some_and(|source| self.evict(source, gone)) {
+            if !self.evict(None, gone) {
                 break;
             }
         }
     }
 
-    /// Takes out the oldest entry of a source. False: it has none.
-    fn evict(&mut self, source: IpAddr, gone: &mut Vec<V>) -> bool {
-        let oldest = self.shares.get(&source).and_then(|share| share.by_age.values().next());
+    /// Takes out the oldest entry of the greediest source in a network, or of all. False: there is none.
+    fn evict(&mut self, within: Option<Network>, gone: &mut Vec<V>) -> bool {
+        let Some(mut network) = within.or_else(|| last(&self.ranks)) else { return false };
+        while let Some(part) = self.shares.get(&network).and_then(|share| last(&share.parts)) {
+            network = part;
+        }
+        let oldest = self.shares.get(&network).and_then(|share| share.by_age.values().next());
         let Some(key) = oldest.copied() else { return false };
         gone.extend(self.remove(&key));
         true
     }
 
-    /// Changes the share of a source, and its rank with it.
-    fn change(&mut self, source: IpAddr, change: impl FnOnce(&mut Share)) {
-        let share = self.shares.entry(source).or_default();
-        self.ranks.remove(&share.rank(source));
-        change(share);
-        match share.by_age.is_empty() {
-            true => _ = self.shares.remove(&source),
-            false => _ = self.ranks.insert(share.rank(source)),
+    /// Changes the shares of a source and of the networks around it, and their ranks with them.
+    fn change(&mut self, source: IpAddr, change: impl Fn(&mut Share)) {
+        let mut around: Option<Network> = None;
+        for network in networks_of(source) {
+            let share = self.shares.entry(network).or_default();
+            let before = share.rank(network);
+            change(share);
+            let after = (!share.by_age.is_empty()).then(|| share.rank(network));
+            if after.is_none() {
+                self.shares.remove(&network);
+            }
+            let ranks = match around {
+                None => Some(&mut self.ranks),
+                Some(around) => self.shares.get_mut(&around).map(|share| &mut share.parts),
+            };
+            if let Some(ranks) = ranks {
+                ranks.remove(&before);
+                ranks.extend(after);
+            }
+            around = Some(network);
         }
     }
+}
+
+/// The greediest of some networks.
+fn last(ranks: &BTreeSet<Rank>) -> Option<Network> {
+    ranks.last().map(|(_, _, network)| *network)
 }
 
 #[cfg(test)]
@@ -219,9 +259,14 @@ mod tests {
         [192, 0, 2, number].into()
     }
 
+    /// A source of IPv6: two in each /56, and four in each /48.
+    fn network(number: u16) -> IpAddr {
+        [0x2001, 0xdb8, number / 4, number % 2 + (number % 4 / 2) * 0x100, 0, 0, 0, 1].into()
+    }
+
     #[test]
     fn the_oldest_of_the_greediest_goes_first() {
-        let end = Instant::now() + Duration::from_secs(60);
+        let end = Some(Instant::now() + Duration::from_secs(60));
         let mut table = Places::new(6, 3);
         for number in 0..3 {
             assert!(table.insert(key(number), number, source(1), 1, end).is_empty());
@@ -242,18 +287,50 @@ mod tests {
         let after = |secs| start + Duration::from_secs(secs);
         let mut table = Places::new(9, 9);
         for (number, secs) in [(1, 60), (2, 10), (3, 30)] {
-            table.insert(key(number), number, source(1), 1, after(secs));
+            table.insert(key(number), number, source(1), 1, Some(after(secs)));
         }
+        table.insert(key(4), 4, source(2), 1, None);
         assert_eq!(table.get(&key(2), after(9)), Some(&2));
         assert_eq!(table.get(&key(2), after(10)), None);
         assert_eq!(table.expire(after(31)), [2, 3]);
         assert_eq!(table.get_mut(&key(1), after(31)), Some(&mut 1));
-        assert_eq!((table.len(), table.used()), (1, 1));
+        assert_eq!((table.len(), table.used()), (2, 2));
+        assert_eq!(table.get(&key(4), after(1_000_000)), Some(&4), "one without an end stays");
+    }
+
+    #[test]
+    fn the_owner_of_a_large_network_of_ipv6_crowds_nobody_out() {
+        let end = Some(Instant::now() + Duration::from_secs(60));
+        let mut table = Places::new(64, 8);
+        let own = |number: u16| {
+            let mut key = [0xff; 32];
+            key[..2].copy_from_slice(&number.to_be_bytes());
+            key
+        };
+        let of = |number: u16| [0x2001, 0xdb8, 7, number, 0, 0, 0, 1].into();
+        let modest: Vec<u8> = (200..240).collect();
+        for number in &modest {
+            table.insert(key(*number), u16::from(*number), source(*number), 1, end);
+        }
+        // A new source each time.
+        for number in 0..1000 {
+            table.insert(own(number), number, of(number), 1, end);
+        }
+        assert_eq!(table.len(), 40 + 24, "three shares");
+        assert!(modest.iter().all(|number| table.entries.contains_key(&key(*number))));
+        table.insert(key(250), 250, of(0x1000), 1, end);
+        table.insert(key(251), 251, source(1), 1, end);
+        assert!([250, 251].iter().all(|number| table.entries.contains_key(&key(*number))));
+        let mut table = Places::new(64, 8);
+        for number in 0..199 {
+            table.insert(own(number), number, of(number), 1, end);
+        }
+        assert_eq!(table.len(), 16, "a /56 has two shares");
     }
 
     #[test]
     fn an_entry_that_grows_displaces_older_ones() {
-        let end = Instant::now() + Duration::from_secs(60);
+        let end = Some(Instant::now() + Duration::from_secs(60));
         let mut table = Places::new(9, 3);
         for number in 0..3 {
             table.insert(key(number), number, source(1), 1, end);
@@ -280,8 +357,9 @@ mod tests {
                     }
                     2 => drop(table.resize(&key(number), bytes)),
                     _ => {
-                        let end = now + Duration::from_secs(u64::from(number % 7));
-                        table.insert(key(number), number, source(from), bytes, end);
+                        let end = Some(now + Duration::from_secs(u64::from(number % 7)));
+                        let from = if from < 3 { source(from) } else { network(u16::from(from) + u16::from(number % 3)) };
+                        table.insert(key(number), number, from, bytes, end);
                         prop_assert!(table.entries.contains_key(&key(number)));
                     }
                 }
@@ -289,12 +367,17 @@ mod tests {
                 prop_assert_eq!(held, table.used);
                 prop_assert!(table.used <= 16);
                 prop_assert_eq!(table.by_end.len(), table.entries.len());
-                prop_assert_eq!(table.ranks.len(), table.shares.len());
-                for (source, share) in &table.shares {
-                    prop_assert!(table.ranks.contains(&share.rank(*source)));
-                    let own = table.entries.values().filter(|entry| entry.source == *source);
-                    prop_assert_eq!(own.map(|entry| entry.places).sum::<usize>(), share.places);
-                    prop_assert!(share.places <= 8 && !share.by_age.is_empty());
+                let parts: usize = table.shares.values().map(|share| share.parts.len()).sum();
+                prop_assert_eq!(table.ranks.len() + parts, table.shares.len());
+                for (network, share) in &table.shares {
+                    let own = || table.entries.values().filter(|entry| networks_of(entry.source).any(|it| it == *network));
+                    prop_assert_eq!(own().map(|entry| entry.places).sum::<usize>(), share.places);
+                    prop_assert_eq!(own().count(), share.by_age.len());
+                    prop_assert!(share.places <= (8 * network.shares()).min(16) && !share.by_age.is_empty());
+                    let rank = share.rank(*network);
+                    let around = own().next().and_then(|entry| networks_of(entry.source).take_while(|it| it != network).last());
+                    let ranks = around.map_or(&table.ranks, |around| &table.shares[&around].parts);
+                    prop_assert!(ranks.contains(&rank));
                 }
             }
         }
