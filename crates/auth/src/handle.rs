@@ -95,7 +95,9 @@ impl Auth {
         };
         let store = Arc::clone(&settings.store);
         let rate = settings.logins.per_identity;
-        let sessions = Sessions::load(store, key, &settings.durations, sessions_of(rate), now)?;
+        let (unfinished, most) = (Unfinished::default(), sessions_of(rate));
+        let halves = unfinished.table();
+        let sessions = Sessions::load(store, key, &settings.durations, most, halves, now)?;
         let (store, keys) = (Arc::clone(&settings.store), settings.first_keys.clone());
         let keyring = Keyring::load(store, keys, &settings.durations, now)?;
         let waiting = WaitingLogins::default();
@@ -119,7 +121,7 @@ impl Auth {
             settled: Mutex::default(),
             service_changes: ServiceChanges::default(),
             tickets: Tickets::default(),
-            unfinished: Unfinished::default(),
+            unfinished,
             kernel,
         })))
     }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::handle::{Auth, WeakAuth};
 use super::key_sets::refresh::refresh;
+use super::resolve::is_complete;
 use super::sessions::follow::follow_model;
 use super::sessions::stands::stands;
 use super::{bearer, lapsed, revocations, router_certificate, signer_warnings};
@@ -24,6 +25,7 @@ pub fn begin(auth: &Auth) {
     // depend on it.
     let now = auth.now();
     auth.sessions().retain(|session| stands(&snapshot, session, now));
+    auth.sessions().wait_again(|session| !is_complete(&snapshot, session));
     tokio::spawn(follow_model(auth.weak()));
     tokio::spawn(sweep(auth.weak()));
     tokio::spawn(revocations::purge(auth.weak()));
@@ -39,7 +41,9 @@ async fn sweep(weak: WeakAuth) {
     for tick in (0..SWEEP).cycle() {
         ticks.tick().await;
         let Some(auth) = weak.upgrade() else { return };
-        auth.sessions().end_due(&auth.snapshot(), auth.now());
+        let snapshot = auth.snapshot();
+        auth.sessions().end_due(&snapshot, auth.now());
+        auth.sessions().end_crowded_out(|session| !is_complete(&snapshot, session));
         if tick > 0 {
             continue;
         }

@@ -549,8 +549,12 @@ impl Auth {
     pub fn mfa_removed(&self, identity: &Id) {
         let now = self.now();
         self.spent().forget(identity);
+        let snapshot = self.snapshot();
         for session in self.sessions().of_identity(identity) {
             let id = &session.base.id;
+            if super::resolve::is_complete(&snapshot, &session) {
+                self.sessions().waits_no_more(id);
+            }
             if session.is_mfa_required || session.is_mfa_complete || session.mfa_passed_at.is_some()
             {
                 self.sessions().change(id, now, |session| {

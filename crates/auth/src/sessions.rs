@@ -9,7 +9,8 @@
 //! [`Sessions::subscribe`]: a router accepts an opaque token only if it was told of it.
 //!
 //! - `stands`: the credentials that a login depends on; `follow`: ends by changes of the model;
-//!   `ends`: ends by time; `room`: ends of sessions beyond the limits of an identity;
+//!   `ends`: ends by time; `room`: ends of sessions beyond the limits of an identity; `half`: sessions that lack a
+//!   factor;
 //! - `former`, `renewed`: connections with a certificate that was replaced;
 //! - `tokens`: how tokens are stored; `activity`: times of use; `routers`: sessions as routers know
 //!   them; `notices`: what routers are told;
@@ -22,6 +23,7 @@ mod ends;
 pub(crate) mod follow;
 mod former;
 mod gone;
+pub(crate) mod half;
 mod notices;
 mod removal;
 mod renewed;
@@ -56,12 +58,14 @@ use stands::password_print;
 
 pub use clients::{About, ClientDescription};
 pub(crate) use gone::Gone;
+pub use half::HalfSessions;
 pub use notices::{SessionNotice, SessionSubscription};
-pub use room::{INCOMPLETE, INCOMPLETE_IN_ALL, PER_IDENTITY};
+pub use room::PER_IDENTITY;
 pub use routers::LegacySession;
 pub(crate) use stands::{VIRTUAL, stands};
 pub use stands::{key_print, print_of};
 pub use tokens::lock_in;
+pub use weft_oidc::logins::MAX_PLACES_OF_SOURCE;
 
 /// Sessions that are ended, or whose activity is stored, while the lock is held once; most sessions
 /// that one notice names.
@@ -91,6 +95,8 @@ struct Inner {
     per_identity: usize,
     /// Service sessions that an identity may have.
     services: ServiceLimit,
+    /// Where sessions wait that lack a factor.
+    halves: Arc<dyn HalfSessions>,
     unrevoked: Arc<Unrevoked>,
 }
 
@@ -134,12 +140,13 @@ impl Tables {
 
 impl Sessions {
     /// Loads the sessions of the last run, without those that have expired. An identity may have
-    /// `per_identity` sessions, and at least [`PER_IDENTITY`].
+    /// `per_identity` sessions, and at least [`PER_IDENTITY`]. Sessions that lack a factor wait in `halves`.
     pub fn load(
         store: Arc<dyn Store>,
         key: Arc<SealKey>,
         durations: &Durations,
         per_identity: usize,
+        halves: Arc<dyn HalfSessions>,
         now: Timestamp,
     ) -> Result<Self, ReadError> {
         let mut tables = Tables {
@@ -177,6 +184,7 @@ impl Sessions {
             flush: durations.activity_flush,
             per_identity,
             services: ServiceLimit::default(),
+            halves,
             unrevoked,
         }));
         sessions.drop_strays();
@@ -219,14 +227,18 @@ impl Sessions {
         is_complete: impl Fn(&ApiSession) -> bool,
     ) -> Result<Arc<ApiSession>, Failure> {
         let session = Arc::new(session);
+        let is_whole = is_complete(&session);
         {
             let mut tables = self.0.tables.write();
             self.keep(&mut tables, &session)?;
-            if is_complete(&session) {
+            if is_whole {
                 self.tell(SessionNotice::Added(Arc::clone(&session)));
             }
         }
-        self.make_room(&session, is_complete);
+        match is_whole {
+            true => self.make_room(&session, is_complete),
+            false => self.wait_for_factor(&session, |it| !is_complete(it)),
+        }
         Ok(session)
     }
 
@@ -377,6 +389,7 @@ impl Sessions {
 
     /// Handles a session that has become complete: routers are told of it, unless it has ended.
     pub fn completed(&self, id: &Id) {
+        self.waits_no_more(id);
         let tables = self.0.tables.read();
         let session = tables.api.get(id).and_then(|entity| entity.get::<ApiSession>());
         if let Some(session) = session {

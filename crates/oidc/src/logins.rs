@@ -6,7 +6,7 @@
 //! | a login | 10 minutes from its beginning |
 //! | a code | 60 s |
 //! | a device code and its user code | 5 minutes; the device hears for one more that it is too old |
-//! | a session that waits for a second factor | as the caller says |
+//! | a session that waits for a second factor | until it is released |
 //!
 //! Codes that were used are remembered apart, for 60 s, so that they displace nothing that somebody waits for.
 //!
@@ -343,11 +343,14 @@ impl<D: Kept> Logins<D> {
         Ok(granted)
     }
 
-    /// Gives a session that waits for a second factor its place, for this long. Whoever has to go for it is in
-    /// [`take_ended`](Self::take_ended).
-    pub fn hold(&mut self, session: &str, address: IpAddr, life: Duration, now: Instant) {
+    /// Gives a session that waits for a second factor its place, until it is [released](Self::release). Whoever has to
+    /// go for it is in [`take_ended`](Self::take_ended). `bytes` is about what the session takes in memory.
+    pub fn hold(&mut self, session: &str, address: IpAddr, bytes: usize, now: Instant) {
+        self.expire(now);
+        self.release(session);
         let entry = Entry::Half(session.to_owned());
-        self.put(half_key(session), entry, source_of(address), session.len(), now + life, now);
+        let gone = self.places.insert(half_key(session), entry, source_of(address), bytes, None);
+        self.note(gone);
     }
 
     /// The session waits no more.
@@ -436,7 +439,7 @@ impl<D: Kept> Logins<D> {
         now: Instant,
     ) {
         self.expire(now);
-        let gone = self.places.insert(key, entry, source, bytes, end);
+        let gone = self.places.insert(key, entry, source, bytes, Some(end));
         self.note(gone);
     }
 

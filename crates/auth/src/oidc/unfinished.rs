@@ -47,10 +47,10 @@ impl Kept for LoginFacts {
     }
 }
 
-/// Logins that are not finished, codes and device codes.
+/// Logins that are not finished, codes, device codes, and sessions of the other protocol that lack a factor.
 #[derive(Debug, Default)]
 pub(crate) struct Unfinished {
-    logins: Mutex<Logins<LoginFacts>>,
+    logins: Arc<Mutex<Logins<LoginFacts>>>,
     /// Sessions whose code came a second time before they were open.
     stolen: Mutex<VecDeque<Id>>,
 }
@@ -61,6 +61,11 @@ const STOLEN: usize = 1024;
 impl Unfinished {
     pub(crate) fn lock(&self) -> MutexGuard<'_, Logins<LoginFacts>> {
         self.logins.lock()
+    }
+
+    /// The table, for sessions that lack a factor.
+    pub(crate) fn table(&self) -> Arc<Mutex<Logins<LoginFacts>>> {
+        Arc::clone(&self.logins)
     }
 
     /// Notes that the code of a session that is not open yet came a second time.

@@ -21,6 +21,7 @@ impl Sessions {
         while !rest.is_empty() {
             rest = self.end_some(rest, are_told);
         }
+        self.0.halves.release(ids);
         if !are_told {
             self.tell(SessionNotice::Resync);
         }
@@ -111,6 +112,7 @@ mod tests {
 
     use super::*;
     use crate::sessions::SessionSubscription;
+    use crate::sessions::half::no_logins;
 
     const NOW: Timestamp = Timestamp(1_000_000);
 
@@ -118,7 +120,8 @@ mod tests {
     fn logins(count: usize) -> (Sessions, Vec<Id>) {
         let key = Arc::new(SealKey::random().unwrap());
         let store = Arc::new(Memory::new());
-        let sessions = Sessions::load(store, key, &Durations::default(), 0, NOW).unwrap();
+        let sessions =
+            Sessions::load(store, key, &Durations::default(), 0, no_logins(), NOW).unwrap();
         let ids: Vec<Id> = (0..count).map(|number| Id::new(&format!("s{number:06}"))).collect();
         for id in &ids {
             let login = ApiSession {

@@ -1,11 +1,7 @@
-//! Limits the sessions of an identity.
+//! Limits the complete sessions of an identity, and those that lack a factor: each of these has a place among all
+//! logins that are not finished (`half`). Somebody who has only the first factor can end no complete session of the
+//! owner, nor the owner's login before its last factor, as each source has places of its own.
 
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet};
-use std::net::IpAddr;
-use std::sync::Arc;
-
-use weft_limits::source_of;
 use weft_model::entity::ApiSession;
 use weft_model::{Id, Timestamp};
 
@@ -18,43 +14,68 @@ const MANY: usize = 200_000;
 /// The sessions that may be kept, divided by this number, end together with one that has no room: not every login of
 /// an identity with thousands of sessions looks at all of them.
 const ENDED_TOGETHER: usize = 64;
-/// API sessions of an identity that lack a factor, from one source; above that the source's oldest one ends. They are
-/// apart from the others, and those of each source apart from those of others: somebody who has only the first factor
-/// can end no session of the owner, nor the owner's login before its last factor.
-pub const INCOMPLETE: usize = 16;
-/// API sessions of an identity that lack a factor, from all sources; above that one of the source with most of them ends.
-pub const INCOMPLETE_IN_ALL: usize = 256;
-
 /// A session by its last use: its order among those that may end.
 type Used = (Timestamp, Id);
 
 impl Sessions {
-    /// Ends sessions of an identity that has more than it may: among the complete ones those that were not used for the
-    /// longest time, or among the incomplete ones those of the same source, or of the source with most of them. The
-    /// newest one stays.
+    /// Handles a session that has every factor: it waits for none any more. If its identity has more of them than it may,
+    /// those end that were not used for the longest time; the newest one stays.
     pub fn make_room(&self, newest: &ApiSession, is_complete: impl Fn(&ApiSession) -> bool) {
-        let is_whole = is_complete(newest);
+        self.waits_no_more(&newest.base.id);
         let surplus: Vec<Id> = {
             let tables = self.0.tables.read();
-            let most = match is_whole {
-                true if tables.api.len() > MANY => PER_IDENTITY,
-                true => self.0.per_identity.max(PER_IDENTITY),
-                false => INCOMPLETE,
+            let most = match tables.api.len() > MANY {
+                true => PER_IDENTITY,
+                false => self.0.per_identity.max(PER_IDENTITY),
             };
             if tables.api.count_referrers(0, &newest.identity_id) <= most as u64 {
                 return;
             }
             let own = tables.of_identity(&newest.identity_id);
-            let alike =
-                own.iter().filter(|it| it.base.id != newest.base.id && is_complete(it) == is_whole);
-            let used = |it: &Arc<ApiSession>| (tables.last_activity(it), it.base.id.clone());
-            if is_whole {
-                unused(alike.map(used).collect(), most)
-            } else {
-                crowded(alike.map(|it| (source(it), used(it))), source(newest))
-            }
+            let alike = own.iter().filter(|it| it.base.id != newest.base.id && is_complete(it));
+            unused(alike.map(|it| (tables.last_activity(it), it.base.id.clone())).collect(), most)
         };
         self.end(&surplus);
+    }
+}
+
+impl Sessions {
+    /// A new session that lacks a factor waits for it. Sessions whose places it takes end.
+    pub(super) fn wait_for_factor(
+        &self,
+        session: &ApiSession,
+        lacks: impl Fn(&ApiSession) -> bool,
+    ) {
+        self.end_displaced(self.0.halves.hold(session), &lacks);
+        // It may have ended before it had its place.
+        if self.by_id(session.base.id.as_str()).is_none() {
+            self.0.halves.release(std::slice::from_ref(&session.base.id));
+        }
+    }
+
+    /// The sessions of the last run that lack a factor wait for it again, the oldest ones first.
+    pub(crate) fn wait_again(&self, lacks: impl Fn(&ApiSession) -> bool) {
+        let mut waiting: Vec<_> = self.all().into_iter().filter(|it| lacks(it)).collect();
+        waiting.sort_unstable_by_key(|session| session.base.created_at);
+        waiting.iter().for_each(|session| self.wait_for_factor(session, &lacks));
+    }
+
+    /// Ends the sessions that lost their places to logins of either protocol.
+    pub(crate) fn end_crowded_out(&self, lacks: impl Fn(&ApiSession) -> bool) {
+        self.end_displaced(self.0.halves.take_ended(), &lacks);
+    }
+
+    /// These sessions have every factor.
+    pub(crate) fn waits_no_more(&self, id: &Id) {
+        self.0.halves.release(std::slice::from_ref(id));
+    }
+
+    fn end_displaced(&self, mut displaced: Vec<Id>, lacks: &impl Fn(&ApiSession) -> bool) {
+        // One that got its factor at this moment stays.
+        displaced.retain(|id| self.by_id(id.as_str()).is_some_and(|session| lacks(&session)));
+        if !displaced.is_empty() {
+            self.end(&displaced);
+        }
     }
 }
 
@@ -69,33 +90,87 @@ fn unused(mut alike: Vec<Used>, most: usize) -> Vec<Id> {
     alike.into_iter().take(over).map(|(_, id)| id).collect()
 }
 
-/// The source of a session; none if its client has no address.
-fn source(session: &ApiSession) -> Option<IpAddr> {
-    session.ip_address.parse().ok().map(source_of)
-}
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Instant;
 
-/// Of the incomplete sessions beside the newest, which is of `source`, those that end.
-fn crowded(alike: impl Iterator<Item = (Option<IpAddr>, Used)>, source: Option<IpAddr>) -> Vec<Id> {
-    let mut sources: BTreeMap<Option<IpAddr>, BTreeSet<Used>> = BTreeMap::new();
-    let mut left = 0;
-    for (source, used) in alike {
-        left += usize::from(sources.entry(source).or_default().insert(used));
+    use parking_lot::Mutex;
+    use weft_identity::SealKey;
+    use weft_kernel::Durations;
+    use weft_model::Base;
+    use weft_oidc::client::Client;
+    use weft_oidc::device::DeviceRequest;
+    use weft_oidc::logins::Logins;
+    use weft_oidc::scopes::Scopes;
+    use weft_store::Memory;
+
+    use super::*;
+
+    const NOW: Timestamp = Timestamp(1_000_000);
+
+    fn is_whole(session: &ApiSession) -> bool {
+        session.is_mfa_complete
     }
-    let mut ended = Vec::new();
-    let own = sources.entry(source).or_default();
-    while own.len() >= INCOMPLETE
-        && let Some((_, id)) = own.pop_first()
-    {
-        ended.push(id);
-        left -= 1;
+
+    fn loaded(store: &Arc<Memory>, key: &Arc<SealKey>, table: &Arc<Mutex<Logins<()>>>) -> Sessions {
+        let (store, key) = (Arc::clone(store), Arc::clone(key));
+        Sessions::load(store, key, &Durations::default(), 0, Arc::clone(table) as _, NOW).unwrap()
     }
-    while left >= INCOMPLETE_IN_ALL {
-        // Of sources with as many, the one whose session was not used for the longest time.
-        let most =
-            sources.values_mut().max_by_key(|own| (own.len(), Reverse(own.first().cloned())));
-        let Some((_, id)) = most.and_then(BTreeSet::pop_first) else { break };
-        ended.push(id);
-        left -= 1;
+
+    #[test]
+    fn sessions_that_lack_a_factor_share_the_places_of_other_logins() {
+        let table = Arc::new(Mutex::new(Logins::<()>::new(64, 8)));
+        let (store, key) = (Arc::new(Memory::new()), Arc::new(SealKey::random().unwrap()));
+        let sessions = loaded(&store, &key, &table);
+        let open = |id: &str, is_mfa_complete: bool| {
+            let session = ApiSession {
+                base: Base::new(Id::new(id), NOW),
+                identity_id: Id::new("owner"),
+                ip_address: "192.0.2.1".into(),
+                last_activity_at: NOW,
+                is_mfa_complete,
+                ..ApiSession::default()
+            };
+            sessions.open(session, id, is_whole).unwrap()
+        };
+        let is_there = |id: &str| sessions.by_id(id).is_some();
+        open("whole", true);
+        for id in ["h1", "h2", "h3", "h4"] {
+            open(id, false);
+        }
+        assert_eq!(table.lock().len(), 4);
+        // One that ends and one that gets its factor give their places back.
+        sessions.end(&[Id::new("h1")]);
+        let passed = sessions.change(&Id::new("h2"), NOW, |it| it.is_mfa_complete = true);
+        sessions.make_room(&passed.unwrap(), is_whole);
+        assert_eq!(table.lock().len(), 2);
+        // Logins of the other protocol from the same source take their places.
+        let begin = |number: u8| {
+            let request = DeviceRequest {
+                client: Client::Native,
+                scopes: Scopes::parse("openid"),
+                program: "weft/1".into(),
+                address: [192, 0, 2, 1].into(),
+            };
+            let random = [[number; 32], [number.wrapping_mul(37); 32]];
+            table.lock().begin_device(request, &random, Instant::now());
+        };
+        (1..=4).for_each(begin);
+        sessions.end_crowded_out(|it| !is_whole(it));
+        assert_eq!(["whole", "h2", "h3", "h4"].map(is_there), [true, true, false, false]);
+        // And the other way round.
+        for number in 0..20 {
+            open(&format!("late{number:02}"), false);
+        }
+        assert_eq!(
+            (table.lock().places(), is_there("late11"), is_there("late12")),
+            (8, false, true)
+        );
+        // After a restart they wait again.
+        let table = Arc::new(Mutex::new(Logins::<()>::new(64, 8)));
+        let again = loaded(&store, &key, &table);
+        again.wait_again(|it| !is_whole(it));
+        assert_eq!((table.lock().len(), again.counts().api_sessions), (8, 10));
     }
-    ended
 }

@@ -123,12 +123,14 @@ mod tests {
     use weft_store::Memory;
 
     use super::*;
+    use crate::sessions::half::no_logins;
 
     #[test]
     fn an_identity_has_so_many_service_sessions_and_keeps_no_other_from_them() {
         let (key, store) = (Arc::new(SealKey::random().unwrap()), Arc::new(Memory::new()));
         let now = Timestamp(1_000_000);
-        let mut sessions = Sessions::load(store, key, &Durations::default(), 0, now).unwrap();
+        let mut sessions =
+            Sessions::load(store, key, &Durations::default(), 0, no_logins(), now).unwrap();
         Arc::get_mut(&mut sessions.0).unwrap().services.most = 3;
         let identity = |login: &str| Id::new(&login[..1]);
         for login in ["a1", "a2", "b1"] {

@@ -228,18 +228,23 @@ fn what_a_caller_keeps_takes_places() {
 #[test]
 fn sessions_that_wait_lose_their_place_and_are_named() {
     let (mut logins, mut next, now) = (Logins::<()>::new(8, 4), 0, Instant::now());
-    logins.hold("half", address(1), Duration::from_secs(60), now);
-    logins.hold("done", address(1), Duration::from_secs(60), now);
+    logins.hold("half", address(1), 1, now);
+    logins.hold("done", address(1), 1, now);
     logins.release("done");
     assert_eq!(logins.take_ended(), [""; 0]);
     for _ in 0..4 {
         begin(&mut logins, &mut next, now);
     }
     assert_eq!(logins.take_ended(), ["half"]);
-    logins.hold("late", address(2), Duration::from_secs(60), now);
-    logins.expire(now + Duration::from_secs(60));
-    assert_eq!(logins.take_ended(), ["late"]);
-    assert!(logins.take_ended().is_empty());
+    // A large one takes the places of others, and time takes none.
+    logins.hold("large", address(2), 3 << 10, now);
+    logins.hold("small", address(2), 1, now);
+    logins.expire(now + Duration::from_secs(1_000_000));
+    assert_eq!((logins.places(), logins.take_ended().len()), (4, 0));
+    logins.hold("small", address(2), 1, now);
+    assert!(logins.take_ended().is_empty(), "one that is held again is not lost");
+    logins.hold("next", address(2), 1, now);
+    assert_eq!(logins.take_ended(), ["large"]);
 }
 
 fn device(logins: &mut Logins<()>, next: &mut u32, now: Instant) -> DeviceCodes {
