@@ -77,7 +77,9 @@ pub fn shown(
             &snapshot,
             session,
             match holder {
-                Some((_, external)) => auth.lacking(&snapshot, session, external.iter().copied()),
+                Some((_, external)) => {
+                    auth.lacking(&snapshot, session, external.iter().copied(), None)
+                }
                 None => resolve::outstanding(&snapshot, session),
             },
         ),

@@ -158,11 +158,33 @@ impl<'t> Claimed<'t> {
     }
 }
 
+/// How the signature of a token is judged.
+#[derive(Debug, Clone, Copy)]
+enum How {
+    Verify,
+    /// By what was verified before.
+    Recall,
+}
+
 impl Keyed<'_> {
     /// Verifies the token: signature, times, issuer and audience. A token without expiry is refused, because a
     /// thief could use it for ever.
-    pub(crate) fn verify(self, auth: &Auth) -> Result<External, Refused> {
-        let signer = self.claimed.signer;
+    pub(crate) fn verify(&self, auth: &Auth) -> Result<External, Refused> {
+        self.judge(auth, How::Verify)
+    }
+
+    /// The same for a token whose signature was verified before. Any other one is refused without work.
+    fn recall(&self, auth: &Auth) -> Result<External, Refused> {
+        self.judge(auth, How::Recall).map_err(|refused| match refused {
+            Refused::Forged(_) => {
+                Refused::Busy("too many tokens with wrong signatures came from its source".into())
+            }
+            other => other,
+        })
+    }
+
+    fn judge(&self, auth: &Auth, how: How) -> Result<External, Refused> {
+        let signer = &self.claimed.signer;
         let audience = [signer.audience.as_deref().unwrap_or_default()];
         let expect = Expect {
             now: system_time(auth.now()),
@@ -172,10 +194,28 @@ impl Keyed<'_> {
             longest: Some(LONGEST),
         };
         let (token, leeway) = (self.claimed.token, auth.settings().external_tokens.leeway);
-        let key = |_: &str| Some(self.key.clone());
-        let claims: Value = auth.0.seen_tokens.verify_within(token, key, &expect, leeway)?;
+        let (seen, key) = (&auth.0.seen_tokens, |_: &str| Some(self.key.clone()));
+        let claims: Value = match how {
+            How::Verify => seen.verify_within(token, key, &expect, leeway)?,
+            How::Recall => seen.recall_within(token, key, &expect, leeway)?,
+        };
         check_event(&claims)?;
-        Ok(External { signer, claims })
+        Ok(External { signer: Arc::clone(signer), claims })
+    }
+
+    /// [`Self::verify`], and once more if the provider has given the name of the key to another key meanwhile. The set
+    /// is fetched for that as seldom as for a key that is not known.
+    pub(crate) async fn verify_renewing(&self, auth: &Auth) -> Result<External, Refused> {
+        let judged = self.verify(auth);
+        let Claimed { token, signer, kid } = &self.claimed;
+        if !matches!(judged, Err(Refused::Forged(_))) || signer.cert_pem.is_some() {
+            return judged;
+        }
+        let Some(key) = auth.key_sets().renewed(signer, kid, &self.key).await else {
+            return judged;
+        };
+        let claimed = Claimed { token, signer: Arc::clone(signer), kid: kid.clone() };
+        claimed.keyed(auth, key)?.verify(auth)
     }
 }
 
@@ -209,16 +249,18 @@ pub async fn verify(
     from: Option<IpAddr>,
 ) -> Result<External, Refused> {
     let claimed = Claimed::of(&auth.snapshot(), named, token)?;
-    claimed.key(auth, from).await?.verify(auth)
+    claimed.key(auth, from).await?.verify_renewing(auth).await
 }
 
 /// Verifies a token of this signer with the keys that are known. This waits for nothing, and costs a digest for a
-/// token that was verified before.
+/// token that was verified before. `is_limited`: only such a token is good.
 pub(crate) fn verify_known(
     auth: &Auth,
     snapshot: &Snapshot,
     signer: &Id,
     token: &str,
+    is_limited: bool,
 ) -> Result<External, Refused> {
-    Claimed::of(snapshot, Some(signer), token)?.known_key(auth)?.verify(auth)
+    let keyed = Claimed::of(snapshot, Some(signer), token)?.known_key(auth)?;
+    if is_limited { keyed.recall(auth) } else { keyed.verify(auth) }
 }

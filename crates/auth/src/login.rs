@@ -76,7 +76,7 @@ pub(crate) async fn first_factor(
             // Keys are fetched first: a login that waits for a provider takes no place meanwhile.
             let tokens = token_login::find(auth, caller, bearers).await?;
             let admitted = wanted.admit(&tokens.name(), None, false).await?;
-            (by_token(auth, caller, tokens)?, admitted)
+            (by_token(auth, caller, tokens).await?, admitted)
         }
         _ => return Err(ErrorCode::InvalidAuthMethod.into()),
     };
@@ -269,12 +269,12 @@ async fn by_password(
     })
 }
 
-fn by_token(
+async fn by_token(
     auth: &Auth,
     caller: &Caller,
     tokens: token_login::Waiting<'_>,
 ) -> Result<Shown, Failure> {
-    let token_login::Shown { signer, identity } = tokens.verify(auth, caller)?;
+    let token_login::Shown { signer, identity } = tokens.verify(auth, caller).await?;
     // Of the signer whose key was right: one that was changed meanwhile is another credential.
     let print = token_print(&signer, &identity);
     let signer = signer.base.id.clone();

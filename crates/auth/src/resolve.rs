@@ -1,5 +1,6 @@
 //! Finds the caller of a request by its credentials (docs/protocol/auth.md 10).
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use weft_contract::{Api, Permission};
@@ -157,7 +158,8 @@ impl Auth {
         if !stands(snapshot, session, now) || !is_shown {
             return Who::Nobody(Some(Challenge::InvalidSession));
         }
-        let complete = self.lacking(snapshot, session, origin.tokens.iter()).is_nothing();
+        let from = origin.remote.map(|remote| remote.ip());
+        let complete = self.lacking(snapshot, session, origin.tokens.iter(), from).is_nothing();
         identified(snapshot, session, token, complete, now)
     }
 }
@@ -244,16 +246,19 @@ impl Outstanding {
 
 impl Auth {
     /// The factors that a request with these tokens lacks, beside its session: the token of a signer has to come
-    /// with every request (docs/protocol/auth.md 8.1, 10.1).
+    /// with every request (docs/protocol/auth.md 8.1, 10.1). `from` is where they come from, if they are counted there.
     pub(crate) fn lacking<'t>(
         &self,
         snapshot: &Snapshot,
         session: &ApiSession,
         tokens: impl Iterator<Item = &'t str>,
+        from: Option<IpAddr>,
     ) -> Outstanding {
         let required = second_factors(snapshot, &session.identity_id);
         let is_missing = |signer: &Id| {
-            second_token::shown(self, snapshot, (signer, &session.identity_id), tokens).is_err()
+            let of = (signer, &session.identity_id);
+            let found = second_token::shown(self, snapshot, of, tokens, from);
+            found.inspect_err(|refused| second_token::count_forged(self, refused, from)).is_err()
         };
         let totp = required.totp && !session.is_mfa_complete;
         Outstanding { totp, signer: required.signer.filter(is_missing) }

@@ -4,6 +4,7 @@
 //! Routers see no token. For them the session has its second factor while the token that was shown last is good, and
 //! at least for the time for which the session may be idle; a session outlives no token by more than that.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,16 +24,19 @@ use crate::token_refusal::Refused;
 /// may be idle: not every request writes the session.
 const STEP: u32 = 4;
 
-/// The token of a signer among these that names an identity.
+/// The token of a signer among these that names an identity. From a source that showed too many tokens with wrong
+/// signatures only those are good that were verified before.
 pub(crate) fn shown<'t>(
     auth: &Auth,
     snapshot: &Snapshot,
     (signer, identity): (&Id, &Id),
     tokens: impl Iterator<Item = &'t str>,
+    from: Option<IpAddr>,
 ) -> Result<External, Vec<Refused>> {
+    let is_limited = check_source(auth, from).is_err();
     let mut refused = Vec::new();
     for token in tokens.take(MAX_BEARERS) {
-        match verify_known(auth, snapshot, signer, token) {
+        match verify_known(auth, snapshot, signer, token, is_limited) {
             Ok(token)
                 if identity_of(snapshot, &token).is_some_and(|it| it.base.id == *identity) =>
             {
@@ -43,6 +47,12 @@ pub(crate) fn shown<'t>(
         }
     }
     Err(refused)
+}
+
+/// Counts the tokens with wrong signatures among those that were refused.
+pub(crate) fn count_forged(auth: &Auth, refused: &[Refused], from: Option<IpAddr>) {
+    let forged = refused.iter().filter(|reason| matches!(reason, Refused::Forged(_)));
+    forged.for_each(|_| auth.wrong_tokens().note(from));
 }
 
 impl Auth {
@@ -77,11 +87,16 @@ impl Auth {
         }
         for token in tokens.take(MAX_BEARERS) {
             if let Ok(claimed) = Claimed::of(snapshot, Some(signer), token)
-                && let Err(reason) = claimed.key(self, from).await
+                && let Err(reason) = self.renewed_key(claimed, from).await
             {
-                tracing::debug!(%signer, %reason, "the second factor of a session has no key");
+                tracing::debug!(%signer, %reason, "the second factor of a session is not verified");
             }
         }
+    }
+
+    /// Fetches the key of a token: for the first time, or because the provider has given its name to another key.
+    async fn renewed_key(&self, claimed: Claimed<'_>, from: Option<IpAddr>) -> Result<(), Refused> {
+        claimed.key(self, from).await?.verify_renewing(self).await.map(drop)
     }
 
     /// The second factor in the request of a login: its signer, and the time until which it counts for routers.
@@ -94,7 +109,9 @@ impl Auth {
         let snapshot = self.snapshot();
         let signer = second_factors(&snapshot, identity).signer?;
         self.fetch_keys(&snapshot, &signer, tokens.clone(), &caller.origin).await;
-        let token = shown(self, &snapshot, (&signer, identity), tokens).ok()?;
+        let from = caller.origin.remote.map(|remote| remote.ip());
+        let found = shown(self, &snapshot, (&signer, identity), tokens, from);
+        let token = found.map_err(|refused| count_forged(self, &refused, from)).ok()?;
         let until = self.second_until(&token);
         Some((signer, until))
     }
@@ -115,7 +132,8 @@ impl Auth {
     ) {
         let Some(signer) = second_factors(snapshot, &session.identity_id).signer else { return };
         let identity = &session.identity_id;
-        let Ok(token) = shown(self, snapshot, (&signer, identity), tokens.iter()) else { return };
+        let found = shown(self, snapshot, (&signer, identity), tokens.iter(), None);
+        let Ok(token) = found else { return };
         let (until, now) = (self.second_until(&token), self.now());
         let external = &session.external;
         let known =
@@ -154,7 +172,8 @@ impl Auth {
         // What is no token at all counts as none.
         let is_token =
             |token: &&str| weft_identity::token::peek::<serde_json::Value>(token).is_ok();
-        let refused = shown(self, snapshot, (signer, identity), tokens.filter(is_token)).err()?;
+        let tokens = tokens.filter(is_token);
+        let refused = shown(self, snapshot, (signer, identity), tokens, None).err()?;
         Some(secondary(snapshot, signer, Lack::of(&refused)))
     }
 }

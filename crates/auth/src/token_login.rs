@@ -82,11 +82,12 @@ impl Waiting<'_> {
     }
 
     /// Verifies the tokens in turn: the first good one that names an identity logs it in.
-    pub(crate) fn verify(self, auth: &Auth, caller: &Caller) -> Result<Shown, Failure> {
+    pub(crate) async fn verify(self, auth: &Auth, caller: &Caller) -> Result<Shown, Failure> {
         let from = caller.origin.remote.map(|remote| remote.ip());
         let mut refused = self.refused;
         for keyed in self.keyed {
-            match keyed.verify(auth).and_then(|token| named(auth, &token)) {
+            let judged = keyed.verify_renewing(auth).await;
+            match judged.and_then(|token| named(auth, &token)) {
                 Ok(shown) => return Ok(shown),
                 Err(reason) => {
                     if matches!(reason, Refused::Forged(_)) {

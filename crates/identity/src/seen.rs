@@ -85,6 +85,26 @@ impl SeenTokens {
         })
     }
 
+    /// [`Self::verify_within`] for a token that was verified before: the signature of any other one counts as wrong, and
+    /// costs a digest only.
+    ///
+    /// # Errors
+    /// The reason of the refusal.
+    pub fn recall_within<T: DeserializeOwned>(
+        &self,
+        token: &str,
+        key: impl Fn(&str) -> Option<PublicKey>,
+        expect: &Expect<'_>,
+        leeway: Duration,
+    ) -> Result<T, TokenError> {
+        let parts = Parts::of(token)?;
+        let key = parts.named_key(key)?;
+        parts.verify_by(&key, expect, leeway, |how, signed, signature| {
+            let digest = digest(&key, how, signed, signature);
+            self.generations(|known| known.knows(&digest))
+        })
+    }
+
     fn is_right(&self, key: &PublicKey, how: Signature, signed: &[u8], signature: &[u8]) -> bool {
         let digest = digest(key, how, signed, signature);
         if self.generations(|known| known.knows(&digest)) {
@@ -144,8 +164,14 @@ mod tests {
             let key = |_: &str| Some(signer.public().clone());
             seen.verify::<Value>(&token, key, &Expect::unexpired(at))
         };
+        let recalled = || {
+            let key = |_: &str| Some(signer.public().clone());
+            seen.recall_within::<Value>(&token, key, &Expect::unexpired(now), Duration::ZERO)
+        };
+        assert_eq!(recalled(), Err(TokenError::Signature), "it was not verified yet");
         assert_eq!(read(now).unwrap()["sub"], "laptop");
         assert_eq!(read(now).unwrap()["sub"], "laptop");
+        assert_eq!(recalled().unwrap()["sub"], "laptop");
         assert_eq!(count(&seen), 1);
         assert_eq!(read(now + Duration::from_secs(61)), Err(TokenError::Expired));
     }

@@ -84,3 +84,9 @@ fn restored(
     let keys = set::read(note.keys.to_string().as_bytes()).ok()?;
     Some(Set::restored(&signer.name, &note.endpoint, keys, left, Instant::now()))
 }
+
+/// The signers whose keys are noted.
+#[cfg(test)]
+pub(super) fn noted(store: &dyn Store) -> Vec<String> {
+    store.live().notes(NOTES).unwrap().into_iter().map(|(id, _)| id).collect()
+}

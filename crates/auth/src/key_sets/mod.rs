@@ -1,7 +1,7 @@
 //! The keys of external signers whose keys are at a URL (`jwksEndpoint`; docs/protocol/auth.md 13.2).
 //!
 //! A set is fetched when a token of its signer comes first, at least hourly from then on, and for a key that is not
-//! in it: once in 10 s for each signer, and one fetch at a time. A key that is missing in a fetched set is dropped.
+//! in it, or whose name another key may have now: once in 10 s for each signer, and one fetch at a time. A key that is missing in a fetched set is dropped.
 //! While the provider cannot be reached, the keys of the last fetch are good for a day
 //! (`edge.externalJwtSigners.keysWithoutProvider`). All times are of the machine's steady clock, so that a clock
 //! that is set neither drops keys nor keeps them.
@@ -18,6 +18,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use tokio::sync::OwnedMutexGuard;
 use tokio::time::Instant;
 use weft_identity::PublicKey;
 use weft_kernel::clock::Clock;
@@ -58,6 +59,8 @@ pub(crate) enum NoKey {
 /// The key sets of all signers.
 pub(crate) struct KeySets {
     sets: Mutex<HashMap<Id, Arc<Set>>>,
+    /// The URLs of the sets in the notes: more than those in memory, as a set that goes for others keeps its note.
+    noted: Mutex<HashMap<Id, String>>,
     source: Arc<dyn KeySource>,
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
@@ -82,8 +85,10 @@ impl KeySets {
         let settings = kernel.settings();
         let good_for = settings.external_tokens.keys_without_provider;
         let sets = kept::load(&*settings.store, &kernel.snapshot(), good_for, kernel.now())?;
+        let noted = sets.iter().map(|(id, set)| (id.clone(), set.endpoint.clone())).collect();
         Ok(Self {
             sets: Mutex::new(sets),
+            noted: Mutex::new(noted),
             source: Arc::clone(&settings.key_source),
             store: Arc::clone(&settings.store),
             clock: Arc::clone(&settings.clock),
@@ -120,9 +125,43 @@ impl KeySets {
         if let Some(answer) = self.answer(&set, kid) {
             return answer;
         }
+        self.fetch_in_turn(&signer.base.id, &set, turn).await;
+        self.answer(&set, kid).unwrap_or_else(|| Err(NoKey::Unknown(short(kid))))
+    }
+
+    /// The key that has taken the name of another one, whose signature of a token is wrong. Fetched if that may be done
+    /// at once: nobody waits here for the fetch of somebody else.
+    pub(crate) async fn renewed(
+        self: &Arc<Self>,
+        signer: &ExtJwtSigner,
+        kid: &str,
+        former: &PublicKey,
+    ) -> Option<PublicKey> {
+        let set = self.set_of(signer)?;
+        let other = || match set.look(kid, Instant::now()) {
+            Look::Known(key) => Some(key).filter(|key| key != former),
+            _ => None,
+        };
+        if let Some(key) = other() {
+            return Some(key);
+        }
+        let turn = Arc::clone(&set.turn).try_lock_owned().ok()?;
+        if !set.may_fetch(Instant::now()) {
+            return None;
+        }
+        self.fetch_in_turn(&signer.base.id, &set, turn).await;
+        other()
+    }
+
+    /// Fetches a set in its turn. The fetch goes on if the client of this token goes away, and others wait for it.
+    async fn fetch_in_turn(
+        self: &Arc<Self>,
+        signer: &Id,
+        set: &Arc<Set>,
+        turn: OwnedMutexGuard<()>,
+    ) {
         set.begin(Instant::now());
-        let (sets, fetching, id) = (Arc::clone(self), Arc::clone(&set), signer.base.id.clone());
-        // The fetch goes on if the client of this token goes away, and others wait for it.
+        let (sets, fetching, id) = (Arc::clone(self), Arc::clone(set), signer.clone());
         let fetch = tokio::spawn(async move {
             sets.fetch(&id, &fetching).await;
             drop(turn);
@@ -130,7 +169,6 @@ impl KeySets {
         if fetch.await.is_err() {
             set.end(Err("the fetch ended in a fault".into()), self.good_for, Instant::now());
         }
-        self.answer(&set, kid).unwrap_or_else(|| Err(NoKey::Unknown(short(kid))))
     }
 
     /// What is known of a key without a fetch; none if the set should be fetched.
@@ -168,6 +206,7 @@ impl KeySets {
             Ok(keys) => {
                 tracing::debug!(signer = %name, %endpoint, keys = keys.len(), "the keys of an external signer were fetched");
                 kept::put(&*self.store, signer, endpoint, keys, self.clock.now());
+                self.noted.lock().insert(signer.clone(), endpoint.clone());
             }
         }
         set.end(read, self.good_for, now);
@@ -192,12 +231,16 @@ impl KeySets {
         Some(set)
     }
 
-    /// Forgets the sets of signers that are gone, are disabled or have another URL now.
+    /// Forgets the sets and notes of signers that are gone, are disabled or have another URL now.
     fn retain<'s>(&self, signer: impl Fn(&Id) -> Option<&'s ExtJwtSigner>) {
+        let enabled = |id: &Id| signer(id).filter(|it| it.enabled);
         self.sets.lock().retain(|id, set| {
-            let is_kept = signer(id).filter(|it| it.enabled).is_some_and(|it| {
+            enabled(id).is_some_and(|it| {
                 it.jwks_endpoint.as_deref().is_some_and(|endpoint| set.is_of(it, endpoint))
-            });
+            })
+        });
+        self.noted.lock().retain(|id, endpoint| {
+            let is_kept = enabled(id).is_some_and(|it| it.jwks_endpoint.as_ref() == Some(endpoint));
             if !is_kept {
                 kept::forget(&*self.store, id);
             }

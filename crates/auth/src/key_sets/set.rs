@@ -47,6 +47,13 @@ struct State {
     used: Instant,
 }
 
+impl State {
+    /// Whether the last fetch for a single key is long enough ago.
+    fn may_fetch(&self, now: Instant) -> bool {
+        self.begun.is_none_or(|at| now.duration_since(at) >= AGAIN)
+    }
+}
+
 /// What is known of a key.
 pub(super) enum Look {
     /// The key.
@@ -121,7 +128,7 @@ impl Set {
         if let Some(key) = state.keys.get(kid).filter(|_| is_good) {
             return Look::Known(key.clone());
         }
-        if state.is_fetching || state.begun.is_none_or(|at| now.duration_since(at) >= AGAIN) {
+        if state.is_fetching || state.may_fetch(now) {
             return Look::Fetch;
         }
         match &state.failure {
@@ -129,6 +136,11 @@ impl Set {
             None if state.good_until.is_none() => Look::Fetch,
             None => Look::Unknown,
         }
+    }
+
+    /// Whether the set may be fetched for a key that another one may have replaced.
+    pub(super) fn may_fetch(&self, now: Instant) -> bool {
+        self.state.lock().may_fetch(now)
     }
 
     /// Notes that a fetch begins.

@@ -72,6 +72,7 @@ fn scene() -> (Arc<Provider>, Arc<KeySets>, ExtJwtSigner) {
     let provider = Arc::new(Provider::default());
     let sets = Arc::new(KeySets {
         sets: Mutex::default(),
+        noted: Mutex::default(),
         source: Arc::new(Source(Arc::clone(&provider))),
         store: Arc::new(Memory::new()),
         clock: Arc::new(ManualClock::at(Timestamp(0))),
@@ -184,6 +185,54 @@ async fn a_signer_with_another_url_has_no_keys_of_the_former_one() {
         let _ = sets.known(&other, "one");
     }
     assert_eq!(sets.sets.lock().len(), MOST_SETS);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_that_takes_the_name_of_another_is_fetched_once_in_ten_seconds() {
+    let (provider, sets, idp) = scene();
+    let (old, new) = (key(), key());
+    provider.publish(&[("k", &old)]);
+    assert_eq!(sets.key(&idp, "k", None).await, Ok(old.clone()));
+    provider.publish(&[("k", &new)]);
+    for _ in 0..100 {
+        assert_eq!(sets.renewed(&idp, "k", &old).await, None);
+    }
+    assert_eq!(provider.fetches(), 1);
+    tokio::time::advance(AGAIN).await;
+    *provider.takes.lock() = Duration::from_secs(5);
+    let asked = join_all((0..100).map(|_| sets.renewed(&idp, "k", &old))).await;
+    assert_eq!(asked.iter().flatten().count(), 1, "nobody waits for the fetch of somebody else");
+    assert_eq!(sets.renewed(&idp, "k", &old).await, Some(new.clone()));
+    assert_eq!(sets.renewed(&idp, "k", &new).await, None, "a forged token");
+    assert_eq!((provider.fetches(), sets.key(&idp, "k", None).await), (2, Ok(new)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_notes_of_signers_that_are_gone_are_forgotten() {
+    let (provider, sets, idp) = scene();
+    provider.publish(&[("one", &key())]);
+    sets.key(&idp, "one", None).await.unwrap();
+    // Others take its place in memory, and its note stays as long as there is the signer.
+    for number in 0..2 * MOST_SETS {
+        let other = signer(&format!("s{number}"), "https://other.example/keys");
+        let _ = sets.known(&other, "one");
+    }
+    assert!(!sets.sets.lock().contains_key(&idp.base.id));
+    let notes = || kept::noted(&*sets.store);
+    sets.retain(|id| Some(&idp).filter(|it| it.base.id == *id));
+    assert_eq!(notes(), ["idp"]);
+    // A fetch that ends after its signer is gone.
+    *provider.takes.lock() = Duration::from_secs(5);
+    let late = signer("late", "https://late.example/keys");
+    let asked = sets.key(&late, "one", None);
+    assert!(tokio::time::timeout(Duration::from_secs(1), asked).await.is_err());
+    sets.retain(|_| None);
+    tokio::time::advance(Duration::from_secs(5)).await;
+    while notes() != ["late"] {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    sets.retain(|_| None);
+    assert!(notes().is_empty());
 }
 
 /// GHSA-whjr-3j94-gw3c: a key set that grows fills no memory.
