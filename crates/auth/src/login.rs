@@ -1,11 +1,10 @@
 //! `POST /authenticate`: sessions with opaque tokens, by password, certificate or token of an external signer
-//! (docs/protocol/auth.md 8, 9).
+//! (docs/protocol/auth.md 8, 9). `begun` has the session as it begins.
+
+mod begun;
 
 use std::sync::Arc;
-use std::time::UNIX_EPOCH;
 
-use base64::{Engine as _, engine::general_purpose::STANDARD};
-use bytes::Bytes;
 use futures::FutureExt as _;
 use rustls_pki_types::CertificateDer;
 use tokio::time::Instant;
@@ -14,17 +13,14 @@ use weft_contract::{Api, Cause, ErrorCode, Verb, headers};
 use weft_identity::{Certificate, Error, TrustBundle, Usage, Verify};
 use weft_kernel::call::{Answer, Handler};
 use weft_kernel::clock::system_time;
-use weft_kernel::view::View;
 use weft_kernel::{Call, Caller, Failure, Reply};
-use weft_model::entity::{
-    ApiSession, Authenticator, Ca, EnvInfo, ExternalFactors, Identity, SdkInfo, SessionCertificate,
-};
-use weft_model::{Base, Id, Snapshot, Timestamp};
+use weft_model::entity::{ApiSession, Authenticator, Ca, ExternalFactors, Identity};
+use weft_model::{Id, Snapshot, Timestamp};
 
 use super::guesses::Turn;
 use super::password::{self, Hashed};
-use super::sessions::{ClientDescription, stands};
-use super::{end_statement, external_id, lockout, third_party_ca};
+use super::sessions::stands;
+use super::{external_id, lockout, third_party_ca};
 use crate::admission::{Place, Sender};
 use crate::first_factor::Shown;
 use crate::handle::Auth;
@@ -34,7 +30,9 @@ use crate::resolve::second_factors;
 use crate::sessions::VIRTUAL;
 use crate::sessions::stands::{by_signer, print_of, token_print};
 use crate::token_login;
-use crate::wanted_configs::WantedConfigs;
+
+pub use begun::certificate;
+pub(crate) use begun::new_session;
 
 /// The operation.
 pub const HANDLERS: &[(Api, &str, Handler<Auth>)] =
@@ -435,99 +433,6 @@ fn open(
     };
     caller.begin()?;
     auth.sessions().open(session, token, |it| super::resolve::is_complete(&snapshot, it))
-}
-
-/// The session of a login, in neither form of tokens yet.
-pub(crate) fn new_session(
-    auth: &Auth,
-    caller: &Caller,
-    body: &AuthenticateBody,
-    shown: &Shown,
-    id: Id,
-) -> Result<ApiSession, Failure> {
-    let now = auth.now();
-    let snapshot = auth.snapshot();
-    let wanted = body.config_types.iter().flatten().map(String::as_str);
-    let told = ClientDescription {
-        sdk: body.sdk_info.clone().unwrap_or_default(),
-        env: body.env_info.clone().unwrap_or_default(),
-    };
-    let signer_id = shown.signer.clone();
-    let certificates = shown.leaf.iter().map(|leaf| certificate(auth, leaf, now)).collect();
-    let session = ApiSession {
-        base: Base::new(id, now),
-        identity_id: shown.identity.base.id.clone(),
-        authenticator_id: shown.authenticator.clone(),
-        config_types: WantedConfigs::of(View::of(&snapshot), wanted).into_ids(),
-        ip_address: caller.origin.remote.map(|it| it.ip().to_string()).unwrap_or_default(),
-        is_mfa_required: super::resolve::has_mfa(&snapshot, &shown.identity.base.id),
-        is_mfa_complete: false,
-        mfa_passed_at: None,
-        is_cert_extendable: shown.is_cert_extendable,
-        improper_client_cert_chain: shown.improper_chain,
-        last_activity_at: now,
-        sdk_info: body.sdk_info.as_ref().map(|_| sdk_info(&told)),
-        env_info: body.env_info.as_ref().map(|_| env_info(&told)),
-        certificates,
-        ca_id: shown.ca.clone(),
-        external: ExternalFactors { signer_id, second_signer: None, second_until: None },
-        is_of_client: true,
-        credential: shown.print.clone(),
-        end_key: body.end_key.as_deref().map(end_key).transpose()?.unwrap_or_default(),
-        ..ApiSession::default()
-    };
-    auth.sessions().put_told(&shown.identity.base.id, told);
-    Ok(session)
-}
-
-/// Longest key that is decoded, in characters; one of 65 bytes has 88.
-const MAX_END_KEY: usize = 88;
-
-/// The key that proves a client to the ends of its connections.
-fn end_key(text: &str) -> Result<Bytes, Failure> {
-    let is_short = text.len() <= MAX_END_KEY;
-    let key = is_short.then(|| STANDARD.decode(text).ok()).flatten();
-    let key = key.filter(|key| end_statement::is_key(key));
-    let reason = "must be an uncompressed point of P-256 (65 bytes) in base64";
-    key.map(Bytes::from).ok_or_else(|| Failure::field("endKey", reason, text))
-}
-
-/// A certificate as a session keeps it.
-pub fn certificate(auth: &Auth, leaf: &Certificate, now: Timestamp) -> SessionCertificate {
-    let at = |time: std::time::SystemTime| {
-        Timestamp(0).plus(time.duration_since(UNIX_EPOCH).unwrap_or_default())
-    };
-    SessionCertificate {
-        id: auth.ids().entity(),
-        fingerprint: leaf.fingerprint().into(),
-        cert_pem: leaf.to_pem(),
-        created_at: now,
-        not_before: at(leaf.not_before()),
-        not_after: at(leaf.not_after()),
-        subject: leaf.subject().to_owned(),
-    }
-}
-
-fn sdk_info(told: &ClientDescription) -> SdkInfo {
-    SdkInfo {
-        app_id: told.sdk.app_id.clone(),
-        app_version: told.sdk.app_version.clone(),
-        branch: told.sdk.branch.clone(),
-        revision: told.sdk.revision.clone(),
-        kind: told.sdk.r#type.clone(),
-        version: told.sdk.version.clone(),
-    }
-}
-
-fn env_info(told: &ClientDescription) -> EnvInfo {
-    EnvInfo {
-        arch: told.env.arch.clone(),
-        domain: told.env.domain.clone(),
-        hostname: told.env.hostname.clone(),
-        os: told.env.os.clone(),
-        os_release: told.env.os_release.clone(),
-        os_version: told.env.os_version.clone(),
-    }
 }
 
 /// A refused certificate, for operations that name the reason.

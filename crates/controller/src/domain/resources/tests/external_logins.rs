@@ -1,4 +1,4 @@
-//! Logins with tokens of external signers, as login and as second factor.
+//! Logins with tokens of external signers.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -8,7 +8,6 @@ use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
-use weft_auth::resolve::Credentials;
 use weft_contract::{Api, ErrorCode, headers};
 use weft_identity::token::TokenSigner;
 use weft_identity::{Certificate, KeyAlgorithm, KeySet, PrivateKey};
@@ -20,7 +19,7 @@ use crate::{Call, Caller, Failure, Origin, Reply};
 
 /// Documents of providers, by URL.
 #[derive(Clone, Default)]
-struct Documents(Arc<Mutex<HashMap<String, Vec<u8>>>>);
+pub(super) struct Documents(pub(super) Arc<Mutex<HashMap<String, Vec<u8>>>>);
 
 impl KeySource for Documents {
     fn fetch(&self, url: &str) -> BoxFuture<'static, Result<Vec<u8>, String>> {
@@ -31,21 +30,21 @@ impl KeySource for Documents {
 }
 
 /// An identity provider with a key set.
-struct Provider {
+pub(super) struct Provider {
     name: &'static str,
-    tokens: TokenSigner,
+    pub(super) tokens: TokenSigner,
     key: PrivateKey,
 }
 
 impl Provider {
-    fn new(documents: &Documents, name: &'static str, kid: &str) -> Self {
+    pub(super) fn new(documents: &Documents, name: &'static str, kid: &str) -> Self {
         let key = PrivateKey::generate(KeyAlgorithm::EcP256).unwrap();
         let provider = Self { name, tokens: TokenSigner::with_kid(key.clone(), kid).unwrap(), key };
         provider.publish(documents);
         provider
     }
 
-    fn publish(&self, documents: &Documents) {
+    pub(super) fn publish(&self, documents: &Documents) {
         let mut keys = KeySet::new();
         keys.insert(self.tokens.kid(), self.key.public().clone());
         let document = keys.to_json().unwrap().to_string().into_bytes();
@@ -56,24 +55,24 @@ impl Provider {
         format!("https://{}.example/keys", self.name)
     }
 
-    fn body(&self) -> Value {
+    pub(super) fn body(&self) -> Value {
         json!({"name": self.name, "issuer": format!("https://{}.example", self.name),
             "audience": "weft", "enabled": true, "jwksEndpoint": self.url(),
             "claimsProperty": "/email", "useExternalId": true})
     }
 
-    fn claims(&self, email: &str) -> Value {
+    pub(super) fn claims(&self, email: &str) -> Value {
         json!({"iss": format!("https://{}.example", self.name), "aud": "weft",
             "exp": NOW.0 / 1000 + 600, "email": email})
     }
 
-    fn token(&self, email: &str) -> String {
+    pub(super) fn token(&self, email: &str) -> String {
         self.tokens.sign(&self.claims(email)).unwrap()
     }
 }
 
 /// A controller with documents of providers.
-async fn scene() -> (Bed, Documents, Caller) {
+pub(super) async fn scene() -> (Bed, Documents, Caller) {
     let documents = Documents::default();
     let source = Arc::new(documents.clone());
     let bed = Bed::with(move |settings| settings.key_source = source).await;
@@ -81,25 +80,25 @@ async fn scene() -> (Bed, Documents, Caller) {
     (bed, documents, admin)
 }
 
-async fn identity(bed: &Bed, admin: &Caller, external: &str) -> String {
+pub(super) async fn identity(bed: &Bed, admin: &Caller, external: &str) -> String {
     let body =
         json!({"name": external, "type": "Default", "isAdmin": false, "externalId": external});
     bed.create(admin, "createIdentity", body).await
 }
 
-fn bearing(mut call: Call, tokens: &[&str]) -> Call {
+pub(super) fn bearing(mut call: Call, tokens: &[&str]) -> Call {
     let bearer = |token: &&str| (headers::AUTHORIZATION.to_owned(), format!("Bearer {token}"));
     call.headers.extend(tokens.iter().map(bearer));
     call
 }
 
-async fn log_in(bed: &Bed, tokens: &[&str]) -> Result<Reply, Failure> {
+pub(super) async fn log_in(bed: &Bed, tokens: &[&str]) -> Result<Reply, Failure> {
     let call = to(Api::Client, "authenticate", &[]).with_query("method", "ext-jwt");
     bed.controller.call(Caller::nobody(Origin::default()), bearing(call, tokens)).await
 }
 
 /// The refusal of a login, which tells nothing but a challenge with this error.
-async fn refused(bed: &Bed, tokens: &[&str], error: &str) {
+pub(super) async fn refused(bed: &Bed, tokens: &[&str], error: &str) {
     let failure = log_in(bed, tokens).await.map(|_| ()).unwrap_err();
     assert_eq!((failure.code(), failure.cause()), (ErrorCode::InvalidAuth, None));
     let challenge = failure.challenge().unwrap();
@@ -108,11 +107,11 @@ async fn refused(bed: &Bed, tokens: &[&str], error: &str) {
     assert!(!challenge.contains("secret-host"), "{challenge}");
 }
 
-fn token_of(reply: &Reply) -> String {
+pub(super) fn token_of(reply: &Reply) -> String {
     reply.data()["token"].as_str().unwrap().to_owned()
 }
 
-fn policy(name: &str, signers: &[&str], second: Value) -> Value {
+pub(super) fn policy(name: &str, signers: &[&str], second: Value) -> Value {
     json!({"name": name,
         "primary": {
             "cert": {"allowed": true, "allowExpiredCerts": true},
@@ -358,99 +357,6 @@ async fn a_signer_that_is_the_controller_itself_accepts_nothing() {
 }
 
 #[tokio::test]
-async fn a_provider_that_is_down_is_named_to_administrators_only() {
-    let (bed, documents, admin) = scene().await;
-    let idp = Provider::new(&documents, "idp", "k1");
-    bed.create(&admin, "createExternalJwtSigner", idp.body()).await;
-    identity(&bed, &admin, "anna@idp").await;
-    documents.0.lock().clear();
-    let token = idp.token("anna@idp");
-    refused(&bed, &[&token], "invalid").await;
-    let tested = test(&bed, &admin, &token).await.unwrap();
-    let last = tested["checks"].as_array().unwrap().last().unwrap().clone();
-    assert_eq!((&last["name"], &last["isGood"]), (&json!("key"), &json!(false)));
-    assert!(last["text"].as_str().unwrap().contains("secret-host"), "{last}");
-    assert_eq!(tested["isGood"], json!(false));
-}
-
-async fn test(bed: &Bed, caller: &Caller, token: &str) -> Result<Value, Failure> {
-    let call = to(Api::Weft, "testExternalToken", &[]).with_json(&json!({"token": token}));
-    Ok(bed.controller.call(caller.clone(), call).await?.data())
-}
-
-#[tokio::test]
-async fn a_token_is_tested_check_by_check() {
-    let (bed, documents, admin) = scene().await;
-    let idp = Provider::new(&documents, "idp", "k1");
-    let signer = bed.create(&admin, "createExternalJwtSigner", idp.body()).await;
-    let anna = identity(&bed, &admin, "anna@idp").await;
-    let good = test(&bed, &admin, &idp.token("anna@idp")).await.unwrap();
-    assert_eq!((&good["isGood"], &good["identityId"]), (&json!(true), &json!(anna)));
-    let names = |tested: &Value| -> Vec<String> {
-        let checks = tested["checks"].as_array().unwrap();
-        checks.iter().map(|it| it["name"].as_str().unwrap().to_owned()).collect()
-    };
-    let all = [
-        "form",
-        "type",
-        "issuer",
-        "key",
-        "signature",
-        "times",
-        "audience",
-        "claim",
-        "identity",
-        "policy",
-    ];
-    assert_eq!(names(&good), all);
-    let failed = async |token: &str| -> Vec<String> {
-        let tested = test(&bed, &admin, token).await.unwrap();
-        assert_eq!(tested["isGood"], json!(false));
-        let checks = tested["checks"].as_array().unwrap().iter();
-        let failed = checks.filter(|it| it["isGood"] == json!(false));
-        failed.map(|it| it["name"].as_str().unwrap().to_owned()).collect()
-    };
-    let change = |name: &str, value: Value| {
-        let mut claims = idp.claims("anna@idp");
-        claims[name] = value;
-        idp.tokens.sign(&claims).unwrap()
-    };
-    assert_eq!(failed("no token").await, ["form"]);
-    assert_eq!(failed(&change("iss", json!("https://x.example"))).await, ["issuer"]);
-    assert_eq!(failed(&change("exp", json!(NOW.0 / 1000 - 100))).await, ["times"]);
-    assert_eq!(failed(&change("aud", json!("x"))).await, ["audience"]);
-    assert_eq!(failed(&change("email", NONE)).await, ["claim"]);
-    assert_eq!(failed(&change("email", json!("nobody"))).await, ["identity"]);
-    let wrong = PrivateKey::generate(KeyAlgorithm::EcP256).unwrap();
-    let wrong = TokenSigner::with_kid(wrong, "k1").unwrap();
-    assert_eq!(failed(&wrong.sign(&idp.claims("anna@idp")).unwrap()).await, ["signature"]);
-    let other = Provider::new(&documents, "other", "k2");
-    let other = bed.create(&admin, "createExternalJwtSigner", other.body()).await;
-    let own = bed.create(&admin, "createAuthPolicy", policy("own", &[&other], NONE)).await;
-    bed.manage(&admin, "patchIdentity", &[&anna], json!({"authPolicyId": own})).await.unwrap();
-    assert_eq!(failed(&idp.token("anna@idp")).await, ["policy"]);
-    let body = json!({"enabled": false});
-    bed.manage(&admin, "patchExternalJwtSigner", &[&signer], body).await.unwrap();
-    assert_eq!(failed(&idp.token("anna@idp")).await, ["issuer"]);
-
-    // Who may read signers and no identities learns no identity.
-    let clerk = json!({"name": "clerk", "type": "Default", "isAdmin": false,
-        "permissions": ["external-jwt-signer.read"]});
-    let clerk = bed.create(&admin, "createIdentity", clerk).await;
-    let body =
-        json!({"method": "updb", "identityId": clerk, "username": "clerk", "password": "geheim"});
-    bed.create(&admin, "createAuthenticator", body).await;
-    let clerk = bed.login("clerk", "geheim").await.unwrap();
-    let body = json!({"enabled": true});
-    bed.manage(&admin, "patchExternalJwtSigner", &[&signer], body).await.unwrap();
-    let seen = test(&bed, &clerk, &idp.token("anna@idp")).await.unwrap();
-    assert_eq!((&seen["identityId"], &seen["identityName"]), (&json!(""), &json!("")));
-    let nobody = Caller::nobody(Origin::default());
-    let refusal = test(&bed, &nobody, &idp.token("anna@idp")).await.unwrap_err();
-    assert_eq!(refusal.code(), ErrorCode::Unauthorized);
-}
-
-#[tokio::test]
 async fn wrong_signatures_of_one_source_are_limited() {
     let documents = Documents::default();
     let source = Arc::new(documents.clone());
@@ -477,111 +383,6 @@ async fn wrong_signatures_of_one_source_are_limited() {
     assert_eq!(log_in(1, &wrong).await, 429);
     assert_eq!(log_in(1, &idp.token("anna@idp")).await, 429, "before any signature is verified");
     assert_eq!(log_in(2, &idp.token("anna@idp")).await, 200, "others are not concerned");
-}
-
-/// The caller of a session that shows these tokens beside it.
-fn beside(bed: &Bed, session: &str, tokens: &[&str]) -> Caller {
-    let bearers = tokens.iter().map(|token| (*token).to_owned()).collect();
-    let session = Some(session.to_owned());
-    bed.controller.resolve(Credentials { session, bearers, origin: Origin::default() })
-}
-
-#[tokio::test]
-async fn a_second_token_comes_with_every_request_and_names_the_same_identity() {
-    let (bed, documents, admin) = scene().await;
-    let idp = Provider::new(&documents, "idp", "k1");
-    let signer = bed.create(&admin, "createExternalJwtSigner", idp.body()).await;
-    let (anna, bert) = (identity(&bed, &admin, "anna").await, identity(&bed, &admin, "bert").await);
-    let own = bed.create(&admin, "createAuthPolicy", policy("own", &[], json!(signer))).await;
-    for id in [&anna, &bert] {
-        bed.manage(&admin, "patchIdentity", &[id], json!({"authPolicyId": own})).await.unwrap();
-    }
-    let body =
-        json!({"method": "updb", "identityId": anna, "username": "anna", "password": "geheim"});
-    bed.create(&admin, "createAuthenticator", body).await;
-    let call = |tokens: &[&str]| {
-        let call = to(Api::Client, "authenticate", &[]).with_query("method", "password");
-        bearing(call.with_json(&json!({"username": "anna", "password": "geheim"})), tokens)
-    };
-    let nobody = || Caller::nobody(Origin::default());
-    let bare = bed.controller.call(nobody(), call(&[])).await.unwrap();
-    assert_eq!(bare.data()["authQueries"][0]["typeId"], "EXT-JWT");
-    assert!(bare.headers.iter().any(|(name, _)| *name == headers::WWW_AUTHENTICATE));
-    let session = token_of(&bare);
-    let ask = async |tokens: &[&str]| {
-        let caller = beside(&bed, &session, tokens);
-        bed.client(&caller, "listServices", &[], NONE).await
-    };
-    let refusal = ask(&[]).await.unwrap_err();
-    let challenge = refusal.challenge().unwrap();
-    assert_eq!(refusal.status(), 401);
-    assert!(
-        challenge.contains("openziti-secondary-ext-jwt") && challenge.contains("missing"),
-        "{challenge}"
-    );
-
-    // The key is fetched before the caller is looked up.
-    let credentials = Credentials {
-        session: Some(session.clone()),
-        bearers: vec![idp.token("anna")],
-        origin: Origin::default(),
-    };
-    bed.controller.fetch_keys_for(&credentials).await;
-    ask(&[&idp.token("anna")]).await.unwrap();
-    ask(&["x", &idp.token("anna")]).await.unwrap();
-    ask(&[]).await.expect_err("every request needs the token");
-    let other = ask(&[&idp.token("bert")]).await.unwrap_err();
-    assert!(other.challenge().unwrap().contains("invalid"), "the token of somebody else");
-    let late =
-        idp.tokens.sign(&with(&idp.claims("anna"), "exp", json!(NOW.0 / 1000 - 100))).unwrap();
-    assert!(ask(&[&late]).await.unwrap_err().challenge().unwrap().contains("expired"));
-    let caller = beside(&bed, &session, &[]);
-    let shown = bed.client(&caller, "getCurrentAPISession", &[], NONE).await.unwrap();
-    assert_eq!(shown["authQueries"][0]["typeId"], "EXT-JWT");
-    let caller = beside(&bed, &session, &[&idp.token("anna")]);
-    let shown = bed.client(&caller, "getCurrentAPISession", &[], NONE).await.unwrap();
-    assert_eq!(shown["authQueries"], json!([]));
-    let whole = bed.controller.call(nobody(), call(&[&idp.token("anna")])).await.unwrap();
-    assert_eq!(whole.data()["authQueries"], json!([]));
-    assert!(!whole.headers.iter().any(|(name, _)| *name == headers::WWW_AUTHENTICATE));
-}
-
-#[tokio::test]
-async fn routers_know_a_session_while_its_second_token_counts() {
-    let (bed, documents, admin) = scene().await;
-    let idp = Provider::new(&documents, "idp", "k1");
-    let signer = bed.create(&admin, "createExternalJwtSigner", idp.body()).await;
-    let anna = identity(&bed, &admin, "anna").await;
-    let own = bed.create(&admin, "createAuthPolicy", policy("own", &[], json!(signer))).await;
-    bed.manage(&admin, "patchIdentity", &[&anna], json!({"authPolicyId": own})).await.unwrap();
-    let session = token_of(&log_in(&bed, &[&idp.token("anna")]).await.unwrap());
-    let caller = beside(&bed, &session, &[&idp.token("anna")]);
-    let body = json!({"csr": csr("anna")});
-    bed.client(&caller, "createCurrentApiSessionCertificate", &[], body).await.unwrap();
-    let is_known = |bed: &Bed| {
-        let stored = bed.controller.sessions().by_token(&session, bed.controller.now());
-        stored.is_some_and(|stored| bed.controller.legacy_session(&stored).is_some())
-    };
-    assert!(is_known(&bed));
-    let again = bed.restarted().await;
-    assert!(is_known(&again), "a restart ends no circuit");
-
-    // The session is used without the token: routers forget it once the time for which it may be idle is over.
-    let sessions = bed.controller.sessions();
-    for _ in 0..3 {
-        bed.clock.advance(Duration::from_secs(11 * 60));
-        beside(&bed, &session, &[]);
-    }
-    assert!(!is_known(&bed));
-    sessions.end_due(&bed.controller.snapshot(), bed.controller.now());
-    assert!(
-        sessions.by_token(&session, bed.controller.now()).is_some(),
-        "the session itself stays"
-    );
-    let mut claims = idp.claims("anna");
-    claims["exp"] = json!(bed.controller.now().secs() + 600);
-    beside(&bed, &session, &[&idp.tokens.sign(&claims).unwrap()]);
-    assert!(is_known(&bed));
 }
 
 #[tokio::test]

@@ -24,6 +24,8 @@ mod ranks;
 mod readers;
 mod role_usage;
 mod router_certificates;
+mod second_tokens;
+mod token_checks;
 mod token_enrollment;
 
 use serde_json::{Value, json};
