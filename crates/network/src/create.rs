@@ -296,7 +296,8 @@ impl Making<'_> {
         };
         let network = self.network;
         let dialer = self.spec.tags.client.as_ref();
-        let place = network.0.hosts.take(&self.spec.router, &chosen.terminator, dialer);
+        let place =
+            network.0.hosts.take(&self.spec.router, &chosen.terminator, dialer, clock::now());
         let outcome = match place {
             Some(place) => {
                 let mut routed = std::mem::take(&mut self.routed);

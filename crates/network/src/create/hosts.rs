@@ -4,9 +4,12 @@
 //! therefore have a share of the places of a router: others are made in the rest. Of this share a dialing identity may
 //! have all while nobody else wants a place. Where it is full, a dial takes the place of the oldest one of the identity
 //! that has most places, if that one has at least two more than its own identity: so no identity keeps others from a
-//! host by dials that are never answered. The oldest one has been without an answer for the longest time.
+//! host by dials that are never answered. The oldest one has been without an answer for the longest time, and for
+//! `SILENT` at least: a host that answers is left to whoever dials it. A dial that finds no such place tries again
+//! (`super`).
 
 use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
 
 use hashbrown::HashMap;
 use parking_lot::Mutex;
@@ -21,6 +24,9 @@ pub const BY_ONE: usize = AT_ONCE / 2;
 /// Most of them to the terminators of one identity.
 const TO_ONE: usize = AT_ONCE / 4;
 
+/// How long a dial is left alone although others want its place. Routers do the same with their workers.
+const SILENT: Duration = Duration::from_secs(1);
+
 /// The circuits in the making by router of the dialer and host.
 #[derive(Debug, Default)]
 pub(crate) struct Hosts(Mutex<HashMap<(Id, Id), Share>>);
@@ -31,8 +37,16 @@ struct Share {
     count: usize,
     /// The number of the next circuit.
     next: u64,
-    /// By dialing identity and number. The sender is dropped when the place is taken away.
-    dialers: HashMap<Id, BTreeMap<u64, oneshot::Sender<()>>>,
+    /// By dialing identity and number.
+    dialers: HashMap<Id, BTreeMap<u64, Dial>>,
+}
+
+/// A dial that has a place.
+#[derive(Debug)]
+struct Dial {
+    since: Instant,
+    /// Dropped when the place is taken away.
+    _place: oneshot::Sender<()>,
 }
 
 /// The place of a circuit among those to its host. Given back when dropped.
@@ -52,43 +66,51 @@ pub(super) fn host_of(terminator: &Terminator) -> &Id {
 
 impl Hosts {
     /// A place for a circuit of a dialing identity from a router to a terminator. None if the host has its share, and
-    /// nobody has two more of these places than the dialer. All dialers without an identity count as one.
+    /// nobody has two more of these places than the dialer, one of them for long enough. All dialers without an identity count as one.
     pub(super) fn take(
         &self,
         router: &Id,
         to: &Terminator,
         dialer: Option<&Id>,
+        now: Instant,
     ) -> Option<ToHost<'_>> {
         let key = (router.clone(), host_of(to).clone());
         let dialer = dialer.cloned().unwrap_or_default();
         let mut shares = self.0.lock();
         let share = shares.entry(key.clone()).or_default();
-        if share.count >= TO_ONE && !share.displace(&dialer) {
+        if share.count >= TO_ONE && !share.displace(&dialer, now) {
             return None;
         }
-        let (number, taken) = share.add(&dialer);
+        let (number, taken) = share.add(&dialer, now);
         Some(ToHost { hosts: self, key, dialer, number, taken })
     }
 }
 
 impl Share {
-    fn add(&mut self, dialer: &Id) -> (u64, oneshot::Receiver<()>) {
+    fn add(&mut self, dialer: &Id, since: Instant) -> (u64, oneshot::Receiver<()>) {
         let (place, taken) = oneshot::channel();
         let number = self.next;
         self.next += 1;
         self.count += 1;
-        self.dialers.entry(dialer.clone()).or_default().insert(number, place);
+        self.dialers
+            .entry(dialer.clone())
+            .or_default()
+            .insert(number, Dial { since, _place: place });
         (number, taken)
     }
 
-    /// Takes the oldest place of the dialer that has most of them, for this one. False if nothing would be gained.
-    fn displace(&mut self, newcomer: &Id) -> bool {
+    /// Takes the oldest place of the dialer that has most of them, for this one: among those that have two more, and
+    /// whose oldest is silent. False if there is none.
+    fn displace(&mut self, newcomer: &Id, now: Instant) -> bool {
         let own = self.dialers.get(newcomer).map_or(0, BTreeMap::len);
-        let greatest = self.dialers.iter().max_by_key(|(_, places)| places.len());
-        let gives_way = greatest.filter(|(_, places)| places.len() >= own + 2);
-        let oldest = gives_way
-            .and_then(|(dialer, places)| Some((dialer.clone(), *places.first_key_value()?.0)));
-        oldest.is_some_and(|(dialer, number)| self.remove(&dialer, number))
+        let silent = self.dialers.iter().filter_map(|(dialer, places)| {
+            let (number, oldest) = places.first_key_value()?;
+            let is_silent = now.saturating_duration_since(oldest.since) >= SILENT;
+            (is_silent && places.len() >= own + 2).then_some((places.len(), dialer, *number))
+        });
+        let gives_way = silent.max_by_key(|(held, ..)| *held);
+        let found = gives_way.map(|(_, dialer, number)| (dialer.clone(), number));
+        found.is_some_and(|(dialer, number)| self.remove(&dialer, number))
     }
 
     /// Removes a place; false if it was taken away.
@@ -131,6 +153,7 @@ mod tests {
     use weft_model::{Base, Timestamp};
 
     use super::*;
+    use crate::clock;
 
     fn terminator(id: &str, host: &str) -> Terminator {
         let base = Base::new(Id::new(id), Timestamp(0));
@@ -140,28 +163,34 @@ mod tests {
     #[test]
     fn a_host_has_a_quarter_of_the_places_of_a_router_and_is_forgotten() {
         let (hosts, near, far) = (Hosts::default(), Id::new("near"), Id::new("far"));
+        let now = clock::now();
         let (one, other) = (terminator("t1", "bad"), terminator("t2", "bad"));
         let of = |n: usize| if n.is_multiple_of(2) { &one } else { &other };
-        let held: Vec<_> = (0..600).map_while(|n| hosts.take(&near, of(n), None)).collect();
+        let held: Vec<_> = (0..600).map_while(|n| hosts.take(&near, of(n), None, now)).collect();
         assert_eq!(held.len(), 256);
-        assert!(hosts.take(&near, &terminator("t3", "good"), None).is_some());
-        assert!(hosts.take(&near, &terminator("t1", ""), None).is_some());
-        assert!(hosts.take(&far, &one, None).is_some(), "each router has places of its own");
+        assert!(hosts.take(&near, &terminator("t3", "good"), None, now).is_some());
+        assert!(hosts.take(&near, &terminator("t1", ""), None, now).is_some());
+        assert!(hosts.take(&far, &one, None, now).is_some(), "each router has places of its own");
         drop(held);
-        assert!(hosts.take(&near, &one, None).is_some());
+        assert!(hosts.take(&near, &one, None, now).is_some());
         assert!(hosts.0.lock().is_empty());
     }
 
     #[test]
     fn dialers_share_the_places_of_a_host_once_it_has_no_more() {
         let (hosts, near, to) = (Hosts::default(), Id::new("near"), terminator("t", "silent"));
-        let take = |dialer: &str| hosts.take(&near, &to, Some(&Id::new(dialer)));
+        let begun = clock::now();
+        let later = begun + SILENT;
+        let take_at = |dialer: &str, at| hosts.take(&near, &to, Some(&Id::new(dialer)), at);
+        let take = |dialer: &str| take_at(dialer, later);
         let taken = |places: &mut [ToHost<'_>]| {
             let each = places.iter_mut().map(|place| place.is_taken().now_or_never().is_some());
             each.collect::<Vec<_>>()
         };
-        let mut greedy: Vec<_> = (0..300).map_while(|_| take("greedy")).collect();
+        let mut greedy: Vec<_> = (0..300).map_while(|_| take_at("greedy", begun)).collect();
         assert_eq!(greedy.len(), 256, "one dialer has all while nobody else wants one");
+        let early = later - Duration::from_millis(1);
+        assert!(take_at("modest", early).is_none(), "they may be answered yet");
         let first = take("modest").unwrap();
         let mut was_taken = vec![false; 256];
         was_taken[0] = true;
