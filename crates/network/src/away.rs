@@ -2,7 +2,10 @@
 //!
 //! A router that is lost keeps its terminators, which are dialed again when it is back. If they counted, a host that
 //! goes to another router would find its own limit used up. They are counted when a host has reached its limit, which is
-//! rare, and the figure is kept for a moment, because to count them means to look at all terminators of the host.
+//! rare, and the figure is kept for a moment, because to count them means to look at all terminators of the host. It is
+//! not kept longer than until a router connects: one that goes and comes back would be counted as away while it is there.
+//! As many as the limit do not count at most, so that a host that moves between routers, which may be its own, never has
+//! more than twice its limit.
 
 use std::time::{Duration, Instant};
 
@@ -15,13 +18,28 @@ const KEPT: Duration = Duration::from_secs(2);
 /// Most identities whose figures are kept.
 const MAX_KEPT: usize = 1024;
 
-/// The figures that are kept, with the time at which they were counted.
+/// The moment at which a figure was counted.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Moment {
+    pub(crate) at: Instant,
+    /// How many connections of routers there were until then.
+    pub(crate) connections: u64,
+}
+
+impl Moment {
+    /// Whether a figure of this moment is good now.
+    fn is_good(self, now: Self) -> bool {
+        now.at.saturating_duration_since(self.at) < KEPT && self.connections == now.connections
+    }
+}
+
+/// The figures that are kept, with the moment at which they were counted.
 #[derive(Debug, Default)]
-pub(crate) struct Away(Mutex<HashMap<Id, (Instant, u64)>>);
+pub(crate) struct Away(Mutex<HashMap<Id, (Moment, u64)>>);
 
 impl Away {
     /// The number of terminators of a host that are away: the figure that is kept, or else what `count` finds.
-    pub(crate) fn of(&self, host: &Id, now: Instant, count: impl FnOnce() -> u64) -> u64 {
+    pub(crate) fn of(&self, host: &Id, now: Moment, count: impl FnOnce() -> u64) -> u64 {
         self.known(host, now).unwrap_or_else(|| {
             let count = count();
             self.note(host, count, now);
@@ -29,15 +47,15 @@ impl Away {
         })
     }
 
-    fn known(&self, host: &Id, now: Instant) -> Option<u64> {
+    fn known(&self, host: &Id, now: Moment) -> Option<u64> {
         let known = self.0.lock().get(host).copied();
-        known.filter(|(at, _)| now.saturating_duration_since(*at) < KEPT).map(|(_, count)| count)
+        known.filter(|(counted, _)| counted.is_good(now)).map(|(_, count)| count)
     }
 
-    fn note(&self, host: &Id, count: u64, now: Instant) {
+    fn note(&self, host: &Id, count: u64, now: Moment) {
         let mut known = self.0.lock();
         if known.len() >= MAX_KEPT {
-            known.retain(|_, (at, _)| now.saturating_duration_since(*at) < KEPT);
+            known.retain(|_, (counted, _)| counted.is_good(now));
         }
         if known.len() < MAX_KEPT {
             known.insert(host.clone(), (now, count));
@@ -54,12 +72,15 @@ mod tests {
     fn figures_are_kept_for_a_moment_and_of_a_limited_number_of_identities() {
         let (away, begun) = (Away::default(), clock::now());
         let id = |n: usize| Id::new(&n.to_string());
-        (0..2 * MAX_KEPT).for_each(|n| away.note(&id(n), 7, begun));
+        let after = |time| Moment { at: begun + time, connections: 5 };
+        (0..2 * MAX_KEPT).for_each(|n| away.note(&id(n), 7, after(Duration::ZERO)));
         assert_eq!(away.0.lock().len(), MAX_KEPT);
-        assert_eq!(away.known(&id(0), begun + KEPT / 2), Some(7));
-        assert_eq!(away.known(&id(0), begun + KEPT), None);
-        assert_eq!(away.of(&id(9_999), begun + KEPT, || 8), 8);
-        assert_eq!(away.of(&id(9_999), begun + KEPT, || 9), 8, "it is kept");
+        assert_eq!(away.known(&id(0), after(KEPT / 2)), Some(7));
+        assert_eq!(away.known(&id(0), after(KEPT)), None);
+        assert_eq!(away.of(&id(9_999), after(KEPT), || 8), 8);
+        assert_eq!(away.of(&id(9_999), after(KEPT), || 9), 8, "it is kept");
         assert_eq!(away.0.lock().len(), 1, "those of before are forgotten");
+        let connected = Moment { connections: 6, ..after(KEPT) };
+        assert_eq!(away.of(&id(9_999), connected, || 0), 0, "a router came back");
     }
 }

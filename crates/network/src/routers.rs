@@ -284,22 +284,26 @@ pub enum NotConnected {
 
 /// The routers that are connected.
 #[derive(Debug, Default)]
-pub struct Routers(RwLock<HashMap<Id, Arc<LiveRouter>>>);
+pub struct Routers {
+    live: RwLock<HashMap<Id, Arc<LiveRouter>>>,
+    /// Connections that were registered since the start.
+    connections: AtomicU64,
+}
 
 impl Routers {
     /// A router, if it is connected.
     pub fn get(&self, id: &str) -> Option<Arc<LiveRouter>> {
-        self.0.read().get(id).cloned()
+        self.live.read().get(id).cloned()
     }
 
     /// All routers that are connected.
     pub fn all(&self) -> Vec<Arc<LiveRouter>> {
-        self.0.read().values().cloned().collect()
+        self.live.read().values().cloned().collect()
     }
 
     /// Whether a further connection of a router may replace the registered one.
     pub fn may_connect(&self, id: &str, churn_limit: Duration) -> Result<(), AlreadyConnected> {
-        may_replace(self.0.read().get(id), false, churn_limit)
+        may_replace(self.live.read().get(id), false, churn_limit)
     }
 
     /// Registers a connection, and returns the one that it replaced.
@@ -308,14 +312,15 @@ impl Routers {
         router: Arc<LiveRouter>,
         churn_limit: Duration,
     ) -> Result<Option<Arc<LiveRouter>>, AlreadyConnected> {
-        let mut routers = self.0.write();
+        let mut routers = self.live.write();
         may_replace(routers.get(&router.id), router.dialed, churn_limit)?;
+        self.connections.fetch_add(1, Ordering::Release);
         Ok(routers.insert(router.id.clone(), router))
     }
 
     /// Removes a connection, if it is the registered one of its router.
     pub fn unregister(&self, router: &Arc<LiveRouter>) -> bool {
-        let mut routers = self.0.write();
+        let mut routers = self.live.write();
         let current = routers.get(&router.id).is_some_and(|own| Arc::ptr_eq(own, router));
         if current {
             routers.remove(&router.id);
@@ -323,9 +328,14 @@ impl Routers {
         current
     }
 
+    /// How many connections were registered since the start.
+    pub(crate) fn connections(&self) -> u64 {
+        self.connections.load(Ordering::Acquire)
+    }
+
     /// Whether this connection is the registered one of its router.
     pub fn is_current(&self, router: &Arc<LiveRouter>) -> bool {
-        self.0.read().get(&router.id).is_some_and(|own| Arc::ptr_eq(own, router))
+        self.live.read().get(&router.id).is_some_and(|own| Arc::ptr_eq(own, router))
     }
 }
 

@@ -17,6 +17,7 @@ use weft_model::entity::{Precedence, Router, Service, Terminator};
 use weft_model::{Base, Id, Kind, Snapshot};
 use weft_wire::edge_ctrl::{MAX_TERMINATOR_DATA, MAX_TERMINATOR_TEXT};
 
+use crate::away::Moment;
 use crate::clock;
 use crate::full::{Filled, IsFull};
 use crate::misreports::Misreport;
@@ -176,7 +177,8 @@ impl ReportedTerminator {
             let limit = Filled::Terminators.limit(tip, &self.host, most);
             // Hosts of terminators that routers' own bindings make may be unknown.
             let is_known = !self.host.is_empty();
-            let hosted = all.count_referrers(Terminator::HOST, &self.host).saturating_sub(away);
+            let hosted = all.count_referrers(Terminator::HOST, &self.host);
+            let hosted = hosted.saturating_sub(away.min(limit.most));
             if is_known && hosted >= limit.most {
                 return Err(limit.reached().into());
             }
@@ -281,7 +283,9 @@ impl Network {
         if host.is_empty() || all < limit {
             return 0;
         }
-        self.0.away.of(host, clock::now(), || {
+        // Before the routers are looked at: one that connects meanwhile makes the figure one of before.
+        let now = Moment { at: clock::now(), connections: self.0.routers.connections() };
+        self.0.away.of(host, now, || {
             let all = snapshot.referring::<Terminator>(Terminator::HOST, host);
             let is_away =
                 |one: &&Arc<Terminator>| self.0.routers.get(one.router_id.as_str()).is_none();

@@ -95,6 +95,38 @@ async fn terminators_of_a_lost_router_keep_no_host_from_another_router() {
 }
 
 #[tokio::test]
+async fn a_router_that_comes_and_goes_lets_no_host_pass_its_limit() {
+    let (net, _, service) = narrow(3, 9).await;
+    let (flapping, other) = (net.router("flapping").await, net.router("other").await);
+    let peer = net.connect(&flapping).await;
+    let host = Sdk::new(&net, "host").await;
+    let asked = host.hosting(&service, "").await;
+    let host = async |peer: &Peer, id: &str| {
+        let request = CreateTerminatorV2Request { address: id.to_owned(), ..asked.clone() };
+        create(peer, &request).await.result() == CreateTerminatorResult::Success
+    };
+    for id in ["a", "b", "c"] {
+        assert!(host(&peer, id).await);
+    }
+    let second = net.connect(&other).await;
+    let is_away = |id: &str| net.network.routers().get(id).is_none();
+    peer.leave();
+    until(|| is_away(flapping.id.as_str())).await;
+    assert!(host(&second, "d").await);
+    net.bed.clock.advance(std::time::Duration::from_secs(60));
+    let peer = net.connect(&flapping).await;
+    assert!(!host(&peer, "e").await, "it is counted again as soon as it is back");
+    assert!(!host(&second, "e").await);
+    // However many routers are away, there are twice as many terminators at most.
+    peer.leave();
+    second.leave();
+    until(|| is_away(flapping.id.as_str()) && is_away(other.id.as_str())).await;
+    let third = net.connect(&net.router("third").await).await;
+    assert!(host(&third, "e").await && host(&third, "f").await);
+    assert!(!host(&third, "g").await);
+}
+
+#[tokio::test]
 async fn an_identity_dials_so_many_circuits_and_keeps_no_other_from_dialing() {
     let (net, mut peer, service) = narrow(9, 2).await;
     let (greedy, modest) = (Sdk::new(&net, "greedy").await, Sdk::new(&net, "modest").await);
