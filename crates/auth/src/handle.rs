@@ -26,6 +26,7 @@ use super::sessions::Sessions;
 use super::spent::Spent;
 use super::tickets::Tickets;
 use crate::lockouts::Lockouts;
+use crate::token_rates::TokenRates;
 use crate::waiting::WaitingLogins;
 use crate::wrong_tokens::WrongTokens;
 
@@ -47,6 +48,7 @@ pub(crate) struct Core {
     pub(crate) wrong_tokens: WrongTokens,
     pub(crate) postures: Postures,
     pub(crate) rates: Rates,
+    pub(crate) token_rates: TokenRates,
     pub(crate) refusals: Refusals,
     pub(crate) keyring: Keyring,
     pub(crate) renewals: Renewals,
@@ -115,6 +117,7 @@ impl Auth {
             wrong_tokens: WrongTokens::new(settings.guess_limits.per_address),
             postures: Postures::default(),
             rates: Rates::new(rate, waiting),
+            token_rates: TokenRates::new(rate),
             refusals: Refusals::default(),
             keyring,
             renewals: Renewals::default(),
@@ -179,6 +182,11 @@ impl Auth {
     /// How often identities log in and change certificates of sessions.
     pub(crate) fn rates(&self) -> &Rates {
         &self.0.rates
+    }
+
+    /// How often tokens are refreshed and exchanged.
+    pub(crate) fn token_rates(&self) -> &TokenRates {
+        &self.0.token_rates
     }
 
     /// The keys of external signers whose keys are at a URL.

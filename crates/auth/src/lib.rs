@@ -106,6 +106,7 @@ pub mod third_party_ca;
 pub mod this_controller;
 pub mod tickets;
 mod token_login;
+mod token_rates;
 mod token_refusal;
 mod token_rules;
 pub mod token_test;

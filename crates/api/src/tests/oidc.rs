@@ -259,6 +259,35 @@ async fn refresh_tokens_follow_one_another() {
 }
 
 #[tokio::test]
+async fn tokens_are_refreshed_and_exchanged_so_often_and_a_refusal_ends_nothing() {
+    let bed = bed().await;
+    let program = Program::new(&bed, None);
+    let tokens = program.by_password().await;
+    let refresh = text(&tokens, "refresh_token");
+    let mut answers = 0;
+    let refused = loop {
+        let seen = program.exchange(refresh, REFRESH, ID).await;
+        if seen.status != 200 || answers > 200 {
+            break seen;
+        }
+        answers += 1;
+    };
+    assert!((20..200).contains(&answers), "{answers}");
+    // What SDKs take for temporary: the C SDK begins a new login after any other status than 5xx.
+    assert_eq!((refused.status, text(&refused.json(), "error")), (503, "temporarily_unavailable"));
+    assert!(refused.header("retry-after").is_some());
+    let (mut next, begun) = (program.refresh(refresh).await, std::time::Instant::now());
+    while next.status == 503 && begun.elapsed() < LONG {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        next = program.refresh(refresh).await;
+    }
+    assert_eq!(next.status, 200, "{next:?}");
+    // A program with another session is not concerned.
+    let other = program.by_password().await;
+    assert_eq!(program.refresh(text(&other, "refresh_token")).await.status, 200);
+}
+
+#[tokio::test]
 async fn a_session_by_certificate_needs_the_key() {
     let bed = bed().await;
     let chain = enrolled(&bed).await;

@@ -62,7 +62,11 @@ impl Auth {
             Ok(answer) => OidcReply::json(200, answer.body()),
             Err(problem) => {
                 tracing::debug!(%problem, "a request for tokens is refused");
-                OidcReply::problem(&problem)
+                let reply = OidcReply::problem(&problem);
+                match problem.code {
+                    Code::TemporarilyUnavailable => reply.with("retry-after", "1"),
+                    _ => reply,
+                }
             }
         }
     }
@@ -161,6 +165,13 @@ impl Auth {
         let scopes = narrowed(granted, scopes)?;
         let named = proven.claims.z_cfs.as_deref().unwrap_or_default();
         let proof = proof(named, request.caller.leaf().map(Certificate::fingerprint))?;
+        // Before anything is judged or signed, so that a refusal is no use of the token.
+        let (session, identity) = (&proven.session.base.id, &proven.session.identity_id);
+        let from = request.caller.origin.remote.map(|remote| remote.ip());
+        self.token_rates().take(session, identity, from).map_err(|_| {
+            let text = "too many requests for tokens of this session, identity or source";
+            Problem::new(Code::TemporarilyUnavailable, text)
+        })?;
         Ok(Subject { proven, proof, scopes })
     }
 
