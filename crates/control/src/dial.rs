@@ -222,14 +222,18 @@ async fn for_sdk_by_token(
             &Id::new(&request.service_id),
         )
         .map_err(|refusal| of_session(&refusal))?;
-    let id = match request.circuit_id.as_str() {
-        "" => None,
-        id => Some(Id::parse(id).map_err(|problem| {
-            error(ErrorCode::INTERNAL, format!("the id of the circuit: {problem}"))
-        })?),
-    };
+    let id = chosen_id(&request.circuit_id)?;
     let dial = Dial::of(checked, request.terminator_instance_id, request.peer_data);
-    Dial { id: id.map(|id| id.to_string()), ..dial }.make(session, span).await
+    Dial { id, ..dial }.make(session, span).await
+}
+
+/// The id that a router chose for a circuit; none if it chose none. It is a key of tables and a text of events.
+fn chosen_id(text: &str) -> Result<Option<String>, EdgeError> {
+    if text.is_empty() {
+        return Ok(None);
+    }
+    let refused = |problem| error(ErrorCode::INTERNAL, format!("the id of the circuit: {problem}"));
+    Id::parse(text).map(|id| Some(id.to_string())).map_err(refused)
 }
 
 /// Makes a circuit for the router's own identity.
@@ -518,5 +522,21 @@ async fn for_binding(session: &RouterSession, request: CircuitRequest, span: &mu
             Reply { message: answer.to_message(), circuit }
         }
         Err(failure) => failed(failure.text),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_id_that_a_router_chooses_for_a_circuit_has_a_bound() {
+        assert_eq!(chosen_id("").unwrap(), None);
+        let longest = "c".repeat(Id::MAX_LEN);
+        assert_eq!(chosen_id(&longest).unwrap(), Some(longest.clone()));
+        for wrong in [format!("{longest}c"), "c".repeat(1 << 20), "a\nb".to_owned()] {
+            let refused = chosen_id(&wrong).unwrap_err();
+            assert_eq!(refused.code, ErrorCode::INTERNAL);
+        }
     }
 }

@@ -9,9 +9,11 @@
 use std::error::Error;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
+use parking_lot::Mutex;
 use reqwest::header::{ACCEPT, CONTENT_TYPE, LOCATION};
 use reqwest::{Client, Response, Url};
 use rustls_platform_verifier::BuilderVerifierExt;
@@ -35,7 +37,18 @@ pub(crate) struct Fetcher {
     rules: Arc<JwksFetch>,
     /// The lookup of host names; none for that of the process.
     lookup: Option<Arc<dyn Lookup>>,
+    system: Arc<Mutex<Option<System>>>,
 }
+
+/// TLS that trusts the roots of the system, and the time at which they were read: to read them takes longer than a
+/// request.
+struct System {
+    config: rustls::ClientConfig,
+    since: Instant,
+}
+
+/// The age at which the roots of the system are read again.
+const ROOTS_FOR: Duration = Duration::from_secs(3600);
 
 /// The answer to one request: a document, or the URL of another one.
 enum Step {
@@ -52,7 +65,7 @@ impl KeySource for Fetcher {
 
 impl Fetcher {
     pub(crate) fn new(rules: JwksFetch) -> Self {
-        Self { rules: Arc::new(rules), lookup: None }
+        Self { rules: Arc::new(rules), lookup: None, system: Arc::default() }
     }
 
     /// The document at a URL; the error says why there is none.
@@ -148,13 +161,26 @@ impl Fetcher {
                 let wrong = |error| format!("the authorities of {host} in {file}: {error}");
                 read().await.map_err(wrong)?
             }
-            None => rustls::ClientConfig::builder_with_provider(provider())
-                .with_safe_default_protocol_versions()
-                .and_then(BuilderVerifierExt::with_platform_verifier)
-                .map(|builder| builder.with_no_client_auth())
-                .map_err(|error| chain(&error))?,
+            None => self.system_tls()?,
         };
         config.resumption = rustls::client::Resumption::disabled();
+        Ok(config)
+    }
+}
+
+impl Fetcher {
+    /// TLS with the authorities of the system.
+    fn system_tls(&self) -> Result<rustls::ClientConfig, String> {
+        let mut system = self.system.lock();
+        if let Some(known) = system.as_ref().filter(|known| known.since.elapsed() < ROOTS_FOR) {
+            return Ok(known.config.clone());
+        }
+        let config = rustls::ClientConfig::builder_with_provider(provider())
+            .with_safe_default_protocol_versions()
+            .and_then(BuilderVerifierExt::with_platform_verifier)
+            .map(|builder| builder.with_no_client_auth())
+            .map_err(|error| chain(&error))?;
+        *system = Some(System { config: config.clone(), since: Instant::now() });
         Ok(config)
     }
 }

@@ -20,38 +20,29 @@ pub(super) const WRONG_CODE: &str = "INVALID TOTP CODE";
 
 type AnyLogin = Login<LoginFacts>;
 
+/// The answer to a step, which is an error if the step was refused.
+type Answered = Result<OidcReply, OidcReply>;
+
 impl Auth {
     /// `POST /login/totp`: a one-time code, or a recovery code.
-    pub(super) async fn totp_code(&self, request: &OidcRequest) -> OidcReply {
+    pub(super) async fn totp_code(&self, request: &OidcRequest) -> Answered {
         let visitor = request.visitor();
-        let asked = self.asked(request, |login| login.wants_totp(visitor).cloned());
-        let (form, giver) = match asked {
-            Ok(asked) => asked,
-            Err(reply) => return reply,
-        };
+        let (form, giver) = self.asked(request, |login| login.wants_totp(visitor).cloned())?;
         let identity = giver.identity.to_string();
         let caller = own(request);
         let checked = self.code_of_login(&caller, giver, form.code.unwrap_or_default()).await;
-        if let Err(failure) = checked {
-            return refused_code(&failure);
-        }
+        checked.map_err(|failure| refused_code(&failure))?;
         let id = form.id.unwrap_or_default();
         self.stepped(&id, |login| login.totp(visitor, &identity))
     }
 
     /// `POST /login/totp/enroll`: begins a second factor.
-    pub(super) async fn begin_totp(&self, request: &OidcRequest) -> OidcReply {
+    pub(super) async fn begin_totp(&self, request: &OidcRequest) -> Answered {
         let visitor = request.visitor();
-        let asked = self.asked(request, |login| login.wants_totp(visitor).cloned());
-        let (form, giver) = match asked {
-            Ok(asked) => asked,
-            Err(reply) => return reply,
-        };
+        let (form, giver) = self.asked(request, |login| login.wants_totp(visitor).cloned())?;
         let (identity, id) = (giver.identity, form.id.unwrap_or_default());
-        let begun = match self.begin_mfa(&own(request), &identity).await {
-            Ok(begun) => begun,
-            Err(failure) => return OidcReply::failure(&failure),
-        };
+        let begun = self.begin_mfa(&own(request), &identity).await;
+        let begun = begun.map_err(|failure| OidcReply::failure(&failure))?;
         let step = |login: &mut AnyLogin| {
             login.enrollment_started(visitor, identity.as_str())?;
             if let Some(facts) = login.kept() {
@@ -59,60 +50,44 @@ impl Auth {
             }
             Ok(())
         };
-        if let Err(refused) = self.unfinished().lock().step(&id, Instant::now(), step) {
-            return OidcReply::refused(refused);
-        }
-        match self.mfa_of(identity.as_str()) {
-            Some(mfa) => self.enrollment(&mfa).of_login(&id),
-            None => OidcReply::failure(&Failure::not_found("MFA of identity", identity.as_str())),
-        }
+        let stepped = self.unfinished().lock().step(&id, Instant::now(), step);
+        stepped.map_err(OidcReply::refused)?;
+        let gone = || Failure::not_found("MFA of identity", identity.as_str());
+        let mfa = self.mfa_of(identity.as_str()).ok_or_else(|| OidcReply::failure(&gone()))?;
+        Ok(self.enrollment(&mfa).of_login(&id))
     }
 
     /// `POST /login/totp/enroll/verify`: the first code of the second factor.
-    pub(super) async fn verify_totp(&self, request: &OidcRequest) -> OidcReply {
+    pub(super) async fn verify_totp(&self, request: &OidcRequest) -> Answered {
         let visitor = request.visitor();
-        let asked = self.asked(request, |login| login.enrolling(visitor).cloned());
-        let (form, giver) = match asked {
-            Ok(asked) => asked,
-            Err(reply) => return reply,
-        };
+        let (form, giver) = self.asked(request, |login| login.enrolling(visitor).cloned())?;
         let identity = giver.identity.to_string();
         let id = form.id.clone().unwrap_or_default();
         if self.begun_by(&id).is_none() {
-            return OidcReply::refused(Refused::NotEnrolling);
+            return Err(OidcReply::refused(Refused::NotEnrolling));
         }
         let caller = own(request);
         let checked = self.code_of_enrollment(&caller, giver, form.code.unwrap_or_default()).await;
-        if let Err(failure) = checked {
-            return refused_code(&failure);
-        }
-        let stepped = self.stepped(&id, |login| login.enrolled(visitor, &identity));
-        if !request.wants_page() || stepped.status >= 400 {
-            return stepped;
-        }
-        self.recovery_page(request, &id).unwrap_or(stepped)
+        checked.map_err(|failure| refused_code(&failure))?;
+        let stepped = self.stepped(&id, |login| login.enrolled(visitor, &identity))?;
+        let page = request.wants_page().then(|| self.recovery_page(request, &id)).flatten();
+        Ok(page.unwrap_or(stepped))
     }
 
     /// `DELETE /login/totp/enroll`: gives up the second factor that the login has begun.
-    pub(super) async fn drop_totp(&self, request: &OidcRequest) -> OidcReply {
+    pub(super) async fn drop_totp(&self, request: &OidcRequest) -> Answered {
         let visitor = request.visitor();
-        let asked = self.asked(request, |login| login.enrolling(visitor).cloned());
-        let (form, giver) = match asked {
-            Ok(asked) => asked,
-            Err(reply) => return reply,
-        };
+        let (form, giver) = self.asked(request, |login| login.enrolling(visitor).cloned())?;
         let id = form.id.unwrap_or_default();
-        if let Some(mfa) = self.begun_by(&id)
-            && let Err(failure) = self.drop_unverified_mfa(&own(request), (*mfa).clone()).await
-        {
-            return OidcReply::failure(&failure);
+        if let Some(mfa) = self.begun_by(&id) {
+            let dropped = self.drop_unverified_mfa(&own(request), (*mfa).clone()).await;
+            dropped.map_err(|failure| OidcReply::failure(&failure))?;
         }
         let step =
             |login: &mut AnyLogin| login.enrollment_removed(visitor, giver.identity.as_str());
-        match self.unfinished().lock().step(&id, Instant::now(), step) {
-            Ok(()) => OidcReply::json(200, "{}").of_login(&id),
-            Err(refused) => OidcReply::refused(refused),
-        }
+        let stepped = self.unfinished().lock().step(&id, Instant::now(), step);
+        stepped.map_err(OidcReply::refused)?;
+        Ok(OidcReply::json(200, "{}").of_login(&id))
     }
 
     /// The second factor that a login has begun, as long as it is not verified.
@@ -153,12 +128,10 @@ impl Auth {
         &self,
         id: &str,
         step: impl FnOnce(&mut AnyLogin) -> Result<Missing, Refused>,
-    ) -> OidcReply {
+    ) -> Answered {
         let stepped = self.unfinished().lock().step(id, Instant::now(), step);
-        match stepped {
-            Ok(missing) => self.after_step(id, &missing),
-            Err(refused) => OidcReply::refused(refused),
-        }
+        let missing = stepped.map_err(OidcReply::refused)?;
+        Ok(self.after_step(id, &missing))
     }
 
     /// The second factor that was begun.

@@ -67,11 +67,9 @@ impl Auth {
             ("POST", "/login/ext-jwt") => {
                 Box::pin(self.primary_factor(request, method::EXT_JWT)).await
             }
-            ("POST", "/login/totp") => Box::pin(self.totp_code(request)).await,
-            ("POST", "/login/totp/enroll") => Box::pin(self.begin_totp(request)).await,
-            ("POST", "/login/totp/enroll/verify") => Box::pin(self.verify_totp(request)).await,
-            ("DELETE", "/login/totp/enroll") => Box::pin(self.drop_totp(request)).await,
-            _ => return Err(ErrorCode::NotFound.into()),
+            _ => match self.totp_step(request, path).await? {
+                Ok(reply) | Err(reply) => reply,
+            },
         };
         // A page that was made already, such as the one with the recovery codes.
         if reply.is_page() {
@@ -80,6 +78,21 @@ impl Auth {
         let read = LoginForm::read(request.content_type.as_deref(), &request.body, &request.query);
         let id = read.ok().and_then(|form| form.id).unwrap_or_default();
         Ok(self.shown(request, &id, reply))
+    }
+
+    /// A step with a one-time code.
+    async fn totp_step(
+        &self,
+        request: &OidcRequest,
+        path: &str,
+    ) -> Result<Result<OidcReply, OidcReply>, Failure> {
+        Ok(match (request.method.as_str(), path) {
+            ("POST", "/login/totp") => Box::pin(self.totp_code(request)).await,
+            ("POST", "/login/totp/enroll") => Box::pin(self.begin_totp(request)).await,
+            ("POST", "/login/totp/enroll/verify") => Box::pin(self.verify_totp(request)).await,
+            ("DELETE", "/login/totp/enroll") => Box::pin(self.drop_totp(request)).await,
+            _ => return Err(ErrorCode::NotFound.into()),
+        })
     }
 
     /// The document from which clients learn the endpoints.

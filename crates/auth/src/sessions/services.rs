@@ -51,6 +51,11 @@ impl Sessions {
         referring(&self.0.tables.read().service, IDENTITY, identity)
     }
 
+    /// The number of sessions for a service.
+    pub fn count_for(&self, service: &Id) -> u64 {
+        self.0.tables.read().service.count_referrers(SERVICE, service)
+    }
+
     /// The sessions for a service, ordered by id.
     pub fn services_for(&self, service: &Id) -> Vec<Arc<ServiceSession>> {
         referring(&self.0.tables.read().service, SERVICE, service)

@@ -16,13 +16,18 @@ use weft_identity::{
 
 use super::*;
 
-/// Addresses of names, each asked for once more than needed.
+/// Addresses of names that nobody else knows: the answer to each question, and the last one again and again.
 #[derive(Default)]
-struct Names(parking_lot::Mutex<HashMap<String, Vec<Vec<IpAddr>>>>);
+struct Names {
+    answers: Mutex<HashMap<String, Vec<Vec<IpAddr>>>>,
+    /// The names that were asked for.
+    asked: Mutex<Vec<String>>,
+}
 
 impl Lookup for Names {
     fn lookup<'a>(&'a self, host: &'a str) -> BoxFuture<'a, io::Result<Vec<IpAddr>>> {
-        let mut names = self.0.lock();
+        self.asked.lock().push(host.to_owned());
+        let mut names = self.answers.lock();
         let answers = names.get_mut(host);
         let answer = answers.map(|answers| match answers.len() {
             1 => answers[0].clone(),
@@ -36,12 +41,17 @@ fn rules() -> JwksFetch {
     JwksFetch { timeout: Duration::from_secs(20), ..weft_controller::open_fetch() }
 }
 
-fn names(of: &[(&str, &[&[&str]])]) -> Option<Arc<dyn Lookup>> {
+fn names(of: &[(&str, &[&[&str]])]) -> Arc<Names> {
     let parsed = |answer: &&[&str]| answer.iter().map(|it| it.parse().unwrap()).collect();
     let of = of.iter().map(|(name, answers)| {
         ((*name).to_owned(), answers.iter().map(parsed).collect::<Vec<Vec<IpAddr>>>())
     });
-    Some(Arc::new(Names(parking_lot::Mutex::new(of.collect()))))
+    Arc::new(Names { answers: Mutex::new(of.collect()), asked: Mutex::default() })
+}
+
+/// A fetcher that looks names up there.
+fn fetcher(rules: JwksFetch, names: Arc<Names>) -> Fetcher {
+    Fetcher { lookup: Some(names), ..Fetcher::new(rules) }
 }
 
 /// A server that gives each connection the next answer, and the last one again and again. Its address.
@@ -99,12 +109,17 @@ async fn a_document_is_fetched_over_redirects() {
 
 #[tokio::test]
 async fn ghsa_whjr_3j94_gw3c_redirects_to_metadata_are_refused() {
-    for to in
-        ["http://169.254.169.254/latest", "https://[fe80::1]/", "http://[::ffff:169.254.169.254]/"]
-    {
+    for to in [
+        "https://169.254.169.254/latest",
+        "https://[fe80::1]/",
+        "https://[::ffff:169.254.169.254]/",
+        "https://[fd00:ec2::254]/",
+    ] {
         let reason = refused(server(vec![elsewhere(to)]).await).await;
-        assert!(reason.contains("forbids") || reason.contains("https"), "{to}: {reason}");
+        assert!(reason.contains("forbids fetching"), "{to}: {reason}");
     }
+    let reason = refused(server(vec![elsewhere("http://169.254.169.254/latest")]).await).await;
+    assert!(reason.contains("https"), "plain HTTP to there: {reason}");
     let reason = refused(server(vec![elsewhere("http://idp.example/keys")]).await).await;
     assert!(reason.contains("https"), "plain HTTP to elsewhere: {reason}");
     let reason = refused(server(vec![elsewhere("file:///etc/passwd")]).await).await;
@@ -113,10 +128,7 @@ async fn ghsa_whjr_3j94_gw3c_redirects_to_metadata_are_refused() {
 
 #[tokio::test]
 async fn ghsa_whjr_3j94_gw3c_names_of_metadata_are_refused_when_they_were_resolved() {
-    let judge = async |url: &str, lookup| {
-        let fetcher = Fetcher { rules: Arc::new(rules()), lookup };
-        fetcher.document(url).await.unwrap_err()
-    };
+    let judge = async |url: &str, names| fetcher(rules(), names).document(url).await.unwrap_err();
     for address in ["169.254.169.254", "fd00:ec2::254", "::ffff:169.254.169.254", "0.0.0.0"] {
         let lookup = names(&[("evil.example", &[&[address]])]);
         let reason = judge("https://evil.example/keys", lookup).await;
@@ -135,13 +147,20 @@ async fn ghsa_whjr_3j94_gw3c_names_of_metadata_are_refused_when_they_were_resolv
 
 #[tokio::test]
 async fn ghsa_whjr_3j94_gw3c_a_name_is_resolved_once_for_a_request() {
-    let target = server(vec![document("{}")]).await;
-    // A second question would get the address of the metadata.
+    let (address, authority) = tls_server().await;
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("company.pem");
+    std::fs::write(&file, authority).unwrap();
+    let authorities = [("idp.example".to_owned(), file.display().to_string())].into();
+    // Nobody else knows the name, and a second question would get the address of the metadata.
     let answers: &[&[&str]] = &[&["127.0.0.1", "169.254.169.254"], &["169.254.169.254"]];
-    let lookup = names(&[("localhost", answers)]);
-    let fetcher = Fetcher { rules: Arc::new(rules()), lookup };
-    let url = format!("http://localhost:{}/keys", target.port());
-    assert_eq!(fetcher.document(&url).await.unwrap(), b"{}");
+    let names = names(&[("idp.example", answers)]);
+    let fetcher = fetcher(JwksFetch { authorities, ..rules() }, Arc::clone(&names));
+    let url = format!("https://idp.example:{}/keys", address.port());
+    assert_eq!(fetcher.document(&url).await.unwrap(), b"{\"keys\":[]}");
+    assert_eq!(*names.asked.lock(), ["idp.example"]);
+    let reason = fetcher.document(&url).await.unwrap_err();
+    assert!(reason.contains("forbids fetching"), "the next request asks anew: {reason}");
 }
 
 #[tokio::test]
@@ -217,13 +236,14 @@ async fn a_private_provider_is_trusted_by_the_file_of_its_host() {
         let authorities =
             authorities.iter().map(|(host, file)| ((*host).to_owned(), file.display().to_string()));
         let rules = JwksFetch { authorities: authorities.collect(), ..rules() };
-        let lookup = names(&[("idp.example", &[&["127.0.0.1"]])]);
-        let fetcher = Fetcher { rules: Arc::new(rules), lookup };
+        let fetcher = fetcher(rules, names(&[("idp.example", &[&["127.0.0.1"]])]));
         fetcher.document(&format!("https://idp.example:{}/keys", address.port())).await
     };
     assert_eq!(fetch(&[("idp.example", &file)]).await.unwrap(), b"{\"keys\":[]}");
-    fetch(&[]).await.expect_err("the system does not trust it");
-    fetch(&[("other.example", &file)]).await.expect_err("the file is for another host");
+    for others in [&[][..], &[("other.example", &*file)]] {
+        let reason = fetch(others).await.unwrap_err();
+        assert!(reason.contains("certificate"), "the system does not trust it: {reason}");
+    }
     let gone = folder.path().join("gone.pem");
     let reason = fetch(&[("idp.example", &gone)]).await.unwrap_err();
     assert!(reason.contains("gone.pem"), "{reason}");

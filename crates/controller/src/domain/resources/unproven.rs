@@ -122,9 +122,10 @@ type Session = (Arc<ServiceSession>, Arc<ApiSession>);
 
 /// The sessions whose login has named no key, ordered by id, and these logins.
 fn unproven(sessions: &Sessions, service: &Service, meter: &Meter) -> Result<Vec<Session>, Ended> {
+    // Paid for before any of them is copied.
+    meter.take(Part::Rows, LOOK.saturating_mul(sessions.count_for(&service.base.id)))?;
     let mut found = Vec::new();
     for session in sessions.services_for(&service.base.id) {
-        meter.take(Part::Rows, LOOK)?;
         let login = sessions.by_id(session.api_session_id.as_str());
         if let Some(login) = login.filter(|login| login.end_key.is_empty()) {
             found.push((session, login));
