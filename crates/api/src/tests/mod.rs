@@ -12,6 +12,8 @@ mod flood;
 mod limits;
 mod metrics;
 mod oidc;
+mod oidc_clock;
+mod oidc_posture;
 mod resources;
 mod why_path;
 
@@ -154,6 +156,15 @@ impl Bed {
         limits: Limits,
         store_check: StoreCheck,
     ) -> Self {
+        Self::changed(section, (limits, store_check), |_| ()).await
+    }
+
+    /// With other settings of the controller.
+    pub(crate) async fn changed(
+        section: WebServer,
+        (limits, store_check): (Limits, StoreCheck),
+        change: impl FnOnce(&mut Settings),
+    ) -> Self {
         let (keys, identity) = keys();
         let addresses = Addresses {
             api: "127.0.0.1:1280".into(),
@@ -162,10 +173,11 @@ impl Bed {
         };
         let bundle = keys.bundle.clone();
         let store = Faulty::new(Memory::new());
-        let settings = Settings {
+        let mut settings = Settings {
             snapshot_folder: Some(std::env::temp_dir()),
             ..Settings::new("ctrl1", Arc::new(store.clone()), keys, addresses)
         };
+        change(&mut settings);
         let controller = Controller::start(settings).await.unwrap();
         controller.init_admin("Default Admin", USERNAME, PASSWORD).await.unwrap();
         let setup = Setup {

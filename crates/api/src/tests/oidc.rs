@@ -16,14 +16,19 @@ use super::clients::ticket;
 use super::{Bed, CLIENT, LONG, MANAGEMENT, PASSWORD, Seen, USERNAME, csr, section, send};
 use crate::Limits;
 
-const REDIRECT: &str = "http://localhost:8080/auth/callback";
-const VERIFIER: &str = "dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk";
-const ACCESS: &str = "urn:ietf:params:oauth:token-type:access_token";
-const REFRESH: &str = "urn:ietf:params:oauth:token-type:refresh_token";
-const ID: &str = "urn:ietf:params:oauth:token-type:id_token";
+pub(super) const REDIRECT: &str = "http://localhost:8080/auth/callback";
+pub(super) const VERIFIER: &str = "dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk";
+pub(super) const ACCESS: &str = "urn:ietf:params:oauth:token-type:access_token";
+pub(super) const REFRESH: &str = "urn:ietf:params:oauth:token-type:refresh_token";
+pub(super) const ID: &str = "urn:ietf:params:oauth:token-type:id_token";
+
+/// The challenge of the verifier.
+pub(super) fn challenge() -> String {
+    BASE64_URL_SAFE_NO_PAD.encode(Sha256::digest(VERIFIER))
+}
 
 /// The usual server, with the provider at the port of its socket.
-fn with_provider() -> WebServer {
+pub(super) fn with_provider() -> WebServer {
     let mut server = section();
     let at = HostPort { host: "127.0.0.1".into(), port: 0 };
     for point in &mut server.bind_points {
@@ -35,18 +40,18 @@ fn with_provider() -> WebServer {
     server
 }
 
-async fn bed() -> Bed {
+pub(super) async fn bed() -> Bed {
     Bed::with(with_provider(), Limits::default()).await
 }
 
 /// A program that logs in.
-struct Program<'b> {
+pub(super) struct Program<'b> {
     bed: &'b Bed,
-    http: reqwest::Client,
+    pub(super) http: reqwest::Client,
 }
 
 impl<'b> Program<'b> {
-    fn new(bed: &'b Bed, chain: Option<&KeyedChain>) -> Self {
+    pub(super) fn new(bed: &'b Bed, chain: Option<&KeyedChain>) -> Self {
         let http = reqwest::Client::builder()
             .tls_backend_preconfigured(bed.tls(chain))
             .no_proxy()
@@ -57,13 +62,13 @@ impl<'b> Program<'b> {
         Self { bed, http }
     }
 
-    fn request(&self, method: Method, path: &str) -> RequestBuilder {
+    pub(super) fn request(&self, method: Method, path: &str) -> RequestBuilder {
         self.http.request(method, self.bed.url(path))
     }
 
     /// Begins a login; its id.
-    async fn begin(&self, more: &str) -> String {
-        let challenge = BASE64_URL_SAFE_NO_PAD.encode(Sha256::digest(VERIFIER));
+    pub(super) async fn begin(&self, more: &str) -> String {
+        let challenge = challenge();
         let path = format!(
             "/oidc/authorize?client_id=native&response_type=code&redirect_uri={REDIRECT}\
              &scope=openid+offline_access&state=s1&nonce=n1&code_challenge={challenge}\
@@ -75,12 +80,12 @@ impl<'b> Program<'b> {
         to.split_once("authRequestID=").unwrap().1.to_owned()
     }
 
-    async fn step(&self, path: &str, body: &Value) -> Seen {
+    pub(super) async fn step(&self, path: &str, body: &Value) -> Seen {
         send(self.request(Method::POST, path).json(body)).await
     }
 
     /// The code that the callback gives.
-    async fn code(&self, after: &Seen) -> String {
+    pub(super) async fn code(&self, after: &Seen) -> String {
         assert_eq!(after.status, 302, "{after:?}");
         let to = after.header("location").unwrap().to_owned();
         let seen = send(self.http.get(to)).await;
@@ -89,11 +94,11 @@ impl<'b> Program<'b> {
         to.split_once("code=").unwrap().1.to_owned()
     }
 
-    async fn token(&self, form: &[(&str, &str)]) -> Seen {
+    pub(super) async fn token(&self, form: &[(&str, &str)]) -> Seen {
         send(with_form(self.request(Method::POST, "/oidc/oauth/token"), form)).await
     }
 
-    async fn redeem(&self, code: &str, more: &[(&str, &str)]) -> Seen {
+    pub(super) async fn redeem(&self, code: &str, more: &[(&str, &str)]) -> Seen {
         let form = [
             ("grant_type", "authorization_code"),
             ("client_id", "native"),
@@ -104,7 +109,7 @@ impl<'b> Program<'b> {
         self.token(&[&form[..], more].concat()).await
     }
 
-    async fn by_password(&self) -> Value {
+    pub(super) async fn by_password(&self) -> Value {
         let id = self.begin("&method=password").await;
         let body = json!({"id": id, "username": USERNAME, "password": PASSWORD});
         let seen = self.step("/oidc/login/password", &body).await;
@@ -123,13 +128,13 @@ impl<'b> Program<'b> {
         seen.json()
     }
 
-    async fn refresh(&self, token: &str) -> Seen {
+    pub(super) async fn refresh(&self, token: &str) -> Seen {
         let form =
             [("grant_type", "refresh_token"), ("client_id", "native"), ("refresh_token", token)];
         self.token(&form).await
     }
 
-    async fn exchange(&self, token: &str, of: &str, wanted: &str) -> Seen {
+    pub(super) async fn exchange(&self, token: &str, of: &str, wanted: &str) -> Seen {
         let form = [
             ("grant_type", "urn:ietf:params:oauth:grant-type:token-exchange"),
             ("subject_token", token),
@@ -140,7 +145,7 @@ impl<'b> Program<'b> {
         send(with_form(request.basic_auth("native", Some("")), &form)).await
     }
 
-    async fn get(&self, path: &str, token: &str) -> Seen {
+    pub(super) async fn get(&self, path: &str, token: &str) -> Seen {
         send(self.request(Method::GET, path).bearer_auth(token)).await
     }
 }
@@ -163,19 +168,19 @@ async fn enrolled(bed: &Bed) -> KeyedChain {
 }
 
 /// The code of an authenticator app at this time.
-fn one_time_code(url: &str) -> String {
+pub(super) fn one_time_code(url: &str) -> String {
     let secret = url.split_once("secret=").unwrap().1;
     let secret = totp_rs::Secret::try_from_base32(secret).unwrap();
     let app = totp_rs::Builder::new().with_secret(secret).build_noncompliant();
     app.generate_current().to_string()
 }
 
-fn claims(token: &str) -> Value {
+pub(super) fn claims(token: &str) -> Value {
     let part = token.split('.').nth(1).unwrap();
     serde_json::from_slice(&BASE64_URL_SAFE_NO_PAD.decode(part).unwrap()).unwrap()
 }
 
-fn text<'v>(answer: &'v Value, name: &str) -> &'v str {
+pub(super) fn text<'v>(answer: &'v Value, name: &str) -> &'v str {
     answer[name].as_str().unwrap_or_else(|| panic!("no {name} in {answer}"))
 }
 
@@ -434,7 +439,12 @@ async fn somebody_elses_factor_ends_the_login() {
 }
 
 /// A page of this browser, with its cookie if it has one.
-async fn page(program: &Program<'_>, path: &str, cookie: &str, form: &[(&str, &str)]) -> Seen {
+pub(super) async fn page(
+    program: &Program<'_>,
+    path: &str,
+    cookie: &str,
+    form: &[(&str, &str)],
+) -> Seen {
     let html = "text/html,application/xhtml+xml,*/*;q=0.8";
     let request = match form {
         [] => program.request(Method::GET, path),
@@ -447,7 +457,7 @@ async fn page(program: &Program<'_>, path: &str, cookie: &str, form: &[(&str, &s
 async fn pages_work_in_the_browser_that_began_the_login() {
     let bed = bed().await;
     let browser = Program::new(&bed, None);
-    let challenge = BASE64_URL_SAFE_NO_PAD.encode(Sha256::digest(VERIFIER));
+    let challenge = challenge();
     let begin = format!(
         "/oidc/authorize?client_id=openziti&response_type=code&redirect_uri={REDIRECT}\
          &scope=openid&state=s1&code_challenge={challenge}&code_challenge_method=S256"

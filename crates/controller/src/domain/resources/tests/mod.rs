@@ -7,6 +7,7 @@ mod authors;
 mod ca_bundles;
 mod cas;
 mod clerks;
+mod clock_jumps;
 mod controller_settings;
 mod differences;
 mod enrollment;

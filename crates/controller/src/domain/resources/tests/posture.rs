@@ -260,6 +260,23 @@ async fn devices_and_refusals_are_forgotten_when_nobody_is_logged_in() {
 }
 
 #[tokio::test]
+async fn devices_are_asked_again_after_a_restart() {
+    let scene = Scene::new(vec![json!({"typeId": "DOMAIN", "domains": ["corp"]})]).await;
+    let said = json!({"id": "check0", "typeId": "DOMAIN", "domain": "corp"});
+    scene.say(said.clone()).await;
+    scene.dial().await.unwrap();
+    let bed = scene.bed.restarted().await;
+    let router = bed.controller.snapshot();
+    let router = router.list::<weft_model::entity::Router>().next().unwrap().base.id.clone();
+    bed.controller.online().put_router(&router, 1, RouterFacts::default());
+    let client = bed.with_token(&scene.client.login().unwrap().session.token);
+    let scene = Scene { bed, client, ..scene };
+    scene.dial().await.unwrap_err();
+    scene.say(said).await;
+    scene.dial().await.unwrap();
+}
+
+#[tokio::test]
 async fn everything_can_be_said_at_once() {
     let checks = vec![
         json!({"typeId": "DOMAIN", "domains": ["corp"]}),
