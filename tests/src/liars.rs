@@ -74,7 +74,7 @@ fn refused(router: &Peer) -> u64 {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nobody_opens_a_link_as_somebody_else() {
+async fn ghsa_hhm9_wf63_g7qj_nobody_opens_a_link_as_somebody_else() {
     let network = network().await;
     let port = free_port();
     let victim = network.router_behind("victim", port, port).await;
@@ -105,7 +105,7 @@ async fn nobody_opens_a_link_as_somebody_else() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn certificates_behind_the_leaf_make_nobody_another_router() {
+async fn ghsa_mrpr_756c_xm47_certificates_behind_the_leaf_make_nobody_another_router() {
     let network = network().await;
     let port = free_port();
     let victim = network.router_behind("victim", port, port).await;
@@ -232,7 +232,7 @@ async fn a_link_that_takes_a_place_and_is_refused_leaves_no_link_behind() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_a_hello_calls_its_channel_skips_no_check() {
+async fn ghsa_cc5m_7mhm_xh9f_what_a_hello_calls_its_channel_skips_no_check() {
     let network = network().await;
     let port = free_port();
     let victim = network.router_behind("victim", port, port).await;

@@ -81,7 +81,7 @@ async fn answers_that_nobody_takes_have_a_limit_and_end_their_connection() {
 }
 
 #[tokio::test]
-async fn large_bodies_are_refused_before_they_are_read_or_anybody_is_asked() {
+async fn ghsa_q8g9_jc4c_jp6q_large_bodies_are_refused_before_they_are_read_or_anybody_is_asked() {
     let bed = Bed::new().await;
     let path = format!("{MANAGEMENT}/services");
     let mut stream = bed.connect(&[b"http/1.1"]).await;
@@ -110,6 +110,41 @@ async fn large_bodies_are_refused_before_they_are_read_or_anybody_is_asked() {
     let body = vec![b' '; 1024 * 1024];
     let request = bed.request(Method::POST, &path).header("content-type", "application/json");
     send(request.body(body)).await.is_error(401, "UNAUTHORIZED");
+}
+
+#[tokio::test]
+async fn ghsa_j952_6x8x_jmj6_an_enrollment_reads_no_large_body() {
+    let bed = Bed::new().await;
+    let token = "00000000-0000-0000-0000-000000000000";
+    for path in [
+        format!("/enroll?method=ott&token={token}"),
+        format!("/enroll?method=updb&token={token}"),
+        format!("/enroll/ca?token={token}"),
+        "/enroll/ott".to_owned(),
+        "/enroll/updb".to_owned(),
+        "/enroll/erott".to_owned(),
+        "/enroll/token".to_owned(),
+    ] {
+        let mut stream = bed.connect(&[b"http/1.1"]).await;
+        let head = format!("POST {path} HTTP/1.1\r\nhost: x\r\ncontent-length: 1000000000\r\n\r\n");
+        stream.write_all(head.as_bytes()).await.unwrap();
+        let mut part = vec![0; 4096];
+        let count = tokio::time::timeout(LONG, stream.read(&mut part)).await.unwrap().unwrap();
+        let text = String::from_utf8_lossy(&part[..count]);
+        assert!(text.starts_with("HTTP/1.1 413"), "{path}: {text}");
+        // Without a stated length, too: it is refused as soon as it is too large.
+        let mut stream = bed.connect(&[b"http/1.1"]).await;
+        let head = format!("POST {path} HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n");
+        stream.write_all(head.as_bytes()).await.unwrap();
+        let chunk = format!("10000\r\n{}\r\n", "x".repeat(0x10000));
+        for _ in 0..17 {
+            if stream.write_all(chunk.as_bytes()).await.is_err() {
+                break;
+            }
+        }
+        let count = tokio::time::timeout(LONG, stream.read(&mut part)).await.unwrap().unwrap();
+        assert!(part[..count].starts_with(b"HTTP/1.1 413"), "{path}");
+    }
 }
 
 #[tokio::test]

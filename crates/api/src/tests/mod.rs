@@ -12,6 +12,7 @@ mod flood;
 mod limits;
 mod metrics;
 mod oidc;
+mod oidc_attacks;
 mod oidc_clock;
 mod oidc_posture;
 mod resources;

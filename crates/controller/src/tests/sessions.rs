@@ -96,7 +96,7 @@ async fn a_session_has_so_many_certificates_and_the_oldest_goes() {
 }
 
 #[tokio::test]
-async fn certificates_of_anothers_session_are_not_there_for_anybody() {
+async fn ghsa_6v5r_p2wr_q492_certificates_of_anothers_session_are_not_there_for_anybody() {
     let bed = Bed::new().await;
     let admin = bed.admin().await;
     let (client, _) = laptop(&bed, &admin).await;

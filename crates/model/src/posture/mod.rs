@@ -314,6 +314,36 @@ mod tests {
         Check::Mfa { timeout, prompt_on_wake: wake, prompt_on_unlock: false }
     }
 
+    /// GHSA-354c-gpg9-j988: a device that never said that it woke or was unlocked crashed whoever judged it.
+    #[test]
+    fn ghsa_354c_gpg9_j988_a_missing_time_of_a_wake_or_unlock_means_that_none_happened() {
+        let times =
+            [None, Some(Timestamp(i64::MIN)), Some(Timestamp(0)), Some(Timestamp(i64::MAX))];
+        let timeouts = [None, Some(Duration::ZERO), Some(Duration::MAX)];
+        for (wake, unlock) in [(false, false), (true, false), (false, true), (true, true)] {
+            for timeout in timeouts {
+                let check = Check::Mfa { timeout, prompt_on_wake: wake, prompt_on_unlock: unlock };
+                for (passed, woken) in times.iter().flat_map(|it| times.map(|other| (*it, other))) {
+                    for (unlocked, now) in
+                        times.iter().flat_map(|it| times.map(|other| (*it, other)))
+                    {
+                        let data = PostureData {
+                            mfa_passed_at: passed,
+                            woken_at: woken,
+                            unlocked_at: unlocked,
+                            ..PostureData::default()
+                        };
+                        let judged = check.evaluate(&data, now.unwrap_or(Timestamp(1)));
+                        assert_eq!(judged == Err(CheckFailure::MfaNotPassed), passed.is_none());
+                    }
+                }
+                let data =
+                    PostureData { mfa_passed_at: Some(Timestamp(5)), ..PostureData::default() };
+                assert!(check.evaluate(&data, Timestamp(5)).is_ok(), "{check:?}");
+            }
+        }
+    }
+
     #[test]
     fn second_factors_follow_the_table_of_the_protocol() {
         let t0 = Timestamp::from_secs(1_000_000);

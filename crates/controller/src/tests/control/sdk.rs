@@ -177,7 +177,7 @@ async fn routers_may_ask_in_the_first_form() {
 }
 
 #[tokio::test]
-async fn no_form_of_a_request_makes_a_circuit_of_anothers_session() {
+async fn ghsa_7868_235p_7497_no_form_of_a_request_makes_a_circuit_of_anothers_session() {
     let (net, mut peer, service) = network().await;
     let (one, thief) = (Sdk::new(&net, "one").await, Sdk::new(&net, "thief").await);
     create(&peer, &one.hosting(&service, "hosted-1").await).await;
