@@ -110,6 +110,7 @@ async fn a_document_is_fetched_over_redirects() {
 #[tokio::test]
 async fn ghsa_whjr_3j94_gw3c_redirects_to_metadata_are_refused() {
     for to in [
+        "http://169.254.169.254/latest",
         "https://169.254.169.254/latest",
         "https://[fe80::1]/",
         "https://[::ffff:169.254.169.254]/",
@@ -118,8 +119,6 @@ async fn ghsa_whjr_3j94_gw3c_redirects_to_metadata_are_refused() {
         let reason = refused(server(vec![elsewhere(to)]).await).await;
         assert!(reason.contains("forbids fetching"), "{to}: {reason}");
     }
-    let reason = refused(server(vec![elsewhere("http://169.254.169.254/latest")]).await).await;
-    assert!(reason.contains("https"), "plain HTTP to there: {reason}");
     let reason = refused(server(vec![elsewhere("http://idp.example/keys")]).await).await;
     assert!(reason.contains("https"), "plain HTTP to elsewhere: {reason}");
     let reason = refused(server(vec![elsewhere("file:///etc/passwd")]).await).await;
