@@ -15,7 +15,7 @@
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-use weft_limits::{BoundedTable, Caps, WhenFull, source_of};
+use weft_limits::{BoundedTable, Caps, Network, WhenFull, networks_of, source_of};
 
 use crate::authorize::Request;
 use crate::browser::{self, secret_for};
@@ -39,7 +39,7 @@ pub const MAX_PLACES_OF_SOURCE: usize = 4096;
 pub const MAX_SPENT: usize = 65_536;
 /// Those of one source. A code that is forgotten is refused all the same; only the session that it gave goes on.
 pub const MAX_SPENT_OF_SOURCE: usize = 32_768;
-/// Sources whose wrong user codes are counted. The oldest goes when there are more.
+/// Sources, and networks around them, whose wrong user codes are counted. The oldest goes when there are more.
 pub const MAX_GUESSERS: usize = 16_384;
 
 #[derive(Debug)]
@@ -110,8 +110,8 @@ pub struct Logins<D> {
     places: Places<Entry<D>>,
     /// The sessions of codes that were used.
     spent: BoundedTable<Key, String, IpAddr>,
-    /// Wrong user codes by source.
-    guesses: BoundedTable<IpAddr, u8, ()>,
+    /// Wrong user codes by source, and by the networks around it.
+    guesses: BoundedTable<Network, u8, ()>,
     /// Sessions that waited and have gone.
     ended: Vec<String>,
 }
@@ -268,15 +268,19 @@ impl<D: Kept> Logins<D> {
         random: &[Random; 2],
         now: Instant,
     ) -> Result<Begun, NoDevice> {
-        let source = source_of(address);
-        let wrong = self.guesses.get(&source, now).copied().unwrap_or_default();
-        if wrong >= device::MAX_TRIES {
+        let is_too_often = |network: Network| {
+            let wrong = self.guesses.get(&network, now).copied().unwrap_or_default();
+            usize::from(wrong) >= usize::from(device::MAX_TRIES) * network.shares()
+        };
+        if networks_of(address).any(is_too_often) {
             return Err(NoDevice::TooOften);
         }
         let Some(device) = self.find_device(entered, now) else {
-            match self.guesses.get_mut(&source, now) {
-                Some(wrong) => *wrong += 1,
-                None => _ = self.guesses.insert(source, 1, (), now),
+            for network in networks_of(address) {
+                match self.guesses.get_mut(&network, now) {
+                    Some(wrong) => *wrong = wrong.saturating_add(1),
+                    None => _ = self.guesses.insert(network, 1, (), now),
+                }
             }
             return Err(NoDevice::Wrong);
         };

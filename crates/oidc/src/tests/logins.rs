@@ -349,6 +349,13 @@ fn five_wrong_user_codes_of_a_source_are_too_many() {
     let fresh = [random(&mut next), random(&mut next)];
     let elsewhere = logins.enter(&right, "s".into(), None, address(2), &fresh, now);
     assert!(elsewhere.is_ok());
+    // The owner of a network of IPv6 has three times as many tries, whatever sources he takes for them.
+    let site = |number: u16| [0x2001, 0xdb8, 1, number << 8, 0, 0, 0, 1].into();
+    let tries = (0..200).map(|number| {
+        let fresh = [random(&mut next), random(&mut next)];
+        logins.enter(wrong, "s".into(), None, site(number), &fresh, now)
+    });
+    assert_eq!(tries.filter(|tried| *tried == Err(NoDevice::Wrong)).count(), 15);
     let late = now + Duration::from_secs(300);
     assert_eq!(enter(&mut logins, &mut next, &right, late), Err(NoDevice::Wrong), "too old");
 }
