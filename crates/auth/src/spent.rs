@@ -3,7 +3,8 @@
 //!
 //! A code is accepted once. Clients use it a second time: to read the result of an operation that
 //! it allowed, or to authenticate after it completed an enrollment. Such a read works only in the
-//! session that gave the code, and an enrollment allows one authentication.
+//! session that gave the code, and an enrollment allows one authentication, unless it was made
+//! within a login, in which it has counted.
 
 use std::sync::Arc;
 use std::time::Duration;

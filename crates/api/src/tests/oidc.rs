@@ -399,7 +399,8 @@ async fn a_second_factor_is_begun_in_a_login_and_asked_for_in_the_next() {
     let wrong = json!({"id": login, "code": "000000"});
     let seen = program.step("/oidc/login/totp/enroll/verify", &wrong).await;
     assert_eq!((seen.status, &seen.json()["code"]), (400, &json!("INVALID TOTP CODE")));
-    let right = json!({"id": login, "code": one_time_code(&url)});
+    let given = one_time_code(&url);
+    let right = json!({"id": login, "code": given});
     let seen = program.step("/oidc/login/totp/enroll/verify", &right).await;
     let code = program.code(&seen).await;
     let tokens = program.redeem(&code, &[]).await.json();
@@ -413,6 +414,12 @@ async fn a_second_factor_is_begun_in_a_login_and_asked_for_in_the_next() {
     let callback =
         send(program.request(Method::GET, &format!("/oidc/authorize/callback?id={login}"))).await;
     assert!(callback.header("location").unwrap().contains("error=interaction_required"));
+    // The code of the enrollment counted in its own login.
+    let login = program.begin("&method=password").await;
+    let body = json!({"id": login, "username": "anna", "password": PASSWORD});
+    program.step("/oidc/login/password", &body).await;
+    let seen = program.step("/oidc/login/totp", &json!({"id": login, "code": given})).await;
+    assert_eq!((seen.status, &seen.json()["code"]), (400, &json!("INVALID TOTP CODE")));
     let recovery = begun.json()["recoveryCodes"][0].as_str().unwrap().to_owned();
     let login = program.begin("&method=password").await;
     let body = json!({"id": login, "username": "anna", "password": PASSWORD});

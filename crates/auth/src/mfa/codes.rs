@@ -19,6 +19,8 @@ use crate::totp::{self, Takes};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Purpose {
     Enroll,
+    /// To enroll within a login, in which the enrollment counts.
+    EnrollInLogin,
     Authenticate,
     /// To prove a second factor to routers.
     Prove,
@@ -30,7 +32,9 @@ pub(super) enum Purpose {
 impl Purpose {
     fn takes(self) -> Takes {
         match self {
-            Self::Enroll | Self::Prove | Self::ReadRecoveryCodes => Takes::Totp,
+            Self::Enroll | Self::EnrollInLogin | Self::Prove | Self::ReadRecoveryCodes => {
+                Takes::Totp
+            }
             Self::Authenticate | Self::NewRecoveryCodes | Self::Remove => Takes::TotpOrRecovery,
         }
     }
@@ -38,7 +42,7 @@ impl Purpose {
     /// The second factor that the code is for: an unverified one to enroll, otherwise the one in
     /// use.
     fn finds(self, snapshot: &Snapshot, identity: &str) -> Result<Arc<Mfa>, Failure> {
-        let is_verified = self != Self::Enroll;
+        let is_verified = !matches!(self, Self::Enroll | Self::EnrollInLogin);
         let found = of(snapshot, identity).filter(|mfa| mfa.is_verified == is_verified);
         found.cloned().ok_or_else(|| not_found(identity))
     }
@@ -88,7 +92,7 @@ impl Auth {
             .await
     }
 
-    /// Checks the first code of a second factor, which is in use from then on.
+    /// Checks the first code of a second factor, which is in use from then on. It counts in the login that enrolled.
     pub(crate) async fn code_of_enrollment(
         &self,
         caller: &Caller,
@@ -101,7 +105,8 @@ impl Auth {
             decision.put(mfa);
             Ok(())
         };
-        code_of_giver(self, caller, giver, code, Purpose::Enroll, (|_: &Auth| Ok(()), put)).await?;
+        let purpose = Purpose::EnrollInLogin;
+        code_of_giver(self, caller, giver, code, purpose, (|_: &Auth| Ok(()), put)).await?;
         self.code_is_needed(&identity);
         Ok(())
     }
