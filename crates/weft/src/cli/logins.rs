@@ -55,7 +55,7 @@ pub(crate) struct LoginArgs {
         long,
         value_name = "FILE",
         value_hint = ValueHint::FilePath,
-        conflicts_with_all = ["identity", "cert", "token", "password"]
+        conflicts_with_all = ["identity", "cert", "token"]
     )]
     pub(crate) ext_jwt: Option<PathBuf>,
     #[command(flatten)]
