@@ -141,6 +141,21 @@ impl Auth {
         })
     }
 
+    /// Checks the token of a service session that a client shows in this API session (docs/protocol/auth.md 17.6). A
+    /// client that is refused makes a new service session; with one of a former API session, routers would refuse it
+    /// for good.
+    pub fn own_service_session(&self, api_session: &str, token: &str) -> Result<(), Failure> {
+        let refused = |reason: &str| Failure::unauthorized(format!("session-token: {reason}"));
+        let claims = self
+            .read_service_token(token, self.now())
+            .map_err(|error| refused(&error.to_string()))?;
+        let known = self.sessions().service(&claims.jti);
+        match known.filter(|it| it.api_session_id == *api_session) {
+            Some(_) => Ok(()),
+            None => Err(refused("the service session has ended, or is of another API session")),
+        }
+    }
+
     /// Checks the tokens that a router passes on for a client that dials or hosts
     /// (docs/protocol/edge-control-plane.md 13.2, 14.3): the login, the service session, its type,
     /// the router, the service, and that policies still grant it.

@@ -149,6 +149,11 @@ fn header(row: &Operation) -> Option<Value> {
             (headers::MFA_CODE, "A one-time code; not needed for an unverified factor.")
         }
         "enrollToken" => (headers::TOKEN_ISSUER, "Id of the external signer of the token."),
+        // The management API has a list of this name.
+        "listServiceEdgeRouters" if !row.paged => (
+            headers::SESSION_TOKEN,
+            "Token of a service session of the caller, to see whether it still holds.",
+        ),
         _ => return None,
     };
     Some(text(name, "header", about))

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use weft_auth::posture::viewer::evaluated;
 use weft_auth::service_session::RefusalCode;
 use weft_auth::sessions::SessionNotice;
+use weft_contract::{Api, ErrorCode, headers};
 use weft_identity::Certificate;
 use weft_kernel::online::RouterFacts;
 use weft_model::Id;
@@ -13,7 +14,7 @@ use weft_model::entity::{Identity, PolicyType, Precedence};
 use weft_network::terminators::{Refused, ReportedTerminator, Terminators, Update};
 
 use crate::Caller;
-use crate::testing::{Bed, csr, until};
+use crate::testing::{Bed, csr, to, until};
 
 /// A service that the caller may dial and host over a connected router.
 struct Net {
@@ -118,6 +119,33 @@ async fn service_sessions_carry_a_token_that_routers_can_have_checked() {
     let id = first["id"].as_str().unwrap();
     bed.client(&net.client, "deleteSession", &[id], Value::Null).await.unwrap();
     assert_eq!(code(check(token, PolicyType::Dial)), RefusalCode::InvalidSession);
+}
+
+/// SDKs ask for the routers of a service with the token of their service session, and make a new one when it is refused.
+#[tokio::test]
+async fn a_service_session_of_a_former_login_is_refused() {
+    let bed = Bed::new().await;
+    let net = net(&bed).await;
+    let ask = json!({"serviceId": net.service, "type": "Bind"});
+    let made = bed.client(&net.client, "createSession", &[], ask.clone()).await.unwrap();
+    let token = made["token"].as_str().unwrap().to_owned();
+    let routers = async |who: &Caller, token: &str| {
+        let mut call = to(Api::Client, "listServiceEdgeRouters", &[&net.service]);
+        call.headers.push((headers::SESSION_TOKEN.to_owned(), token.to_owned()));
+        bed.controller.call(who.clone(), call).await.map(drop).map_err(|failure| failure.code())
+    };
+    assert_eq!(routers(&net.client, &token).await, Ok(()));
+    assert_eq!(routers(&net.client, "").await, Ok(()));
+    assert_eq!(routers(&net.client, "eyJ").await, Err(ErrorCode::Unauthorized));
+    let api_token = &net.client.login().unwrap().session.token;
+    assert_eq!(routers(&net.client, api_token).await, Err(ErrorCode::Unauthorized));
+
+    bed.client(&net.client, "deleteCurrentAPISession", &[], Value::Null).await.unwrap();
+    let again = bed.login_with(&net.chain).await.unwrap().data()["token"].clone();
+    let again = bed.with_token(again.as_str().unwrap());
+    assert_eq!(routers(&again, &token).await, Err(ErrorCode::Unauthorized));
+    let next = bed.client(&again, "createSession", &[], ask).await.unwrap();
+    assert_eq!(routers(&again, next["token"].as_str().unwrap()).await, Ok(()));
 }
 
 #[tokio::test]

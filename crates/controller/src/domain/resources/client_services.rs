@@ -9,12 +9,12 @@ use roaring::RoaringBitmap;
 use weft_auth::current::login_of;
 use weft_auth::posture::viewer::Viewer;
 use weft_auth::wanted_configs::WantedConfigs;
-use weft_contract::Api;
 use weft_contract::entity::DialBind;
 use weft_contract::resource::config::CONFIG_COLLECTION as CONFIGS;
 use weft_contract::resource::edge_router::{COLLECTION as ROUTERS, OwnEdgeRouterDetail};
 use weft_contract::resource::service::{COLLECTION as SERVICES, ServiceDetail, ServiceEdgeRouters};
 use weft_contract::resource::terminator::{COLLECTION as TERMINATORS, TerminatorClientDetail};
+use weft_contract::{Api, headers};
 use weft_kernel::call::{Answer, Handler};
 use weft_kernel::{Call, Reply, convert, gate, list};
 use weft_model::entity::{Identity, PolicyType, Router, Service, Terminator};
@@ -150,6 +150,10 @@ fn detail_service(controller: Controller, caller: Caller, call: Call) -> Answer 
 fn service_routers(controller: Controller, caller: Caller, call: Call) -> Answer {
     async move {
         let context = controller.context(&caller);
+        // A client asks in this way whether its service session still holds.
+        if let Some(token) = call.header(headers::SESSION_TOKEN).filter(|it| !it.is_empty()) {
+            controller.own_service_session(&login_of(&caller)?.session.id, token)?;
+        }
         let service = permitted(&context, &caller, call.id(0))?;
         let identity = &login_of(&caller)?.identity;
         let routers =
