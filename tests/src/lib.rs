@@ -61,6 +61,8 @@ mod seed;
 #[cfg(test)]
 mod stopped;
 #[cfg(test)]
+mod token_keys;
+#[cfg(test)]
 mod traced;
 #[cfg(test)]
 mod transit;

@@ -15,6 +15,7 @@ use weft_config::RouterConfig;
 use weft_config::router::{Listener, ProxiedService, ProxyProtocol, TunnelMode};
 use weft_contract::{Kind, resource};
 use weft_control::DialerOptions;
+use weft_controller::Controller;
 use weft_identity::LiveIdentity;
 use weft_network::Network as Circuits;
 use weft_router::{Router, Runtimes};
@@ -228,6 +229,21 @@ impl Network {
     /// The identity that the controller shows.
     pub(crate) fn controller_identity(&self) -> Arc<LiveIdentity> {
         Arc::clone(&self.seed.identity)
+    }
+
+    /// The running controller.
+    pub(crate) fn controller(&self) -> &Controller {
+        &self.controller.as_ref().unwrap().controller
+    }
+
+    /// The port at which the router listens for SDKs.
+    pub(crate) fn edge_port(&self) -> u16 {
+        let listeners = self.router_config.listeners.iter();
+        let mut ports = listeners.filter_map(|listener| match listener {
+            Listener::Edge(edge) => Some(edge.address.port),
+            _ => None,
+        });
+        ports.next().unwrap()
     }
 
     /// The part `network` (links, circuits) of the running controller.

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use weft_api::{ApiServer, Setup, base_urls};
 use weft_channel::{ListenerLimits, Listeners, Registration};
@@ -11,7 +11,7 @@ use weft_config::web::WebOptions;
 use weft_config::{BindPoint, HostPort, WebApi, WebServer};
 use weft_control::ControlOptions;
 use weft_control::ControlPlane;
-use weft_controller::{Addresses, Controller, Keys, Settings};
+use weft_controller::{Addresses, Controller, Durations, Keys, Settings};
 use weft_identity::{
     Authority, AuthoritySpec, Identity, KeyAlgorithm, KeyedChain, Leaf, LiveIdentity, PrivateKey,
     Purpose, San, SealKey, SpiffeId, Subject, TrustBundle,
@@ -65,7 +65,6 @@ impl Seed {
         let identity = Identity::new(Some(chain.clone()), vec![chain.clone()], bundle.clone());
         let keys = Keys {
             session: chain.clone(),
-            tokens: None,
             enrollment: chain,
             authority: signer,
             bundle,
@@ -116,6 +115,7 @@ impl Seed {
         let settings = Settings {
             session_key: Some(Arc::clone(&self.session_key)),
             unrestricted_bindings: vec![UNRESTRICTED.into()],
+            durations: Durations { token_key_known: Duration::ZERO, ..Durations::default() },
             ..Settings::new("ctrl1", Arc::clone(&self.store), self.keys.clone(), addresses)
         };
         let controller = Controller::start(settings).await.unwrap();

@@ -71,7 +71,6 @@ fn keys() -> weft_identity::Result<Keys> {
     let bundle = TrustBundle::new([root.certificate().clone(), signer.certificate().clone()]);
     Ok(Keys {
         session: chain.clone(),
-        tokens: None,
         enrollment: chain,
         authority: signer,
         bundle,

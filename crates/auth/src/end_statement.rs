@@ -105,16 +105,15 @@ impl Auth {
             instance: stated.instance.to_owned(),
             key: hex::encode(Sha256::digest(stated.key)),
         })?;
-        Ok(EndStatement { statement, keys: self.token_keys()? })
+        Ok(EndStatement { statement, keys: self.published_token_keys()? })
     }
 
     /// The keys that sign tokens and statements, as a published set.
-    pub(crate) fn token_keys(&self) -> Result<serde_json::Value, Failure> {
+    pub(crate) fn published_token_keys(&self) -> Result<serde_json::Value, Failure> {
         let failed = |error: weft_identity::Error| Failure::unhandled(error.to_string());
         let mut keys = KeySet::new();
-        let certificates = [self.token_certificates(), self.session_certificates()].concat();
-        for certificate in &certificates {
-            keys.insert_certificate(certificate).map_err(failed)?;
+        for (kid, public) in &self.token_keys().ring.load().public {
+            keys.insert(kid.clone(), public.key.clone());
         }
         keys.to_json().map_err(failed)
     }

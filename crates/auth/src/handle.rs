@@ -5,6 +5,7 @@ use std::sync::{Arc, Weak};
 use std::time::Instant;
 
 use parking_lot::Mutex;
+use tokio::sync::watch;
 use weft_identity::{SealKey, SeenTokens};
 use weft_kernel::Kernel;
 use weft_limits::SettledClock;
@@ -14,7 +15,7 @@ use super::admission::Admission;
 use super::attempts::Attempts;
 use super::guesses::Guesses;
 use super::key_sets::KeySets;
-use super::keyring::{Keyring, LoadError};
+use super::keyring::{self, Keyring};
 use super::oidc::unfinished::Unfinished;
 use super::password::Hasher;
 use super::posture::Postures;
@@ -25,6 +26,7 @@ use super::service_changes::ServiceChanges;
 use super::sessions::Sessions;
 use super::spent::Spent;
 use super::tickets::Tickets;
+use super::token_keys::{LoadError, Pace, Place, TokenKeys};
 use crate::lockouts::Lockouts;
 use crate::token_rates::TokenRates;
 use crate::waiting::WaitingLogins;
@@ -51,6 +53,7 @@ pub(crate) struct Core {
     pub(crate) token_rates: TokenRates,
     pub(crate) refusals: Refusals,
     pub(crate) keyring: Keyring,
+    pub(crate) token_keys: TokenKeys,
     pub(crate) renewals: Renewals,
     pub(crate) settled: Mutex<SettledClock>,
     pub(crate) service_changes: ServiceChanges,
@@ -99,9 +102,21 @@ impl Auth {
         let rate = settings.logins.per_identity;
         let (unfinished, most) = (Unfinished::default(), sessions_of(rate));
         let halves = unfinished.table();
-        let sessions = Sessions::load(store, key, &settings.durations, most, halves, now)?;
+        let (durations, seal) = (&settings.durations, Arc::clone(&key));
+        let sessions = Sessions::load(store, key, durations, most, halves, now)?;
+        let store = Arc::clone(&settings.store);
+        let place = Place { store, seal, timeline: kernel.snapshot().timeline().clone() };
+        let pace = Pace {
+            every: durations.token_key,
+            known: durations.token_key_known,
+            longest: durations.longest_token.max(durations.id_token),
+        };
+        // Read before the keyring notes the keys of this start.
+        let earlier = || keyring::earlier_signers(&*settings.store);
+        let changes = watch::Sender::new(0);
+        let token_keys = TokenKeys::load(place, pace, earlier, changes.clone(), now)?;
         let (store, keys) = (Arc::clone(&settings.store), settings.first_keys.clone());
-        let keyring = Keyring::load(store, keys, &settings.durations, now)?;
+        let keyring = Keyring::load(store, keys, durations, changes, now)?;
         let waiting = WaitingLogins::default();
         let key_sets = Arc::new(KeySets::load(&kernel)?);
         Ok(Self(Arc::new(Core {
@@ -120,6 +135,7 @@ impl Auth {
             token_rates: TokenRates::new(rate),
             refusals: Refusals::default(),
             keyring,
+            token_keys,
             renewals: Renewals::default(),
             settled: Mutex::default(),
             service_changes: ServiceChanges::default(),
@@ -207,6 +223,11 @@ impl Auth {
     /// The keys in use, and former ones.
     pub fn keyring(&self) -> &Keyring {
         &self.0.keyring
+    }
+
+    /// The keys that sign tokens.
+    pub(crate) fn token_keys(&self) -> &TokenKeys {
+        &self.0.token_keys
     }
 
     /// Logins by OpenID Connect that are not finished.

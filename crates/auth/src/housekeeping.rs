@@ -26,6 +26,7 @@ pub fn begin(auth: &Auth) {
     let now = auth.now();
     auth.sessions().retain(|session| stands(&snapshot, session, now));
     auth.sessions().wait_again(|session| !is_complete(&snapshot, session));
+    auth.end_of_stolen_keys();
     tokio::spawn(follow_model(auth.weak()));
     tokio::spawn(sweep(auth.weak()));
     tokio::spawn(revocations::purge(auth.weak()));

@@ -2,9 +2,8 @@
 //!
 //! Keys and certificates can be exchanged while the controller runs:
 //! [`Auth::exchange_keys`](crate::Auth::exchange_keys) replaces all of them at once, for everything
-//! that signs. Signatures of former keys stay valid:
+//! that signs. Tokens are signed with [other keys](crate::token_keys). Signatures of former keys stay valid:
 //!
-//! - tokens of service sessions, until all sessions from before the exchange have ended;
 //! - enrollment tickets, for the life of a ticket: the former key stays in the published key set, and at
 //!   least for the first hours of a run, so that a clock that is wrong for a moment takes out no key;
 //! - certificates of a former signer, while it leads to a root of the bundle and all certificates up to
@@ -32,23 +31,22 @@ use weft_kernel::{Durations, Keys};
 use weft_model::Timestamp;
 use weft_store::{ReadError, Space, Store};
 
+use crate::token_keys::LoadError;
+
 /// The space of the notes with certificates.
 pub const NOTES: Space = Space(24);
 /// Former certificates kept for each use; above that the oldest are forgotten.
 pub const FORMER: usize = 8;
 /// Names of keys that routers are told to forget; above that the oldest are dropped.
 pub const FORGOTTEN: usize = 64;
-/// Time for which a former key of sessions is kept in any case after an exchange: a token signed just
-/// before the exchange may belong to a service session that is made just after it.
-const OVERLAP: Duration = Duration::from_secs(60);
 
 /// The use of a certificate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) enum Use {
-    /// The key signs tokens of service sessions, unless there is a key for these alone.
+    /// The certificate is the root identity's. In an earlier release its key signed tokens.
     Session,
-    /// The key signs tokens of service sessions only.
+    /// The key signed tokens in an earlier release.
     Token,
     /// The key signs enrollment tickets.
     Enrollment,
@@ -59,9 +57,14 @@ pub(crate) enum Use {
 }
 
 impl Use {
-    /// Whether routers verify tokens of service sessions with it.
-    pub(crate) fn is_of_sessions(self) -> bool {
-        matches!(self, Self::Session | Self::Token)
+    /// Whether a former certificate of this use counts no more.
+    fn ends_at_once(self) -> bool {
+        matches!(self, Self::Session | Self::Token | Self::Root)
+    }
+
+    /// Whether routers are told of it.
+    pub(crate) fn is_told(self) -> bool {
+        self.ends_at_once()
     }
 }
 
@@ -117,6 +120,7 @@ impl Keyring {
         store: Arc<dyn Store>,
         keys: Keys,
         durations: &Durations,
+        changes: watch::Sender<u64>,
         now: Timestamp,
     ) -> Result<Self, LoadError> {
         can_sign(&keys)?;
@@ -140,7 +144,7 @@ impl Keyring {
             ticket_life: durations.identity_enrollment.max(durations.router_enrollment),
             ring: ArcSwap::from_pointee(ring),
             exchange: Mutex::default(),
-            changes: watch::Sender::new(0),
+            changes,
         };
         keyring.put(keys, now);
         Ok(keyring)
@@ -159,31 +163,18 @@ impl Keyring {
             known.insert(name, Known { certificate, until: None, is_forgotten: false });
         }
         for ((used_for, _), known) in &mut known {
-            known.is_forgotten |= *used_for == Use::Root && known.until.is_some();
+            known.is_forgotten |= used_for.ends_at_once() && known.until.is_some();
         }
         self.keep(Arc::new(keys), known, now);
     }
 
-    /// Drops former keys whose tokens have ended. `oldest` is the time at which the oldest existing
-    /// service session was made. The keys of tickets are judged by the time that has
-    /// [settled](weft_limits::SettledClock), if there is one: no other keys' tokens depend on the clock alone.
-    pub fn sweep(
-        &self,
-        oldest: impl FnOnce() -> Option<Timestamp>,
-        now: Timestamp,
-        settled: Option<Timestamp>,
-    ) {
+    /// Drops former keys whose tickets have ended, by the time that has
+    /// [settled](weft_limits::SettledClock), if there is one.
+    pub fn sweep(&self, now: Timestamp, settled: Option<Timestamp>) {
         let is_former = |known: &Known| known.until.is_some() && !known.is_forgotten;
         if !self.ring.load().known.values().any(is_former) {
             return;
         }
-        let is_due = |((used_for, _), known): (&(Use, String), &Known)| {
-            let end = known.until.filter(|_| is_former(known)).map(|until| until.plus(OVERLAP));
-            used_for.is_of_sessions() && end.is_some_and(|end| now >= end)
-        };
-        // Computed before the lock is taken, and only if needed: there may be many sessions.
-        let is_due = self.ring.load().known.iter().any(is_due);
-        let oldest = is_due.then(oldest).flatten();
         let _one = self.exchange.lock();
         let ring = self.ring.load_full();
         let mut known = ring.known.clone();
@@ -191,15 +182,11 @@ impl Keyring {
         for ((used_for, _), known) in &mut known {
             let Some(until) = known.until.filter(|_| !known.is_forgotten) else { continue };
             known.is_forgotten = match used_for {
-                Use::Session | Use::Token => {
-                    let end = until.plus(OVERLAP);
-                    now >= end && oldest.is_none_or(|oldest| oldest >= end)
-                }
                 Use::Enrollment => settled.is_some_and(|it| it >= until.plus(self.ticket_life)),
                 // Certificates of a former signer are judged at each use, and their number is
                 // limited.
                 Use::Authority => false,
-                Use::Root => true,
+                Use::Session | Use::Token | Use::Root => true,
             };
             changed |= known.is_forgotten;
         }
@@ -274,21 +261,19 @@ impl Keyring {
     }
 }
 
-/// Why keys cannot be loaded.
-#[derive(Debug, thiserror::Error)]
-pub enum LoadError {
-    /// The notes cannot be read.
-    #[error(transparent)]
-    Read(#[from] ReadError),
-    /// A key cannot sign.
-    #[error(transparent)]
-    Key(#[from] weft_identity::Error),
+/// Checks that these keys can sign tickets.
+pub(crate) fn can_sign(keys: &Keys) -> weft_identity::Result<()> {
+    TokenSigner::new(&keys.enrollment).map(drop)
 }
 
-/// Checks that these keys can sign tokens.
-pub(crate) fn can_sign(keys: &Keys) -> weft_identity::Result<()> {
-    TokenSigner::new(keys.of_tokens())?;
-    TokenSigner::new(&keys.enrollment).map(drop)
+/// The certificates whose keys signed tokens in a release without keys for that alone.
+pub(crate) fn earlier_signers(store: &dyn Store) -> Result<Vec<Certificate>, ReadError> {
+    let notes = store.live().notes(NOTES)?;
+    let known = notes.iter().filter_map(|(_, note)| read_note(note));
+    let signers = known.filter(|(used_for, known)| {
+        matches!(used_for, Use::Session | Use::Token) && !known.is_forgotten
+    });
+    Ok(signers.map(|(_, known)| known.certificate).collect())
 }
 
 /// The certificates of keys, each with its use.
@@ -298,8 +283,7 @@ fn used(keys: &Keys) -> impl Iterator<Item = (Use, &Certificate)> {
         (Use::Enrollment, keys.enrollment.leaf()),
         (Use::Authority, keys.authority.certificate()),
     ];
-    let of_tokens = keys.tokens.iter().map(|chain| (Use::Token, chain.leaf()));
-    own.into_iter().chain(of_tokens).chain(keys.bundle.roots().map(|root| (Use::Root, root)))
+    own.into_iter().chain(keys.bundle.roots().map(|root| (Use::Root, root)))
 }
 
 /// The bundle, with former signers that lead to one of its roots over certificates that are valid at
@@ -334,20 +318,18 @@ fn with_former(
 
 /// Drops the oldest certificates above the limits.
 fn limit(known: &mut KnownKeys) {
-    // Routers are told the keys of sessions and the roots only.
-    let told = |used_for: Use| used_for.is_of_sessions() || used_for == Use::Root;
     let over = |known: &KnownKeys, of: &dyn Fn(Use, &Known) -> bool, most: usize| {
         let mut found: Vec<_> = known.iter().filter(|((used, _), it)| of(*used, it)).collect();
         found.sort_by_key(|(_, it)| std::cmp::Reverse(it.until));
         found.into_iter().skip(most).map(|(name, _)| name.clone()).collect::<Vec<_>>()
     };
-    for used_for in [Use::Session, Use::Token, Use::Enrollment, Use::Authority] {
+    for used_for in [Use::Enrollment, Use::Authority] {
         let former = |used, it: &Known| used == used_for && it.until.is_some() && !it.is_forgotten;
         for name in over(known, &former, FORMER) {
             known.entry(name).and_modify(|it| it.is_forgotten = true);
         }
     }
-    known.retain(|(used_for, _), it| !it.is_forgotten || told(*used_for));
+    known.retain(|(used_for, _), it| !it.is_forgotten || used_for.is_told());
     for name in over(known, &|_, it| it.is_forgotten, FORGOTTEN) {
         known.remove(&name);
     }

@@ -7,7 +7,7 @@ use weft_identity::{Certificate, KeySet, PublicKey as TokenKey};
 use weft_kernel::Keys;
 
 use crate::handle::Auth;
-use crate::keyring::{Known, Use, can_sign};
+use crate::keyring::{Use, can_sign};
 
 impl Auth {
     /// The keys that are in use now.
@@ -35,36 +35,22 @@ impl Auth {
         Ok(())
     }
 
-    /// Counts exchanges of keys, drops of former keys, and ends of former signers.
+    /// Counts exchanges of keys, changes of the keys of tokens, and ends of former signers.
     pub fn key_changes(&self) -> watch::Receiver<u64> {
         self.keyring().changes.subscribe()
     }
 
-    /// Certificates of the root identity whose keys verify tokens of service sessions; the one in
-    /// use comes first.
-    pub fn session_certificates(&self) -> Vec<Certificate> {
+    /// The certificate of the root identity.
+    pub(crate) fn own_certificates(&self) -> Vec<Certificate> {
         self.keyring().counting(Use::Session)
-    }
-
-    /// Certificates whose keys sign tokens of service sessions only; the one in use comes first.
-    pub(crate) fn token_certificates(&self) -> Vec<Certificate> {
-        self.keyring().counting(Use::Token)
     }
 
     /// Whether a key is one of this controller, present or former.
     pub(crate) fn signs_with(&self, key: &TokenKey) -> bool {
-        let ring = self.keyring().ring.load();
+        let (ring, tokens) = (self.keyring().ring.load(), self.token_keys().ring.load());
         let mut own = ring.known.values().filter_map(|it| it.certificate.public_key().ok());
-        own.any(|own| own.is_same(key))
-    }
-
-    /// The key with this name that verifies tokens of service sessions.
-    pub fn session_key(&self, kid: &str) -> Option<TokenKey> {
-        let ring = self.keyring().ring.load();
-        let known = |used_for| ring.known.get(&(used_for, kid.to_owned()));
-        let known = [Use::Token, Use::Session].into_iter().filter_map(known);
-        let key = |it: &Known| it.certificate.public_key().ok().cloned();
-        known.filter(|it| !it.is_forgotten).find_map(key)
+        let mut of_tokens = tokens.public.values().map(|public| &public.key);
+        own.any(|own| own.is_same(key)) || of_tokens.any(|own| own.is_same(key))
     }
 
     /// The keys that verify enrollment tickets.
@@ -78,20 +64,22 @@ impl Auth {
     /// Names of dropped public keys, for routers that may still have them.
     pub fn forgotten_keys(&self) -> Vec<String> {
         let published = self.public_keys();
-        let ring = self.keyring().ring.load();
-        let forgotten = ring.known.iter().filter(|((used_for, _), known)| {
-            known.is_forgotten && (used_for.is_of_sessions() || *used_for == Use::Root)
-        });
+        let (ring, tokens) = (self.keyring().ring.load(), self.token_keys().ring.load());
+        let forgotten = ring.known.iter();
+        let forgotten =
+            forgotten.filter(|((used_for, _), known)| known.is_forgotten && used_for.is_told());
+        let of_tokens = tokens.stages.iter().filter(|(_, stage)| !stage.verifies());
         let mut names: Vec<String> = forgotten.map(|((_, print), _)| print.clone()).collect();
+        names.extend(of_tokens.map(|(kid, _)| kid.to_owned()));
         names.sort_unstable();
         names.retain(|name| published.iter().all(|key| key.kid != *name));
         names.dedup();
         names
     }
 
-    /// Drops former keys whose tokens have ended.
+    /// Goes on with all keys: drops former ones whose tickets and tokens have ended, and rolls those of tokens.
     pub fn sweep_keys(&self) {
-        let settled = self.settled_now();
-        self.keyring().sweep(|| self.sessions().oldest_service(), self.now(), settled);
+        self.keyring().sweep(self.now(), self.settled_now());
+        self.sweep_token_keys();
     }
 }

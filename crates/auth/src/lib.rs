@@ -19,7 +19,7 @@
 //!   logs in; `waiting`: limits the logins that wait for both;
 //! - `enroll`, [`tickets`], [`own_tickets`]: the first credentials of identities and routers;
 //! - [`keyring`], [`keys`]: the keys in use, and former ones; [`signing`], [`signing_turns`]:
-//!   signatures with them;
+//!   slow signatures with them; [`token_keys`]: the keys that sign tokens, one after the other;
 //! - [`operator`]: a session for the program around the controller;
 //! - `router_certificate`: the names in certificates of routers; `router_certificates`: exchanges
 //!   the certificate of a router without ever locking it out;
@@ -105,6 +105,7 @@ pub mod spent;
 pub mod third_party_ca;
 pub mod this_controller;
 pub mod tickets;
+pub mod token_keys;
 mod token_login;
 mod token_rates;
 mod token_refusal;

@@ -15,7 +15,6 @@ use weft_contract::entity::{Base as BaseDetail, Link, Links};
 use weft_contract::envelope::Created;
 use weft_contract::resource::mfa::{CodeBody, MfaDetail, PATH, RecoveryCodes, TotpToken};
 use weft_contract::{Api, ErrorCode, Verb, headers};
-use weft_identity::token::TokenSigner;
 use weft_kernel::call::{Answer, Handler};
 use weft_kernel::decision::Decision;
 use weft_kernel::{Call, Caller, Failure, Reply, convert};
@@ -26,7 +25,6 @@ use weft_model::{Id, Snapshot};
 use codes::{Purpose, with_code};
 
 use super::current::{login_of, session_of};
-use super::signing::aside;
 use super::totp::{self, PictureError};
 use crate::handle::Auth;
 
@@ -136,10 +134,7 @@ fn totp_token(auth: Auth, caller: Caller, call: Call) -> Answer {
             z_asid: login.session.id.clone(),
             z_t: TokenKind::Totp,
         };
-        let key = &auth.keys().enrollment;
-        let signed = aside(key.key().algorithm(), || TokenSigner::new(key)?.sign(&claims));
-        let token = signed
-            .map_err(|error| Failure::unhandled(format!("a token could not be signed: {error}")))?;
+        let token = auth.sign(&claims)?;
         Reply::detail(&TotpToken { issued_at: convert::time(now), token })
     }
     .boxed()

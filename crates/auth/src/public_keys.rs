@@ -5,14 +5,17 @@ use weft_model::entity::Ca;
 
 use crate::handle::Auth;
 use crate::third_party_ca;
+use crate::token_keys::Public;
 
 /// A public key of the data model.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PublicKey {
     /// The name of the key: lowercase hex SHA-1 of `data`.
     pub kid: String,
-    /// The certificate in DER.
+    /// The certificate or the key, in DER.
     pub data: Vec<u8>,
+    /// Whether `data` is a certificate.
+    pub is_certificate: bool,
     /// Whether routers verify tokens with it.
     pub for_tokens: bool,
     /// Whether routers verify client certificates with it.
@@ -20,27 +23,49 @@ pub struct PublicKey {
 }
 
 impl PublicKey {
-    fn of(certificate: &Certificate, for_tokens: bool) -> Self {
+    /// The key of a certificate that verifies client certificates.
+    fn of(certificate: &Certificate) -> Self {
         Self {
             kid: certificate.fingerprint().to_owned(),
             data: certificate.der().to_vec(),
-            for_tokens,
+            is_certificate: true,
+            for_tokens: false,
             for_clients: true,
+        }
+    }
+
+    /// A key that verifies tokens.
+    fn of_tokens(kid: &str, public: &Public) -> Self {
+        Self {
+            kid: kid.to_owned(),
+            data: public.data().to_vec(),
+            is_certificate: public.certificate.is_some(),
+            for_tokens: true,
+            for_clients: false,
         }
     }
 }
 
 impl Auth {
-    /// This controller's certificate; the certificates that sign tokens of service sessions, and
-    /// former ones whose tokens are in use; the roots of the CA bundle; verified third-party CAs.
+    /// This controller's certificate; the keys of tokens, also those that sign later and those whose tokens are in use; the
+    /// roots of the CA bundle; verified third-party CAs.
     pub fn public_keys(&self) -> Vec<PublicKey> {
         let keys = self.keys();
-        let signing = self.session_certificates();
-        let mut found: Vec<_> = signing.iter().map(|it| PublicKey::of(it, true)).collect();
-        let of_tokens = self.token_certificates();
-        let alone = |it| PublicKey { for_clients: false, ..PublicKey::of(it, true) };
-        found.extend(of_tokens.iter().map(alone));
-        found.extend(keys.bundle.roots().map(|root| PublicKey::of(root, false)));
+        let of_tokens = self.token_keys().ring.load();
+        let mut found: Vec<_> = of_tokens
+            .public
+            .iter()
+            .map(|(kid, public)| PublicKey::of_tokens(kid, public))
+            .collect();
+        // A certificate whose key signed tokens in an earlier release is one key with two uses.
+        let others = self.own_certificates();
+        let others = others.iter().chain(keys.bundle.roots()).map(PublicKey::of);
+        for other in others {
+            match found.iter_mut().find(|known| known.kid == other.kid) {
+                Some(known) => known.for_clients = true,
+                None => found.push(other),
+            }
+        }
         let snapshot = self.snapshot();
         found.extend(snapshot.list::<Ca>().flat_map(|ca| of_ca(ca)));
         found
@@ -49,5 +74,5 @@ impl Auth {
 
 /// The keys of a third-party CA: those of its authorities that count.
 pub fn of_ca(ca: &Ca) -> Vec<PublicKey> {
-    third_party_ca::counting(ca).iter().map(|it| PublicKey::of(it, false)).collect()
+    third_party_ca::counting(ca).iter().map(|it| PublicKey::of(it)).collect()
 }

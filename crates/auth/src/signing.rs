@@ -10,6 +10,12 @@ thread_local! {
     pub static SIGNED: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
 }
 
+/// Counts a signature on this thread.
+#[cfg(any(test, feature = "testing"))]
+pub(crate) fn count() {
+    SIGNED.with(|signed| signed.set(signed.get() + 1));
+}
+
 /// Whether a signature with this key would hold up other tasks.
 pub fn is_slow(key: KeyAlgorithm) -> bool {
     matches!(key, KeyAlgorithm::Rsa { .. })
@@ -18,7 +24,7 @@ pub fn is_slow(key: KeyAlgorithm) -> bool {
 /// Signs while other tasks go on.
 pub fn aside<T>(key: KeyAlgorithm, sign: impl FnOnce() -> T) -> T {
     #[cfg(any(test, feature = "testing"))]
-    SIGNED.with(|signed| signed.set(signed.get() + 1));
+    count();
     let has_others = || {
         let runtime = Handle::try_current().map(|runtime| runtime.runtime_flavor());
         runtime.is_ok_and(|flavor| flavor == RuntimeFlavor::MultiThread)

@@ -49,6 +49,7 @@ mod tests {
     use crate::resource::identity::{ConnectionStatus, IdentityType};
     use crate::resource::posture_check::{OsType, PostureCheckType};
     use crate::resource::revocation::RevocationType;
+    use crate::resource::token_key::KeyStage;
     use crate::resource::why_path::Verdict;
 
     /// Checks the words of an enumeration, and that they are read and written; the first is the
@@ -113,6 +114,7 @@ mod tests {
         json::<TargetToken>("ACCESS ID");
         json::<Verdict>("chosen chance dearer precedence noPath offline unfounded otherInstance");
         json::<RevocationType>("JTI IDENTITY API_SESSION");
+        json::<KeyStage>("ahead signing former gone stolen");
         json::<Target>("service router other");
         json::<Semantic>("AllOf AnyOf");
         json::<DialBind>("Dial Bind Invalid");

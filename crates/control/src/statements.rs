@@ -3,10 +3,8 @@
 
 use std::sync::Arc;
 
-use weft_auth::Auth;
 use weft_auth::end_statement::{Stated, is_key};
 use weft_channel::Lane;
-use weft_kernel::Caller;
 use weft_model::Id;
 use weft_model::entity::{PolicyType, Service};
 use weft_wire::edge_ctrl::{EdgeError, EndStatementRequest, EndStatementResponse, ErrorCode};
@@ -23,7 +21,7 @@ pub(crate) fn spawn(session: &Arc<RouterSession>, request: EndStatementRequest, 
     };
     let (session, message) = (Arc::clone(session), message.clone());
     session.plane.network.clone().spawn(async move {
-        let reply = match state(&session, &request).await {
+        let reply = match state(&session, &request) {
             Ok(stated) => stated.to_message(),
             Err(refused) => refused.to_message(),
         };
@@ -32,7 +30,7 @@ pub(crate) fn spawn(session: &Arc<RouterSession>, request: EndStatementRequest, 
     });
 }
 
-async fn state(
+fn state(
     session: &RouterSession,
     request: &EndStatementRequest,
 ) -> Result<EndStatementResponse, EdgeError> {
@@ -51,21 +49,18 @@ async fn state(
     let identity = own_identity(session, service, role)?.base.id.clone();
     // Each use of a service is an end of its own, as service sessions are.
     let stands_for = format!("{identity} {role} {}", service.base.id);
-    let (service, key) = (service.base.id.clone(), request.key.clone());
-    let instance = request.instance_id.clone();
-    let caller = Caller::router(&session.router.id, "state end");
-    let algorithm = auth.keys().of_tokens().key().algorithm();
-    let told = stands_for.clone();
-    let sign = move |auth: &Auth| {
-        let (session, identity) = (stands_for.as_str(), &identity);
-        let (service, instance, key) = (&service, instance.as_str(), &key[..]);
-        auth.state(&Stated { identity, session, service, role, instance, key })
-    };
-    let stated = auth.sign_in_turn(&caller, algorithm, sign).await;
+    let stated = auth.state(&Stated {
+        identity: &identity,
+        session: &stands_for,
+        service: &service.base.id,
+        role,
+        instance: &request.instance_id,
+        key: &request.key,
+    });
     let stated = stated.map_err(|problem| error(ErrorCode::INTERNAL, problem.to_string()))?;
     Ok(EndStatementResponse {
         statement: stated.statement,
-        session: told,
+        session: stands_for,
         keys_json: stated.keys.to_string().into(),
     })
 }

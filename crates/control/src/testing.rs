@@ -23,7 +23,6 @@ pub(crate) fn auth() -> Auth {
     let chain = KeyedChain::new(vec![root.issue(&leaf).unwrap()], key).unwrap();
     let keys = Keys {
         session: chain.clone(),
-        tokens: None,
         enrollment: chain,
         authority: signer,
         bundle: TrustBundle::new([root.certificate().clone()]),

@@ -35,7 +35,7 @@
 //! #     let bundle = TrustBundle::new([authority.certificate().clone()]);
 //! #     let (session, enrollment) = (chain.clone(), chain);
 //! #     let trust_domain = "example".to_owned();
-//! #     Ok(Keys { session, tokens: None, enrollment, authority, bundle, trust_domain })
+//! #     Ok(Keys { session, enrollment, authority, bundle, trust_domain })
 //! # }
 //! # tokio::runtime::Runtime::new()?.block_on(async {
 //! use std::sync::Arc;

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use weft_auth::{Auth, housekeeping, keyring};
+use weft_auth::{Auth, housekeeping, token_keys};
 use weft_contract::ErrorCode;
 use weft_kernel::Kernel;
 use weft_model::entity::{AuthPolicy, Authenticator, Identity, UpdbCredential};
@@ -44,11 +44,11 @@ pub enum StartError {
     Stopped,
 }
 
-impl From<keyring::LoadError> for StartError {
-    fn from(error: keyring::LoadError) -> Self {
+impl From<token_keys::LoadError> for StartError {
+    fn from(error: token_keys::LoadError) -> Self {
         match error {
-            keyring::LoadError::Read(error) => Self::Live(error),
-            keyring::LoadError::Key(error) => Self::Key(error),
+            token_keys::LoadError::Read(error) => Self::Live(error),
+            token_keys::LoadError::Key(error) => Self::Key(error),
         }
     }
 }

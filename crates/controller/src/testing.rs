@@ -48,7 +48,6 @@ fn keys() -> Keys {
     let bundle = TrustBundle::new([root.certificate().clone(), signer.certificate().clone()]);
     Keys {
         session: chain.clone(),
-        tokens: None,
         enrollment: chain,
         authority: signer,
         bundle,

@@ -124,11 +124,8 @@ impl std::fmt::Debug for Settings {
 /// Keys and certificates (docs/protocol/auth.md 2.1).
 #[derive(Debug, Clone)]
 pub struct Keys {
-    /// The root identity's server certificate. Routers verify tokens with its key.
+    /// The root identity's server certificate.
     pub session: KeyedChain,
-    /// Signs tokens of service sessions in place of `session`, for root identities with a slow key:
-    /// an RSA signature takes ten times as long as one with P-256.
-    pub tokens: Option<KeyedChain>,
     /// The certificate at the API address. Its key signs enrollment tickets, so that clients can
     /// verify them (docs/protocol/auth.md 4.2).
     pub enrollment: KeyedChain,
@@ -138,13 +135,6 @@ pub struct Keys {
     pub bundle: TrustBundle,
     /// The trust domain of SPIFFE ids, without scheme.
     pub trust_domain: String,
-}
-
-impl Keys {
-    /// The key that signs tokens of service sessions.
-    pub fn of_tokens(&self) -> &KeyedChain {
-        self.tokens.as_ref().unwrap_or(&self.session)
-    }
 }
 
 /// The addresses of a controller.
@@ -184,6 +174,11 @@ pub struct Durations {
     pub refresh_token: Duration,
     /// Longest life of any token, which is how long revocations are kept.
     pub longest_token: Duration,
+    /// The time for which a key signs tokens.
+    pub token_key: Duration,
+    /// The time for which a key of tokens is published before it signs: an hour for routers that are away and programs
+    /// that keep published keys, also when the clock goes from an hour behind to an hour ahead.
+    pub token_key_known: Duration,
     /// The state of an identity is unknown this long after the last report of a router about it.
     pub unreported: Duration,
     /// The interval at which expired revocations are deleted.
@@ -205,6 +200,8 @@ impl Default for Durations {
             id_token: minutes(30),
             refresh_token: minutes(24 * 60),
             longest_token: minutes(24 * 60),
+            token_key: minutes(30 * 24 * 60),
+            token_key_known: minutes(3 * 60),
             unreported: minutes(5),
             revocation_purge: minutes(1),
         }

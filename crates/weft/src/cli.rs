@@ -9,6 +9,7 @@ mod codes;
 mod documents;
 mod identities;
 mod insight;
+mod keys;
 mod logins;
 mod printing;
 mod programs;
@@ -27,6 +28,7 @@ pub(crate) use identities::{
     EnrollArgs, JwtArgs, JwtOf, OverrideArgs, OverrideCommand, PasswordArgs, SecondFactorArgs,
 };
 pub(crate) use insight::{InspectArgs, TopologyArgs, UnprovenArgs, WhyArgs, WhyPathArgs};
+pub(crate) use keys::{KeysArgs, KeysCommand};
 pub(crate) use logins::{LoginArgs, LoginsArgs, LogoutArgs, StatusArgs, UseArgs};
 pub(crate) use printing::Output;
 pub(crate) use programs::{
@@ -154,6 +156,8 @@ pub(crate) enum Fixed {
     /// Prove that a network works, or that one holds the key of a certificate authority
     #[command(subcommand)]
     Verify(VerifyCommand),
+    /// List the keys that sign tokens, or have another one sign
+    Keys(KeysArgs),
     /// Take a snapshot of the controller's database, or check and repair it
     Database(DatabaseArgs),
     /// Ask controllers and routers about their inner state

@@ -121,6 +121,7 @@ async fn fixed(command: Fixed) -> Result<(), Failure> {
         Fixed::Jwt(args) => until_interrupted(tools::jwt::jwt(args)).await,
         Fixed::Password(args) => until_interrupted(tools::password::password(args)).await,
         Fixed::Override(args) => until_interrupted(tools::overrides::overrides(args)).await,
+        Fixed::Keys(args) => until_interrupted(tools::keys::keys(args)).await,
         Fixed::Database(args) => until_interrupted(tools::database::database(args)).await,
         Fixed::Inspect(args) => until_interrupted(tools::inspect::inspect(args)).await,
         Fixed::Export(args) => until_interrupted(change::export(args)).await,

@@ -16,6 +16,7 @@ mod oidc_attacks;
 mod oidc_clock;
 mod oidc_posture;
 mod resources;
+mod token_keys;
 mod why_path;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -31,7 +32,7 @@ use weft_channel::Listeners;
 use weft_config::controller::StoreCheck;
 use weft_config::web::WebOptions;
 use weft_config::{BindPoint, HostPort, WebApi, WebServer};
-use weft_controller::{Addresses, Controller, Keys, Settings};
+use weft_controller::{Addresses, Controller, Durations, Keys, Settings};
 use weft_identity::tls::{ClientTls, client_config};
 use weft_identity::{
     Authority, AuthoritySpec, CertificateRequest, Identity, KeyAlgorithm, KeyedChain, Leaf,
@@ -111,7 +112,6 @@ fn keys() -> (Keys, Identity) {
     let identity = Identity::new(Some(chain.clone()), vec![chain.clone()], bundle.clone());
     let keys = Keys {
         session: chain.clone(),
-        tokens: None,
         enrollment: chain,
         authority: signer,
         bundle,
@@ -176,6 +176,7 @@ impl Bed {
         let store = Faulty::new(Memory::new());
         let mut settings = Settings {
             snapshot_folder: Some(std::env::temp_dir()),
+            durations: Durations { token_key_known: Duration::ZERO, ..Durations::default() },
             ..Settings::new("ctrl1", Arc::new(store.clone()), keys, addresses)
         };
         change(&mut settings);

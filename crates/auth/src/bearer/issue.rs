@@ -2,8 +2,8 @@
 
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
-use sha2::{Digest as _, Sha256, Sha384, Sha512};
-use weft_identity::KeyAlgorithm;
+use sha2::{Digest as _, Sha256};
+use weft_identity::token::TokenSigner;
 use weft_kernel::Failure;
 use weft_model::entity::{ApiSession, Identity, TokenLogin};
 use weft_model::token::{AccessClaims, TokenKind};
@@ -11,6 +11,7 @@ use weft_model::{Id, Timestamp};
 
 use super::claims::Facts;
 use crate::handle::Auth;
+use crate::tokens::sign_with;
 
 /// The scope with which a client asks for refresh tokens.
 pub(crate) const OFFLINE: &str = "offline_access";
@@ -48,6 +49,7 @@ impl Auth {
             (now.plus(durations.access_token), now.plus(durations.refresh_token));
         let mut refused = None;
         let mut ends = (access, access);
+        let signer = self.token_keys().signer();
         let changed = self.sessions().change(session, now, |session| {
             let Some(mut login) = session.tokens.take() else { return };
             match change(&mut login) {
@@ -57,6 +59,7 @@ impl Auth {
                     let is_refreshed = login.scopes.iter().any(|scope| scope == OFFLINE);
                     login.ends_at = if is_refreshed { ends.0.max(ends.1) } else { ends.0 };
                     login.issued_at = now;
+                    self.note_signer(&mut login, signer.kid());
                 }
                 Err(error) => refused = Some(error),
             }
@@ -66,12 +69,19 @@ impl Auth {
             return Err(error);
         }
         let changed = changed.ok_or_else(|| E::from(ended()))?;
-        Ok(self.sign_tokens(&changed, scopes, ends, now)?)
+        Ok(self.sign_tokens(&signer, &changed, scopes, ends, now)?)
+    }
+
+    /// Notes that a key signs tokens of a session, and forgets keys that count no more.
+    fn note_signer(&self, login: &mut TokenLogin, kid: &str) {
+        login.signed_by.retain(|known| known != kid && self.token_key(known).is_some());
+        login.signed_by.push(kid.to_owned());
     }
 
     /// Signs the tokens of a session with these ends of access and refresh token.
     fn sign_tokens(
         &self,
+        signer: &TokenSigner,
         session: &ApiSession,
         scopes: Option<Vec<String>>,
         (access_end, refresh_end): (Timestamp, Timestamp),
@@ -86,29 +96,33 @@ impl Auth {
         // The first access token has the id of its refresh token, as the original's has.
         let is_first = login.refresh_number <= 1;
         let jti = if is_first { login.refresh_id.clone() } else { self.ids().token().to_string() };
-        let access = self.sign(&facts.access(TokenKind::Access, &jti, access_end))?;
+        let access = sign_with(signer, &facts.access(TokenKind::Access, &jti, access_end))?;
         let refresh = match login.scopes.iter().any(|own| own == OFFLINE) {
             true => {
                 // Fewer scopes are those of the access token only.
                 let whole = Facts { scopes: &login.scopes, ..facts };
                 let claims = whole.access(TokenKind::Refresh, &login.refresh_id, refresh_end);
-                Some(self.sign(&claims)?)
+                Some(sign_with(signer, &claims)?)
             }
             false => None,
         };
         let id = match has(OPENID) {
-            true => Some(self.sign_id(&facts, &access)?),
+            true => Some(self.sign_id(signer, &facts, &access)?),
             false => None,
         };
         Ok(TokenSet { access, refresh, id, expires_in: seconds(access_end, now), scopes })
     }
 
     /// Signs the ID token that belongs to an access token.
-    fn sign_id(&self, facts: &Facts<'_>, access: &str) -> Result<String, Failure> {
+    fn sign_id(
+        &self,
+        signer: &TokenSigner,
+        facts: &Facts<'_>,
+        access: &str,
+    ) -> Result<String, Failure> {
         let end = facts.now.plus(self.settings().durations.id_token);
         let end = facts.login.last_end.map_or(end, |last| last.min(end));
-        let hash = at_hash(self.keys().of_tokens().key().algorithm(), access);
-        self.sign(&facts.id(end, hash))
+        sign_with(signer, &facts.id(end, at_hash(access)))
     }
 
     /// An ID token of a session, without an access token; and its life in seconds.
@@ -138,7 +152,16 @@ impl Auth {
         let end = now.plus(self.settings().durations.access_token).min(login.ends_at);
         let jti = self.ids().token().to_string();
         let claims = AccessClaims { z_rn: number, ..facts.access(TokenKind::Access, &jti, end) };
-        Ok((self.sign(&claims)?, seconds(end, now)))
+        let signer = self.token_keys().signer();
+        if !login.signed_by.iter().any(|kid| kid == signer.kid()) {
+            let changed = self.sessions().change(&session.base.id, now, |session| {
+                if let Some(login) = &mut session.tokens {
+                    self.note_signer(login, signer.kid());
+                }
+            });
+            changed.ok_or_else(ended)?;
+        }
+        Ok((sign_with(&signer, &claims)?, seconds(end, now)))
     }
 }
 
@@ -150,12 +173,7 @@ fn ended() -> Failure {
     Failure::unauthorized("the session has ended")
 }
 
-/// The claim `at_hash`: the left half of the access token's digest, by the digest of the signature's algorithm.
-fn at_hash(key: KeyAlgorithm, access: &str) -> String {
-    let digest = match key {
-        KeyAlgorithm::EcP384 => Sha384::digest(access).to_vec(),
-        KeyAlgorithm::EcP521 => Sha512::digest(access).to_vec(),
-        _ => Sha256::digest(access).to_vec(),
-    };
-    BASE64_URL_SAFE_NO_PAD.encode(&digest[..digest.len() / 2])
+/// The claim `at_hash`: the left half of the access token's digest, which is SHA-256 for signatures with P-256.
+fn at_hash(access: &str) -> String {
+    BASE64_URL_SAFE_NO_PAD.encode(&Sha256::digest(access)[..16])
 }

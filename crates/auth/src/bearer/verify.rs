@@ -1,5 +1,6 @@
 //! Reads the signed tokens of sessions, and finds their sessions (docs/protocol/auth.md 10.1, 16).
 
+use std::cell::Cell;
 use std::sync::Arc;
 
 use weft_identity::token::{Expect, TokenError};
@@ -53,7 +54,7 @@ impl Auth {
     pub(crate) fn is_own_token(&self, token: &str) -> bool {
         let header = weft_identity::token::peek::<serde::de::IgnoredAny>(token);
         let kid = header.ok().and_then(|(header, _)| header.kid);
-        kid.is_some_and(|kid| self.session_key(&kid).is_some())
+        kid.is_some_and(|kid| self.token_key(&kid).is_some())
     }
 
     /// The session of a token of this kind. Its credentials, and the proof that the bearer has the key of the token, are
@@ -72,7 +73,11 @@ impl Auth {
             require_expiry: true,
             longest: None,
         };
-        let key = |kid: &str| self.session_key(kid);
+        let kid = Cell::new(None);
+        let key = |named: &str| {
+            kid.set(Some(named.to_owned()));
+            self.token_key(named)
+        };
         let claims: AccessClaims = self.0.seen_tokens.verify(token, key, &expect)?;
         claims.check(kind, now).map_err(|error| BearerRefusal::Invalid(error.to_string()))?;
         let revoked = |id: &str| snapshot.get::<Revocation>(&Id::new(id)).map(|found| &**found);
@@ -85,7 +90,13 @@ impl Auth {
                 && self.sessions().expires_at(session) > now
         });
         let session = session.ok_or(BearerRefusal::Ended)?;
-        Ok(Proven { session, claims })
+        // A key that never signed for the session makes no tokens of it, whoever has that key.
+        let signed_by = session.tokens.as_deref().map(|login| &login.signed_by[..]);
+        let kid = kid.take().unwrap_or_default();
+        match signed_by.is_some_and(|known| known.is_empty() || known.contains(&kid)) {
+            true => Ok(Proven { session, claims }),
+            false => Err(BearerRefusal::Invalid("another key signs for the session".into())),
+        }
     }
 
     /// Notes that a token was seen that was issued with the newest refresh token of its session: the client has got the

@@ -159,7 +159,7 @@ impl Auth {
                 require_expiry: true,
                 longest: None,
             };
-            weft_identity::token::verify(token, |kid| self.session_key(kid), &expect)
+            weft_identity::token::verify(token, |kid| self.token_key(kid), &expect)
         };
         match read(system_time(self.now())) {
             // Just before its end a token was good.

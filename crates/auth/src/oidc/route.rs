@@ -97,7 +97,7 @@ impl Auth {
 
     /// The document from which clients learn the endpoints.
     fn discovery(&self, request: &OidcRequest) -> OidcReply {
-        let algorithm = self.keys().of_tokens().key().algorithm();
+        let algorithm = self.token_keys().signer().public().algorithm();
         let algorithms = [weft_identity::token::algorithm_name(algorithm)];
         match request.issuer() {
             Some(issuer) => OidcReply::public(issuer.discovery(&algorithms)),
@@ -107,6 +107,6 @@ impl Auth {
 
     /// The keys that verify the tokens of this network.
     fn published_keys(&self) -> Result<OidcReply, Failure> {
-        Ok(OidcReply::public(body_of(&self.token_keys()?)))
+        Ok(OidcReply::public(body_of(&self.published_token_keys()?)))
     }
 }

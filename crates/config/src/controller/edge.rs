@@ -27,6 +27,8 @@ pub struct EdgeConfig {
     pub enrollment: EnrollmentConfig,
     /// Life of OIDC tokens, and their revocation.
     pub oidc: OidcTokens,
+    /// The time for which a key signs tokens (`tokenKeys.rollEvery`). A key of weft's own; at least 24h, default 720h.
+    pub token_key: Duration,
     /// The issuer in the URL for authenticator apps. Default `openziti.io`.
     pub totp_hostname: String,
     /// Limit on logins under way.
@@ -217,6 +219,11 @@ impl EdgeConfig {
             auto_bind_oidc: !api.flag("disableOidcAutoBinding", false),
             enrollment: EnrollmentConfig::read(section),
             oidc: OidcTokens::read(&section.section("oidc")),
+            token_key: section.section("tokenKeys").duration_clamped(
+                "rollEvery",
+                720 * 60 * MINUTE,
+                24 * 60 * MINUTE..=Duration::MAX,
+            ),
             totp_hostname,
             auth_rate_limiter: RateLimiter::read(
                 &limiter,

@@ -78,6 +78,8 @@ pub const ANSWERS: &[(&str, Schema)] = &[
     of::<String>("string"),
     of::<terminator::TerminatorClientDetail>("terminatorClientDetail"),
     of::<terminator::TerminatorDetail>("terminatorDetail"),
+    of::<token_key::TokenKeys>("tokenKeys"),
+    of::<token_key::TokenKeysRolled>("tokenKeysRolled"),
     of::<token_test::TokenTest>("tokenTest"),
     of::<mfa::TotpToken>("totpToken"),
     of::<identity::TraceDetail>("traceDetail"),

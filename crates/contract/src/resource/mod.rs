@@ -31,6 +31,7 @@ pub mod service_session;
 pub mod session;
 pub mod spec;
 pub mod terminator;
+pub mod token_key;
 pub mod token_test;
 pub mod unproven;
 pub mod why_path;
@@ -111,6 +112,7 @@ pub fn operations(api: Api) -> impl Iterator<Item = &'static Operation> {
             unproven::OPERATIONS,
             why_path::OPERATIONS,
             token_test::OPERATIONS,
+            token_key::OPERATIONS,
         ],
         Api::Fabric => fabric::OPERATIONS,
         _ => &[],

@@ -223,10 +223,14 @@ pub(crate) fn public_key(it: PublicKey) -> wire::PublicKey {
     // The original uses this order.
     let client = it.for_clients.then_some(Usage::ClientX509CertValidation);
     let token = it.for_tokens.then_some(Usage::JwtValidation);
+    let format = match it.is_certificate {
+        true => Format::X509CertDer,
+        false => Format::PkixPublicKey,
+    };
     wire::PublicKey {
         data: it.data.into(),
         kid: it.kid,
         usages: client.into_iter().chain(token).map(i32::from).collect(),
-        format: Format::X509CertDer.into(),
+        format: format.into(),
     }
 }

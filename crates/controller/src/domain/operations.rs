@@ -95,6 +95,7 @@ pub(crate) const OF_AUTH: &[&[(Api, &str, Handler<Auth>)]] = &[
     weft_auth::enroll::HANDLERS,
     weft_auth::enroll::proof::HANDLERS,
     weft_auth::token_test::HANDLERS,
+    weft_auth::token_keys::answers::HANDLERS,
 ];
 
 /// Every operation.

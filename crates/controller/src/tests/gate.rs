@@ -191,6 +191,8 @@ const FABRIC: &[(&str, &str)] = &[
 const WEFT: &[(&str, &str)] = &[
     ("ops.read", "explainPath listUnprovenEnds"),
     ("external-jwt-signer.read", "testExternalToken"),
+    ("reader", "listTokenKeys"),
+    ("admin", "rollTokenKeys"),
 ];
 
 /// Operations with their callers.

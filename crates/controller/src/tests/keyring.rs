@@ -38,7 +38,6 @@ impl Root {
         let bundle = [self.0.certificate().clone(), signer.certificate().clone()];
         Keys {
             session: chain.clone(),
-            tokens: None,
             enrollment: chain,
             authority: signer,
             bundle: TrustBundle::new(bundle),
@@ -83,39 +82,30 @@ fn is_good(bed: &Bed, token: &str) -> bool {
 }
 
 #[tokio::test]
-async fn tokens_of_before_an_exchange_are_good_until_their_sessions_end() {
+async fn another_certificate_of_the_controller_costs_no_token() {
     let (root, bed) = (Root::new(), Bed::new().await);
     let login = login(&bed).await;
     let old = kid(&bed.controller.keys());
     let before = token(&bed, &login, "before");
     let new = root.keys();
+    let changes = bed.controller.key_changes();
     bed.controller.exchange_keys(new.clone()).unwrap();
+    assert!(changes.has_changed().unwrap(), "routers hear of it");
     let after = token(&bed, &login, "after");
     assert_eq!(kid(&bed.controller.keys()), kid(&new));
     assert!(is_good(&bed, &before) && is_good(&bed, &after));
-    assert_eq!(published(&bed)[..2], [kid(&new), old.clone()]);
-
-    // A former key counts after any time, and after a restart.
-    bed.clock.advance(Duration::from_secs(20 * 60));
-    bed.controller.sweep_keys();
-    assert!(is_good(&bed, &before));
+    // The former certificate vouches for nothing any more.
+    assert!(published(&bed).contains(&kid(&new)) && !published(&bed).contains(&old));
+    assert!(bed.controller.forgotten_keys().contains(&old));
     let bed = bed.restarted().await;
     assert!(is_good(&bed, &before) && is_good(&bed, &after));
-    bed.controller.sessions().plant_service(session(&bed, &login, "young"));
-
-    // A former key is forgotten when the last service session from before the exchange has ended.
-    let changes = bed.controller.key_changes();
-    bed.controller.sessions().remove_services(&[Id::new("before"), Id::new("after")]);
-    bed.controller.sweep_keys();
-    assert!(changes.has_changed().unwrap(), "routers hear of it");
-    assert!(!is_good(&bed, &before) && is_good(&bed, &after));
-    assert!(!published(&bed).contains(&old));
-    assert!(bed.controller.forgotten_keys().contains(&old));
-    // A key that is used again is not forgotten.
+    // One that is used again is not forgotten.
+    bed.controller.exchange_keys(root.keys()).unwrap();
     let mut back = root.keys();
-    back.session = new.session;
+    back.session = new.session.clone();
     bed.controller.exchange_keys(back).unwrap();
-    assert!(is_good(&bed, &after));
+    assert!(published(&bed).contains(&kid(&new)));
+    assert!(!bed.controller.forgotten_keys().contains(&kid(&new)));
 }
 
 #[tokio::test]
@@ -125,7 +115,7 @@ async fn keys_that_were_exchanged_with_a_restart_are_the_same_as_without() {
     let before = token(&bed, &login(&bed).await, "before");
     let bed = bed.restarted_on(root.keys(), |_| ()).await;
     assert!(is_good(&bed, &before));
-    assert!(published(&bed).contains(&kid(&old)));
+    assert!(bed.controller.forgotten_keys().contains(&kid(&old)));
     // The former root is not trusted any more.
     let gone = old.bundle.roots().next().unwrap().fingerprint();
     assert!(!published(&bed).contains(&gone.to_owned()));
@@ -156,7 +146,7 @@ async fn tickets_are_signed_with_the_key_that_clients_meet() {
     bed.controller.sweep_keys();
     bed.clock.turn_back(2 * life);
     assert_eq!(keys().len(), 2);
-    let sweep = |settled| bed.controller.keyring().sweep(|| None, settled, Some(settled));
+    let sweep = |settled| bed.controller.keyring().sweep(settled, Some(settled));
     sweep(end);
     assert!(keys().len() == 1 && keys().get(&kid(&new)).is_some());
 }
@@ -272,16 +262,13 @@ async fn a_clock_that_was_wrong_for_a_moment_costs_no_former_signer() {
 async fn what_is_kept_of_former_keys_is_limited() {
     let (root, bed) = (Root::new(), Bed::new().await);
     let first = kid(&bed.controller.keys());
-    let before = token(&bed, &login(&bed).await, "before");
     for _ in 0..=FORMER {
         bed.clock.advance(Duration::from_secs(1));
         bed.controller.exchange_keys(root.keys()).unwrap();
     }
-    assert!(!is_good(&bed, &before));
-    assert_eq!(bed.controller.session_certificates().len(), FORMER + 1);
     assert!(bed.controller.forgotten_keys().contains(&first));
     let notes = bed.store.live().notes(NOTES).unwrap().len();
-    assert!(notes <= 3 * (FORMER + 1) + FORGOTTEN + 1, "{notes}");
+    assert!(notes <= 2 * (FORMER + 1) + FORGOTTEN + 1, "{notes}");
 }
 
 #[tokio::test]
@@ -290,33 +277,4 @@ async fn the_name_of_the_network_stays() {
     let other = Keys { trust_domain: "other.test".into(), ..root.keys() };
     bed.controller.exchange_keys(other).unwrap();
     assert_eq!(bed.controller.keys().trust_domain, "weft.test");
-}
-
-#[tokio::test]
-async fn a_key_for_tokens_alone_signs_them_and_vouches_for_no_client() {
-    let (root, bed) = (Root::new(), Bed::new().await);
-    let login = login(&bed).await;
-    let before = token(&bed, &login, "before");
-    let of_tokens = root.keys().session;
-    let print = of_tokens.leaf().fingerprint().to_owned();
-    let keys = Keys { tokens: Some(of_tokens), ..root.keys() };
-    bed.controller.exchange_keys(keys.clone()).unwrap();
-    let after = token(&bed, &login, "after");
-    assert!(is_good(&bed, &before) && is_good(&bed, &after));
-    let known = bed.controller.public_keys();
-    let known = known.iter().find(|key| key.kid == print).unwrap();
-    assert!(known.for_tokens && !known.for_clients);
-
-    // Without that key the root identity signs again; earlier tokens are valid until their sessions
-    // end.
-    let bed = bed.restarted().await;
-    assert!(is_good(&bed, &after));
-    bed.controller.exchange_keys(Keys { tokens: None, ..keys }).unwrap();
-    bed.clock.advance(Duration::from_secs(20 * 60));
-    let last = token(&bed, &login, "last");
-    assert!(is_good(&bed, &after) && is_good(&bed, &last));
-    bed.controller.sessions().remove_services(&[Id::new("before"), Id::new("after")]);
-    bed.controller.sweep_keys();
-    assert!(!is_good(&bed, &after) && is_good(&bed, &last));
-    assert!(bed.controller.forgotten_keys().contains(&print));
 }

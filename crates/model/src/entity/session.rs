@@ -63,6 +63,9 @@ row! {
         14 => pub nonce: String,
         /// Time of the login.
         15 => pub login_at: Timestamp,
+        /// Names of the keys that signed the tokens, as far as these keys count: a token by another key is not of this
+        /// session.
+        16 => pub signed_by: Vec<String>,
     }
 }
 

@@ -156,7 +156,13 @@ fn admit(
     if sessions.as_ref().is_some_and(|known| !known.contains(&session.id)) {
         return Err(invalid("the session has ended"));
     }
-    Ok(inner.live.lock().hold(session, presented.facts))
+    let mut live = inner.live.lock();
+    // The key may have been lost since it verified the token.
+    let counts = |facts: &TokenFacts| inner.keys.load().tokens.get(&facts.kid).is_some();
+    if !presented.facts.as_ref().is_none_or(counts) {
+        return Err(invalid("the key of the token counts no more"));
+    }
+    Ok(live.hold(session, presented.facts))
 }
 
 /// Takes a newer token of the same session (docs/protocol/edge-control-plane.md 11.4).

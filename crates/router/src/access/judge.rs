@@ -80,7 +80,8 @@ fn of_token(
     if !claims.z_iid.is_empty() && claims.z_iid != session.identity {
         return Err(invalid(&"the token is of another identity", session));
     }
-    let facts = live::TokenFacts { jti: claims.jti.clone(), issued: 0.0, expires: 0.0 };
+    let facts =
+        live::TokenFacts { jti: claims.jti.clone(), kid: String::new(), issued: 0.0, expires: 0.0 };
     if live::is_revoked(&inner.model.read(), "", "", &facts) {
         return Err(invalid(&"the token is revoked", session));
     }

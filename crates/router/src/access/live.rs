@@ -38,6 +38,8 @@ struct LiveSession {
 #[derive(Debug, Clone)]
 pub(crate) struct TokenFacts {
     pub(crate) jti: String,
+    /// The key that signed the token.
+    pub(crate) kid: String,
     pub(crate) issued: f64,
     pub(crate) expires: f64,
 }
@@ -52,7 +54,12 @@ impl TokenFacts {
 
 impl From<&AccessClaims> for TokenFacts {
     fn from(claims: &AccessClaims) -> Self {
-        Self { jti: claims.jti.clone(), issued: claims.iat, expires: claims.exp }
+        Self {
+            jti: claims.jti.clone(),
+            kid: claims.kid.clone(),
+            issued: claims.iat,
+            expires: claims.exp,
+        }
     }
 }
 
@@ -184,6 +191,15 @@ impl LiveSessions {
         self.end(ended)
     }
 
+    /// Removes the sessions whose newest token was signed with a key that counts no more.
+    pub(crate) fn end_without_key(&mut self, counts: impl Fn(&str) -> bool) -> Removed {
+        let is_lost =
+            |live: &LiveSession| live.token.as_ref().is_some_and(|token| !counts(&token.kid));
+        let lost = self.by_id.iter().filter(|(_, live)| is_lost(live));
+        let lost = lost.map(|(id, _)| id.clone()).collect();
+        self.end(lost)
+    }
+
     /// Removes the opaque sessions among these, which their controller has ended.
     pub(crate) fn end_opaque(&mut self, ids: &[String]) -> Removed {
         let is_opaque = |id: &&String| self.by_id.get(*id).is_some_and(|it| it.token.is_none());
@@ -276,7 +292,7 @@ mod tests {
     }
 
     fn token(jti: &str, expires: f64) -> Option<TokenFacts> {
-        Some(TokenFacts { jti: jti.into(), issued: 10.0, expires })
+        Some(TokenFacts { jti: jti.into(), kid: "k1".into(), issued: 10.0, expires })
     }
 
     /// Revokes tokens, of those that were issued until `before`. Returns the sessions that end.
@@ -291,6 +307,26 @@ mod tests {
         let changes = vec![events::create(events::Model::Revocation(one))];
         let touched = model.apply(ChangeSet { changes, ..ChangeSet::default() });
         live.end_revoked(&model, &touched.revocations).ended
+    }
+
+    #[test]
+    fn a_key_that_counts_no_more_ends_the_sessions_of_its_tokens() {
+        let mut live = LiveSessions::default();
+        let signed = |jti: &str, kid: &str, expires: f64| {
+            token(jti, expires).map(|facts| TokenFacts { kid: kid.into(), ..facts })
+        };
+        let held = [
+            live.hold(session("s1", "i1"), signed("j1", "old", 100.0)),
+            live.hold(session("s2", "i1"), signed("j2", "new", 100.0)),
+            live.hold(session("opaque", "i1"), None),
+            live.hold(session("s3", "i2"), signed("j3", "old", 100.0)),
+            // This one has a token of the new key by now.
+            live.hold(session("s3", "i2"), signed("j4", "new", 200.0)),
+        ];
+        assert!(live.end_without_key(|_| true).ended.is_empty());
+        assert_eq!(live.end_without_key(|kid| kid == "new").ended, ["s1"]);
+        assert!(["s2", "s3", "opaque"].iter().all(|id| live.contains(id)));
+        drop(held);
     }
 
     #[test]

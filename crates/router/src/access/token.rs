@@ -4,8 +4,8 @@
 
 use std::time::SystemTime;
 
-use serde::Deserialize;
-use weft_identity::token::{Expect, TokenError};
+use serde::{Deserialize, de::IgnoredAny};
+use weft_identity::token::{Expect, TokenError, peek};
 use weft_model::token::{AUDIENCE, LEGACY_AUDIENCE, TokenKind};
 
 use super::keys::Keys;
@@ -46,6 +46,9 @@ pub(crate) struct AccessClaims {
     /// Time of expiry, in seconds since 1970.
     #[serde(default)]
     pub(crate) exp: f64,
+    /// Name of the key that signed the token; no claim, but from its header.
+    #[serde(skip)]
+    pub(crate) kid: String,
 }
 
 /// Claims of a service session token.
@@ -78,7 +81,8 @@ pub(crate) fn access(
     let expect = Expect { audience: &ACCESS_AUDIENCES, ..Expect::unexpired(now) };
     let claims: AccessClaims = keys.tokens.verify(token, &expect)?;
     of_kind(claims.z_t, TokenKind::Access)?;
-    Ok(claims)
+    let (header, _) = peek::<IgnoredAny>(token)?;
+    Ok(AccessClaims { kid: header.kid.unwrap_or_default(), ..claims })
 }
 
 /// Reads a service session token.

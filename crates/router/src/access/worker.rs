@@ -260,8 +260,15 @@ impl Inner {
     /// Applies the effects of a change of the model.
     fn after(&self, touched: &Touched) {
         if touched.keys {
-            self.keys.store(Arc::new(Keys::of(&self.model.read())));
+            let keys = Arc::new(Keys::of(&self.model.read()));
+            let before = self.keys.swap(Arc::clone(&keys));
             self.arrivals.send_modify(|count| *count += 1);
+            // A key goes when its last token has ended, or when it was stolen.
+            if before.tokens.iter().any(|(kid, _)| keys.tokens.get(kid).is_none()) {
+                self.end_sessions(|live| {
+                    live.end_without_key(|kid| keys.tokens.get(kid).is_some())
+                });
+            }
         }
         for identity in self.gone(touched) {
             self.tell(AccessEvent::IdentityGone { identity });

@@ -385,6 +385,8 @@ fn durations(config: &ControllerConfig) -> Durations {
         id_token: edge.oidc.id,
         refresh_token: edge.oidc.refresh,
         longest_token: edge.oidc.refresh.max(edge.oidc.access),
+        token_key: edge.token_key,
+        token_key_known: Durations::default().token_key_known,
         unreported: edge.identity_status.unknown_timeout,
         revocation_purge: edge.oidc.revocation_enforcer_frequency,
     }

@@ -8,7 +8,6 @@ use weft_identity::{
     Authority, Certificate, Identity, IdentitySection, KeyedChain, SpiffeId, TrustBundle, chain_up,
 };
 
-use super::token_key;
 use crate::failure::Failure;
 
 /// The material of all keys, at one moment.
@@ -56,7 +55,6 @@ pub(crate) fn of(config: &ControllerConfig, material: &Material) -> Result<Keys,
     Ok(Keys {
         enrollment: enrollment(edge, &servers)?.unwrap_or(session).clone(),
         trust_domain: trust_domain(config, identity, session, &bundle)?.name,
-        tokens: token_key::of(edge, session, &authority)?,
         session: session.clone(),
         authority,
         bundle,

@@ -8,7 +8,6 @@ pub(crate) mod keys;
 pub(crate) mod router;
 mod session_key;
 mod shown;
-mod token_key;
 
 use std::path::Path;
 

@@ -5,7 +5,7 @@
 //! - [`status`]: the login, and the size of the network;
 //! - [`jwt`]: enrollment tokens; [`ca`]: authorities of the operator's own; [`verify_ca`]: proof that one
 //!   holds the key of one;
-//! - [`signer`]: signers of identity providers, and tests of their tokens;
+//! - [`keys`]: the keys that sign tokens; [`signer`]: signers of identity providers, and tests of their tokens;
 //! - [`password`]: passwords; [`overrides`]: configs of one identity;
 //! - [`database`]: snapshots and the integrity check; [`inspect`]: inner state of controllers and
 //!   routers; [`trace`]: trace files; [`call`]: any operation of any API.
@@ -15,6 +15,7 @@ pub(crate) mod call;
 pub(crate) mod database;
 pub(crate) mod inspect;
 pub(crate) mod jwt;
+pub(crate) mod keys;
 pub(crate) mod overrides;
 pub(crate) mod password;
 pub(crate) mod signer;

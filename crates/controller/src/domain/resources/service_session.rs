@@ -5,11 +5,9 @@ use std::sync::Arc;
 
 use futures::FutureExt as _;
 use serde_json::value::RawValue;
-use weft_auth::Auth;
 use weft_auth::current::session_of;
 use weft_auth::end_statement::{self, lacks_proof};
 use weft_auth::service_session::record;
-use weft_auth::signing::is_slow;
 use weft_contract::entity::DialBind;
 use weft_contract::resource::service::COLLECTION as SERVICES;
 use weft_contract::resource::service_session::{
@@ -115,10 +113,7 @@ fn create(controller: Controller, caller: Caller, call: Call) -> Answer {
         controller.sessions().begun().await;
         // The reply has all members of the session; the original leaves some null
         // (docs/protocol/auth.md 20.6).
-        let (kept, keys) = (Arc::clone(&session), controller.keys());
-        let sign = move |auth: &Auth| auth.service_token(&kept);
-        let key = keys.of_tokens().key().algorithm();
-        let token = controller.sign_in_turn(&caller, key, sign).await?;
+        let token = controller.service_token(&session)?;
         let text = controller.router_texts().of(snapshot, context.online(), edge_routers)?;
         Ok(Reply::created_as(with_routers(&shown_with(&context, &session, token), &text)?))
     }
@@ -177,8 +172,7 @@ fn list_own(controller: Controller, caller: Caller, call: Call) -> Answer {
             false => sessions.services_of_identity(&login.identity_id),
         };
         let selection = list::selection(&caller, &call.query, &SYMBOLS, &PageRules::LIST)?;
-        let key = controller.keys().of_tokens().key().algorithm();
-        let effort = if is_slow(key) { u64::MAX } else { effort(&selection, found.len()) };
+        let effort = effort(&selection, found.len());
         let turns = controller.scans().asked_by(&caller);
         turns.counted(effort, move |meter| page_of(&context, &selection, &found, meter)).await
     }
@@ -222,11 +216,8 @@ fn own(controller: &Controller, caller: &Caller, id: &str) -> Result<Arc<Service
 fn detail(controller: Controller, caller: Caller, call: Call) -> Answer {
     async move {
         let session = own(&controller, &caller, call.id(0))?;
-        let key = controller.keys().of_tokens().key().algorithm();
         let context = controller.context(&caller);
-        let kept = Arc::clone(&session);
-        let sign = move |auth: &Auth| auth.service_token(&kept);
-        let token = controller.sign_in_turn(&caller, key, sign).await?;
+        let token = controller.service_token(&session)?;
         // Hosts ask for the routers of each of their services from time to time.
         let snapshot = context.snapshot();
         let routers = snapshot.routers_between(&session.identity_id, &session.service_id);
@@ -244,10 +235,8 @@ fn state_end(controller: Controller, caller: Caller, call: Call) -> Answer {
         if session.api_session_id != login.base.id {
             return Err(Failure::not_found("session", call.id(0)));
         }
-        let key = controller.keys().of_tokens().key().algorithm();
-        let instance = call.query.get("instance").unwrap_or_default().to_owned();
-        let state = move |auth: &Auth| auth.end_statement(&login, &session, &instance);
-        Reply::detail(&controller.sign_in_turn(&caller, key, state).await?)
+        let instance = call.query.get("instance").unwrap_or_default();
+        Reply::detail(&controller.end_statement(&login, &session, instance)?)
     }
     .boxed()
 }

@@ -1,0 +1,211 @@
+//! What is due with the keys of tokens, and what administrators ask for.
+
+use std::collections::BTreeSet;
+
+use weft_identity::PublicKey;
+use weft_kernel::{Caller, Failure};
+use weft_model::{Id, Timestamp};
+
+use super::stages::{InUse, Moment, NotYet, Stage};
+use crate::handle::Auth;
+
+/// A key of tokens as administrators see it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KnownTokenKey {
+    /// Its name.
+    pub kid: String,
+    /// Where it is in its life.
+    pub stage: Stage,
+}
+
+/// What ended with stolen keys.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Dropped {
+    /// The names of the keys.
+    pub keys: Vec<String>,
+    /// The number of API sessions.
+    pub sessions: usize,
+}
+
+impl Auth {
+    /// The key with this name that verifies tokens.
+    pub fn token_key(&self, kid: &str) -> Option<PublicKey> {
+        self.token_keys().key(kid)
+    }
+
+    /// All keys of tokens, those in use first.
+    pub fn known_token_keys(&self) -> Vec<KnownTokenKey> {
+        let ring = self.token_keys().ring.load();
+        let known =
+            ring.stages.iter().map(|(kid, stage)| KnownTokenKey { kid: kid.to_owned(), stage });
+        let mut known: Vec<_> = known.collect();
+        let order = |stage: Stage| match stage {
+            Stage::Signing { .. } => 0,
+            Stage::Ahead { .. } => 1,
+            Stage::Former { .. } => 2,
+            Stage::Gone { .. } => 3,
+        };
+        known.sort_by_key(|it| (order(it.stage), std::cmp::Reverse(it.stage.since())));
+        known
+    }
+
+    /// The time at which the next key signs by the schedule.
+    pub fn next_token_key_at(&self) -> Timestamp {
+        let keys = self.token_keys();
+        let signing = keys.ring.load().stages.signing();
+        signing.map_or_else(|| self.now(), |(_, stage)| stage.since().plus(keys.pace.every))
+    }
+
+    /// Lets the next key sign. Nobody is logged out: tokens of the former key are good until their ends.
+    ///
+    /// # Errors
+    /// While the next key is not known for long enough, or too many former keys are in use.
+    pub fn roll_token_keys(&self, caller: &Caller) -> Result<(), Failure> {
+        let now = self.now();
+        let keys = self.token_keys();
+        keys.change(|draft| {
+            draft.stages.roll(keys.pace, now).map_err(Refused::NotYet)?;
+            let moment = Moment { now, settled: None };
+            draft.advance(keys.pace, moment, InUse::default).map_err(Refused::from)
+        })
+        .map_err(Failure::from)?;
+        let kid = keys.ring.load().stages.signing().map(|(kid, _)| kid).unwrap_or_default();
+        tracing::info!(caller = caller.author(), kid, "another key signs tokens, as was asked for");
+        Ok(())
+    }
+
+    /// Drops a stolen key with all that it signed; without a name, the signing one. The next key signs at once, although not
+    /// every router knows it yet. The answer comes when it is on the disk that the key counts no more.
+    ///
+    /// # Errors
+    /// For a name that is none of a key that counts.
+    pub async fn drop_stolen_token_keys(
+        &self,
+        caller: &Caller,
+        kid: Option<&str>,
+    ) -> Result<Dropped, Failure> {
+        let now = self.now();
+        let keys = self.token_keys();
+        let dropped = keys.change(|draft| {
+            let dropped = draft.stages.steal(kid, now);
+            let moment = Moment { now, settled: None };
+            draft.advance(keys.pace, moment, InUse::default)?;
+            Ok::<_, Refused>(dropped)
+        })?;
+        if dropped.is_empty() {
+            return Err(Failure::not_found("token key", kid.unwrap_or_default()));
+        }
+        let sessions = self.end_of_keys(&dropped);
+        let names = dropped.join(", ");
+        tracing::warn!(
+            caller = caller.author(),
+            keys = names,
+            sessions,
+            "keys of tokens were stolen: all that they signed has ended"
+        );
+        let flushed = self.settings().store.live().flush().await;
+        flushed.map_err(|error| {
+            Failure::unwritable(format!(
+                "the keys count no more in this run, but that could not be written: {error}"
+            ))
+        })?;
+        Ok(Dropped { keys: dropped, sessions })
+    }
+
+    /// Ends the API sessions whose tokens were signed with these keys.
+    fn end_of_keys(&self, dropped: &[String]) -> usize {
+        let ended: Vec<Id> = self
+            .sessions()
+            .all()
+            .iter()
+            .filter(|session| {
+                let login = session.tokens.as_ref();
+                // An earlier release noted no keys.
+                login.is_some_and(|login| {
+                    login.signed_by.is_empty()
+                        || login.signed_by.iter().any(|kid| dropped.contains(kid))
+                })
+            })
+            .map(|session| session.base.id.clone())
+            .collect();
+        self.sessions().end(&ended);
+        ended.len()
+    }
+
+    /// Ends the sessions of stolen keys that a crash has left.
+    pub(crate) fn end_of_stolen_keys(&self) {
+        let stolen = |(kid, stage): (&str, Stage)| {
+            matches!(stage, Stage::Gone { stolen: true, .. }).then(|| kid.to_owned())
+        };
+        let stolen: Vec<String> =
+            self.token_keys().ring.load().stages.iter().filter_map(stolen).collect();
+        if !stolen.is_empty() {
+            self.end_of_keys(&stolen);
+        }
+    }
+
+    /// Goes on with the keys of tokens: rolls them by the schedule, and drops those whose tokens have ended.
+    pub(crate) fn sweep_token_keys(&self) {
+        let (now, settled) = (self.now(), self.settled_now());
+        let keys = self.token_keys();
+        let before = keys.ring.load().stages.signing();
+        let swept = keys.change(|draft| {
+            draft.advance(keys.pace, Moment { now, settled }, || self.keys_in_use())
+        });
+        if let Err(error) = swept {
+            tracing::warn!(%error, "a key of tokens could not be made or kept; it is tried again");
+        }
+        let signing = keys.ring.load().stages.signing();
+        if let Some((kid, _)) =
+            signing.filter(|signing| before.as_ref().is_none_or(|it| it.0 != signing.0))
+        {
+            tracing::info!(kid, "another key signs tokens, by the schedule");
+        }
+    }
+
+    fn keys_in_use(&self) -> InUse {
+        let named: BTreeSet<String> = self
+            .sessions()
+            .all()
+            .iter()
+            .filter_map(|session| session.tokens.as_ref())
+            .flat_map(|login| login.signed_by.iter().cloned())
+            .collect();
+        InUse { oldest_service: self.sessions().oldest_service(), named }
+    }
+}
+
+/// Why a change of keys was not made.
+#[derive(Debug)]
+enum Refused {
+    NotYet(NotYet),
+    Key(weft_identity::Error),
+}
+
+impl From<weft_identity::Error> for Refused {
+    fn from(error: weft_identity::Error) -> Self {
+        Self::Key(error)
+    }
+}
+
+impl From<Refused> for Failure {
+    fn from(refused: Refused) -> Self {
+        match refused {
+            Refused::NotYet(NotYet::Young(from)) => Self::field(
+                "stolen",
+                format!(
+                    "the next key is known to routers for too short a time and can sign from {from} on; only a stolen key is dropped before"
+                ),
+                "",
+            ),
+            Refused::NotYet(NotYet::Full) => Self::field(
+                "stolen",
+                "there are too many former keys with tokens that have not ended; only a stolen key is dropped before one of them is gone",
+                "",
+            ),
+            Refused::Key(error) => {
+                Self::unhandled(format!("a key of tokens could not be made: {error}"))
+            }
+        }
+    }
+}
