@@ -8,10 +8,11 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 use weft_auth::oidc::{Door, OidcReply, OidcRequest};
+use weft_auth::resolve::Credentials;
 use weft_auth::token_keys::Stage;
 use weft_channel::{ChannelHandle, ChannelOptions, DialOptions, Inbox, InboxLimits, dial, inbox};
 use weft_contract::{Api, resource};
-use weft_controller::{Caller, Controller, Origin};
+use weft_controller::{Call, Caller, Controller, Origin};
 use weft_identity::tls::{ClientTls, client_config};
 use weft_identity::{IdentityFile, LiveIdentity};
 use weft_oidc::client::{Sources, Uris};
@@ -105,6 +106,21 @@ impl Program {
         self.token(controller, &form).await
     }
 
+    /// The token of a service session for dialing.
+    async fn right(&self, controller: &Controller, tokens: &Value, service: &str) -> String {
+        let certificates = self.identity.current().client().unwrap().chain().to_vec();
+        let credentials = Credentials {
+            bearers: vec![access(tokens).to_owned()],
+            origin: Origin { certificates, ..Origin::default() },
+            ..Credentials::default()
+        };
+        let caller = controller.resolve(credentials);
+        let call = Call::to(Api::Client, "createSession", &[]).unwrap();
+        let call = call.with_json(&json!({"serviceId": service, "type": "Dial"}));
+        let made = soon(controller.call(caller, call)).await.unwrap().data();
+        made["token"].as_str().unwrap().to_owned()
+    }
+
     /// Connects to the router with an access token.
     async fn connect(&self, network: &Network, tokens: &Value) -> Option<Connected> {
         let mut hello = Hello::new(self.identity.current().name().unwrap_or_default());
@@ -146,12 +162,12 @@ struct Connected {
 }
 
 impl Connected {
-    /// Dials a service by its id; the circuit.
-    async fn dial(&mut self, service: &str) -> Option<String> {
+    /// Dials with the token of a service session; the circuit.
+    async fn dial(&mut self, right: &str) -> Option<String> {
         self.next += 1;
         let connect = Connect {
             conn_id: Some(self.next),
-            token: Bytes::copy_from_slice(service.as_bytes()),
+            token: Bytes::copy_from_slice(right.as_bytes()),
             ..Connect::default()
         };
         let answer = self.channel.request(connect.to_message(), LONG).await.ok()?;
@@ -162,8 +178,8 @@ impl Connected {
     }
 
     /// Dials until the router knows policies and terminators.
-    async fn dial_soon(&mut self, service: &str) -> String {
-        until_some(async || self.dial(service).await).await
+    async fn dial_soon(&mut self, right: &str) -> String {
+        until_some(async || self.dial(right).await).await
     }
 }
 
@@ -193,17 +209,19 @@ async fn access_tokens_open_routers_over_rolls_until_their_key_is_stolen() {
     // A token of the first key is good at the router before and after the roll.
     let first = program.log_in(network.controller()).await;
     let mut early = program.connect(&network, &first).await.unwrap();
-    early.dial_soon(&service).await;
+    let right = program.right(network.controller(), &first, &service).await;
+    early.dial_soon(&right).await;
     let rolled = roll(&network, json!({})).await;
     assert_eq!(rolled["endedSessions"], 0);
-    assert!(early.dial(&service).await.is_some());
+    assert!(early.dial(&right).await.is_some());
     let mut again = program.connect(&network, &first).await.unwrap();
-    assert!(again.dial(&service).await.is_some());
+    assert!(again.dial(&right).await.is_some());
     // Tokens of the second key are good at once, because the router knew it before.
     let second = program.refresh(network.controller(), &first).await;
     assert_ne!(kid(&second), kid(&first));
     let mut late = program.connect(&network, &second).await.unwrap();
-    assert!(late.dial(&service).await.is_some());
+    let by_second = program.right(network.controller(), &second, &service).await;
+    assert!(late.dial(&right).await.is_some() && late.dial(&by_second).await.is_some());
 
     // A router that was away during a roll knows the key that signs now, and the former ones.
     drop((early, again, late));
@@ -214,8 +232,9 @@ async fn access_tokens_open_routers_over_rolls_until_their_key_is_stolen() {
     network.start_router().await;
     let mut before = program.connect(&network, &second).await.unwrap();
     let mut after = program.connect(&network, &third).await.unwrap();
-    before.dial_soon(&service).await;
-    after.dial_soon(&service).await;
+    let by_third = program.right(network.controller(), &third, &service).await;
+    before.dial_soon(&right).await;
+    after.dial_soon(&by_third).await;
 
     // A restart of the controller changes nothing.
     network.restart_controller().await;
@@ -224,8 +243,8 @@ async fn access_tokens_open_routers_over_rolls_until_their_key_is_stolen() {
     soon(network.router().online()).await;
     let refreshed = program.refresh(network.controller(), &third).await;
     assert_eq!(kid(&refreshed), kid(&third));
-    let circuit = after.dial_soon(&service).await;
-    let kept = before.dial_soon(&service).await;
+    let circuit = after.dial_soon(&by_third).await;
+    let kept = before.dial_soon(&right).await;
 
     // The signing key is stolen: its session ends with its circuits. The other one was never signed for with it.
     let rolled = roll(&network, json!({"stolen": true})).await;
@@ -245,6 +264,7 @@ async fn access_tokens_open_routers_over_rolls_until_their_key_is_stolen() {
         assert_eq!(refused["error"], "invalid_grant");
     }
     let anew = program.log_in(network.controller()).await;
+    let right = program.right(network.controller(), &anew, &service).await;
     let mut anew = program.connect(&network, &anew).await.unwrap();
-    anew.dial_soon(&service).await;
+    anew.dial_soon(&right).await;
 }

@@ -309,13 +309,15 @@ async fn transit_routers_are_given_their_name() {
 }
 
 #[tokio::test]
-async fn the_public_keys_are_the_signer_and_the_roots() {
+async fn the_public_keys_are_those_of_tokens_the_own_certificate_and_the_roots() {
     let bed = Bed::new().await;
     let keys = bed.controller.public_keys();
     let leaf = bed.controller.keys().session.leaf().fingerprint().to_owned();
-    assert_eq!(keys.len(), 2);
-    assert!(keys[0].for_tokens && keys[0].for_clients && keys[0].kid == leaf);
-    assert!(!keys[1].for_tokens && keys[1].for_clients);
+    let (of_tokens, others) = keys.split_at(2);
+    assert!(of_tokens.iter().all(|key| key.for_tokens && !key.for_clients && !key.is_certificate));
+    assert_eq!(others.len(), 2);
+    assert!(others.iter().all(|key| !key.for_tokens && key.for_clients && key.is_certificate));
+    assert_eq!(others[0].kid, leaf);
 }
 
 #[tokio::test]

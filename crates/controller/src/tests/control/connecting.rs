@@ -59,7 +59,8 @@ async fn a_router_is_welcomed() {
     assert_eq!(facts.version.version, "v2.1.0");
     let keys = peer.expect(content_type::DATA_STATE_CHANGE_SET).await;
     let keys = ChangeSet::from_message(&keys).unwrap();
-    assert!(keys.is_synthetic && keys.changes.len() == 2);
+    // The certificate, the root, and two keys of tokens.
+    assert!(keys.is_synthetic && keys.changes.len() == 4);
     let members = peer.expect(ctrl::content_type::UPDATE_CTRL_ADDRESSES).await;
     let members = UpdateCtrlAddresses::from_message(&members).unwrap();
     assert!(members.is_leader && members.index > 0 && members.addresses.is_empty());

@@ -68,13 +68,12 @@ async fn a_router_gets_everything_and_then_changes() {
     let key = position(&state, |it| matches!(it, Model::PublicKey(_)));
     assert!(config_type < identity && identity < own && own < routers);
     assert!(routers < policy && policy < members && members < key);
-    let signing = net.bed.controller.keys().session.leaf().fingerprint().to_owned();
+    let own = net.bed.controller.keys().session.leaf().fingerprint().to_owned();
     let usages = state.events.iter().find_map(|event| match &event.model {
-        Some(Model::PublicKey(key)) if key.kid == signing => Some(key.usages.clone()),
+        Some(Model::PublicKey(key)) if key.kid == own => Some(key.usages.clone()),
         _ => None,
     });
-    let usages = usages.unwrap();
-    assert!(usages.contains(&(Usage::JwtValidation as i32)) && usages.len() == 2);
+    assert_eq!(usages.unwrap(), [Usage::ClientX509CertValidation as i32]);
     let status = || net.bed.controller.online().sync_status(router.id.as_str());
     until(|| status() == sync_status::DONE).await;
 
