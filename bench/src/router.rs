@@ -72,7 +72,9 @@ pub(crate) async fn connect(
 fn hello(id: &Id, is_grouped: bool) -> Hello {
     let mut hello = Hello::new(id.as_str());
     let capabilities = match is_grouped {
-        true => Capabilities::NONE.with(router_capability::MULTI_CHANNEL),
+        true => Capabilities::NONE
+            .with(router_capability::MULTI_CHANNEL)
+            .with(router_capability::SESSION_LISTS),
         false => Capabilities::NONE,
     };
     RouterHello {

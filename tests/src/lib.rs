@@ -37,6 +37,8 @@ mod liars;
 #[cfg(test)]
 mod links;
 #[cfg(test)]
+mod logins_end;
+#[cfg(test)]
 mod managed;
 #[cfg(test)]
 mod measured;

@@ -40,14 +40,14 @@ const HELD: usize = 32;
 const NO_CONNECTION: u32 = u32::MAX;
 
 /// A connection of a native SDK to a router.
-struct Native {
-    channel: ChannelHandle,
+pub(crate) struct Native {
+    pub(crate) channel: ChannelHandle,
     token: Bytes,
     state: Arc<Mutex<State>>,
 }
 
 #[derive(Default)]
-struct State {
+pub(crate) struct State {
     /// Messages read in this turn.
     unread: VecDeque<Message>,
     /// Messages that are held and not handed on.
@@ -56,8 +56,8 @@ struct State {
     is_deaf: bool,
     binding: HashSet<u32>,
     listeners: HashSet<u32>,
-    connected: HashSet<u32>,
-    received: HashMap<u32, Vec<u8>>,
+    pub(crate) connected: HashSet<u32>,
+    pub(crate) received: HashMap<u32, Vec<u8>>,
     /// Connections that reached a listener; their data is sent back.
     accepted: HashSet<u32>,
     inspected: Vec<(u32, ConnKind)>,
@@ -73,15 +73,25 @@ impl Native {
         let service = until_some(async || api.service_named(service).await.unwrap()).await;
         let session = api.create_session(&service.base.id, wanted).await.unwrap();
         let url = session.edge_routers.first().unwrap().address("tls").unwrap();
-        let address: Address = url.replacen("://", ":", 1).parse().unwrap();
         let identity = LiveIdentity::load(file.section()).unwrap();
-        let tls = client_config(&ClientTls::of_identity(&identity, &[b"ziti-edge"])).unwrap();
+        Self::open(url, &identity, &api.token().unwrap(), session.token.into()).await.unwrap()
+    }
+
+    /// A connection to the router at a URL, with the token of an API session and that of a service session.
+    pub(crate) async fn open(
+        url: &str,
+        identity: &Arc<LiveIdentity>,
+        token: &str,
+        service_token: Bytes,
+    ) -> Option<Self> {
+        let address: Address = url.replacen("://", ":", 1).parse().unwrap();
+        let tls = client_config(&ClientTls::of_identity(identity, &[b"ziti-edge"])).unwrap();
         let mut hello = Hello::new("ziti-sdk-c[0]@host".to_owned());
-        hello.headers.set(header::SESSION_TOKEN, api.token().unwrap().as_bytes());
+        hello.headers.set(header::SESSION_TOKEN, token.as_bytes());
         hello.headers.set_bool(header::SUPPORTS_INSPECT, true);
         let options = ChannelOptions::edge("native");
         let dialed = DialOptions::new(address, Arc::new(tls), alpn::EDGE, hello, options);
-        let established = dial(dialed).await.unwrap();
+        let established = dial(dialed).await.ok()?;
         let state = Arc::new(Mutex::new(State::default()));
         let (answers, mut queued) = mpsc::unbounded_channel();
         let channel = established.start(Arc::new(Loop(Arc::clone(&state), answers)));
@@ -94,14 +104,14 @@ impl Native {
                 }
             }
         });
-        Self { channel, token: session.token.into(), state }
+        Some(Self { channel, token: service_token, state })
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap()
     }
 
-    async fn until(&self, what: &str, condition: impl Fn(&State) -> bool) {
+    pub(crate) async fn until(&self, what: &str, condition: impl Fn(&State) -> bool) {
         let deadline = Instant::now() + LONG;
         while !condition(&self.state()) {
             assert!(Instant::now() < deadline, "waited in vain for: {what}");
@@ -109,7 +119,7 @@ impl Native {
         }
     }
 
-    async fn bind(&self, conn_id: u32) {
+    pub(crate) async fn bind(&self, conn_id: u32) {
         self.state().binding.insert(conn_id);
         let bind = Bind {
             conn_id,
@@ -122,7 +132,7 @@ impl Native {
         self.channel.send(bind.to_message()).await.unwrap();
     }
 
-    async fn connect(&self, conn_id: u32) {
+    pub(crate) async fn connect(&self, conn_id: u32) {
         let connect = Connect {
             conn_id: Some(conn_id),
             token: self.token.clone(),
@@ -132,7 +142,7 @@ impl Native {
         self.channel.send(connect.to_message()).await.unwrap();
     }
 
-    async fn send(&self, conn_id: u32, data: impl Into<Bytes>) {
+    pub(crate) async fn send(&self, conn_id: u32, data: impl Into<Bytes>) {
         let data = Data { conn_id, flags: 0, uuid: None, data: data.into() };
         self.channel.send(data.to_message()).await.unwrap();
     }

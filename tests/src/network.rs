@@ -15,7 +15,7 @@ use weft_config::RouterConfig;
 use weft_config::router::{Listener, ProxiedService, ProxyProtocol, TunnelMode};
 use weft_contract::{Kind, resource};
 use weft_control::DialerOptions;
-use weft_controller::Controller;
+use weft_controller::{Controller, Keys};
 use weft_identity::LiveIdentity;
 use weft_network::Network as Circuits;
 use weft_router::{Router, Runtimes};
@@ -231,11 +231,6 @@ impl Network {
         Arc::clone(&self.seed.identity)
     }
 
-    /// The running controller.
-    pub(crate) fn controller(&self) -> &Controller {
-        &self.controller.as_ref().unwrap().controller
-    }
-
     /// The port at which the router listens for SDKs.
     pub(crate) fn edge_port(&self) -> u16 {
         let listeners = self.router_config.listeners.iter();
@@ -249,6 +244,21 @@ impl Network {
     /// The part `network` (links, circuits) of the running controller.
     pub(crate) fn circuits(&self) -> &Circuits {
         &self.controller.as_ref().unwrap().circuits
+    }
+
+    /// The running controller.
+    pub(crate) fn controller(&self) -> &Controller {
+        &self.controller.as_ref().unwrap().controller
+    }
+
+    /// What the controller shows, signs with and believes.
+    pub(crate) fn keys(&self) -> &Keys {
+        &self.seed.keys
+    }
+
+    /// Port of the APIs.
+    pub(crate) fn port(&self) -> u16 {
+        self.seed.port
     }
 
     /// A service at an address that a router dials, without any service policy.

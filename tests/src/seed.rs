@@ -90,6 +90,7 @@ impl Seed {
                 WebApi::Fabric,
                 WebApi::HealthChecks,
                 WebApi::Metrics { scrape_cert: None, include_timestamps: false },
+                WebApi::EdgeOidc(Default::default()),
             ],
             identity: None,
             options: WebOptions::default(),

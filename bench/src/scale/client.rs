@@ -23,12 +23,16 @@ pub(crate) struct Place {
 pub(crate) struct Client {
     requests: http1::SendRequest<Full<Bytes>>,
     session: String,
+    /// The header `Host`, which selects the issuer of tokens.
+    host: String,
 }
 
 /// An answer, read whole.
 pub(crate) struct Answer {
     status: u16,
     body: Bytes,
+    /// Where it redirects to.
+    pub(crate) location: Option<String>,
 }
 
 impl Answer {
@@ -60,7 +64,8 @@ impl Client {
         let (requests, connection) =
             http1::handshake(TokioIo::new(stream)).await.map_err(io::Error::other)?;
         tokio::spawn(connection);
-        Ok(Self { requests, session: place.session.clone() })
+        let host = format!("localhost:{}", place.address.port());
+        Ok(Self { requests, session: place.session.clone(), host })
     }
 
     pub(crate) async fn send(
@@ -69,21 +74,33 @@ impl Client {
         path: &str,
         body: Option<String>,
     ) -> io::Result<Answer> {
-        let mut request = Request::builder().method(method).uri(path).header("host", "localhost");
+        let json = [("content-type", "application/json")];
+        let headers = if body.is_some() { &json[..] } else { &[] };
+        self.send_with((method, path), headers, body.unwrap_or_default()).await
+    }
+
+    /// Sends a request with these headers.
+    pub(crate) async fn send_with(
+        &mut self,
+        (method, path): (&str, &str),
+        headers: &[(&str, &str)],
+        body: String,
+    ) -> io::Result<Answer> {
+        let mut request = Request::builder().method(method).uri(path).header("host", &self.host);
         if !self.session.is_empty() {
             request = request.header("zt-session", &self.session);
         }
-        if body.is_some() {
-            request = request.header("content-type", "application/json");
+        for (name, value) in headers {
+            request = request.header(*name, *value);
         }
-        let request = request
-            .body(Full::new(Bytes::from(body.unwrap_or_default())))
-            .map_err(io::Error::other)?;
+        let request = request.body(Full::new(Bytes::from(body))).map_err(io::Error::other)?;
         self.requests.ready().await.map_err(io::Error::other)?;
         let answer = self.requests.send_request(request).await.map_err(io::Error::other)?;
         let status = answer.status().as_u16();
+        let location = answer.headers().get("location").and_then(|to| to.to_str().ok());
+        let location = location.map(str::to_owned);
         let body = answer.into_body().collect().await.map_err(io::Error::other)?.to_bytes();
-        Ok(Answer { status, body })
+        Ok(Answer { status, body, location })
     }
 
     pub(crate) async fn get(&mut self, path: &str) -> io::Result<Answer> {

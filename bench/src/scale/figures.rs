@@ -17,9 +17,10 @@ use super::{
     client::{Client, Place},
     data_model,
     fill::HALF,
+    logins,
     report::{Aim, Figure},
     server::Running,
-    sessions,
+    sessions, sessions_end,
 };
 
 /// Number of requests before the first that is counted; the time for which creates are not counted.
@@ -61,9 +62,15 @@ pub(crate) async fn all(bed: Bed) -> io::Result<Vec<Figure>> {
     }
     figures.push(memory_at_the_end(&running, &place).await?);
     figures.push(disk(&bed)?);
+    drop(running);
     if bed.wants(sessions::SESSIONS) {
-        drop(running);
         figures.extend(sessions::measure(&bed).await?);
+    }
+    if bed.wants(logins::LOGINS) {
+        figures.extend(logins::measure(&bed).await?);
+    }
+    if bed.wants(sessions_end::ENDS) {
+        figures.extend(sessions_end::measure(&bed).await?);
     }
     bed.progress.finish_and_clear();
     Ok(figures)

@@ -7,6 +7,7 @@
 //!                          ->  figures over HTTPS connections that stay open
 //!                          ->  sessions and routers are written in, it is started again, and
 //!                              routers that only talk to their controller connect
+//!                          ->  logins by both protocols, and the end of 100,000 sessions by tokens
 //! ```
 
 mod asks;
@@ -15,11 +16,13 @@ mod client;
 mod data_model;
 mod figures;
 mod fill;
+mod logins;
 mod options;
 mod peer;
 mod report;
 mod server;
 mod sessions;
+mod sessions_end;
 
 use std::{io, time::Duration};
 

@@ -2,17 +2,25 @@
 
 use std::{
     io,
-    time::{Duration, Instant},
+    time::{Duration, Instant, SystemTime},
 };
 
 use bytes::Buf as _;
 use prost::encoding::{WireType, decode_key, decode_varint};
-use weft_channel::{ChannelHandle, GroupPolicy, Inbox, InboxLimits, RedialPolicy, inbox};
-use weft_identity::{Authority, Certificate, PrivateKey, TrustBundle};
+use weft_channel::{
+    ChannelHandle, Established, GroupPolicy, Inbox, InboxLimits, RedialPolicy, inbox,
+};
+use weft_identity::{
+    Authority, Certificate, KeyAlgorithm, KeyedChain, Leaf, PrivateKey, Purpose, Subject,
+    TrustBundle,
+};
 use weft_model::Id;
 use weft_wire::{
     Message, ProtoBody as _,
-    edge_ctrl::{ApiSessionAdded, ClientHello, SyncState, content_type as is},
+    edge_ctrl::{
+        ApiSessionAdded, ClientHello, SyncState, content_type as is,
+        data_model::{ChangeSet, SubscribeToDataModelRequest},
+    },
 };
 
 use super::server::Home;
@@ -51,6 +59,22 @@ impl Pki {
         Credentials::make(id, &self.signer)
     }
 
+    /// The certificates that the network believes.
+    pub(crate) fn bundle(&self) -> &TrustBundle {
+        &self.bundle
+    }
+
+    /// A key, and a certificate for it with this name.
+    pub(crate) fn chain(&self, name: &str) -> io::Result<KeyedChain> {
+        let make = || {
+            let key = PrivateKey::generate(KeyAlgorithm::EcP256)?;
+            let (subject, now) = (Subject::common_name(name), SystemTime::now());
+            let leaf = Leaf::for_key(key.public(), &subject, Vec::new(), Purpose::Client, now)?;
+            KeyedChain::new(vec![self.signer.issue(&leaf)?, self.signer.certificate().clone()], key)
+        };
+        make().map_err(io::Error::other)
+    }
+
     /// Connects a router and sends its hello. If the controller has no place for a further peer that is not
     /// authenticated, the router connects again after a wait, as real routers do.
     pub(crate) async fn connect(&self, router: &Credentials, port: u16) -> io::Result<Peer> {
@@ -67,13 +91,21 @@ impl Pki {
         }
     }
 
+    /// Connects a router of a program that knows no lists of sessions.
+    pub(crate) async fn connect_other(&self, router: &Credentials, port: u16) -> io::Result<Peer> {
+        self.greet(connect(router, &self.bundle, port, None).await?).await
+    }
+
     async fn connect_once(&self, router: &Credentials, port: u16) -> io::Result<Peer> {
         let group = GroupPolicy {
             min_total: 1,
             redial: Some(RedialPolicy { survive: false, ..RedialPolicy::CONTROL }),
             ..GroupPolicy::control_dialer(true)
         };
-        let established = connect(router, &self.bundle, port, Some(group)).await?;
+        self.greet(connect(router, &self.bundle, port, Some(group)).await?).await
+    }
+
+    async fn greet(&self, established: Established) -> io::Result<Peer> {
         let (behaviour, inbox) = inbox(WAITING);
         let mut peer = Peer { channel: established.start(behaviour), inbox };
         let greeting = peer.expect(is::SERVER_HELLO).await?;
@@ -108,6 +140,24 @@ impl Peer {
     /// Sends a request and waits for the answer.
     pub(crate) async fn ask(&self, message: Message) -> io::Result<Message> {
         self.channel.request(message, PATIENCE).await.map_err(io::Error::other)
+    }
+
+    /// Subscribes to the data model, and waits until it has come.
+    pub(crate) async fn subscribe(&mut self) -> io::Result<()> {
+        let wanted = SubscribeToDataModelRequest {
+            subscription_duration_seconds: 360,
+            subscription_id: "bench".into(),
+            ..SubscribeToDataModelRequest::default()
+        };
+        self.send(wanted.to_message()).await?;
+        self.expect(is::DATA_STATE).await.map(drop)
+    }
+
+    /// The next change of the data model, and the bytes of its message.
+    pub(crate) async fn change(&mut self) -> io::Result<(ChangeSet, usize)> {
+        let message = self.expect(is::DATA_STATE_CHANGE_SET).await?;
+        let change = ChangeSet::from_message(&message).map_err(io::Error::other)?;
+        Ok((change, message.body.len()))
     }
 
     /// The sessions that the router is told of at first: their number, and the tokens if they are wanted.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use weft_contract::{Api, Permission};
 use weft_identity::Certificate;
 use weft_kernel::{Caller, Challenge, Login, Origin, SessionRef, Who};
-use weft_model::entity::{ApiSession, AuthPolicy, Authenticator, Identity, Mfa};
+use weft_model::entity::{ApiSession, AuthPolicy, Authenticator, ExtJwtSigner, Identity, Mfa};
 use weft_model::token::TokenKind;
 use weft_model::{Id, Snapshot, Timestamp};
 
@@ -269,11 +269,16 @@ impl Auth {
 /// (docs/protocol/auth.md 8.1). A token of a signer counts for some time, for routers.
 pub fn outstanding(snapshot: &Snapshot, session: &ApiSession) -> Outstanding {
     let required = second_factors(snapshot, &session.identity_id);
-    let is_missing = |signer: &Id| {
-        session.external.second_signer.as_ref() != Some(signer) && !is_token_given(session, signer)
-    };
+    let is_enabled =
+        |signer: &Id| snapshot.get::<ExtJwtSigner>(signer).is_some_and(|signer| signer.enabled);
+    let is_missing = |signer: &Id| !rests_on(session, signer) || !is_enabled(signer);
     let totp = required.totp && !session.is_mfa_complete;
     Outstanding { totp, signer: required.signer.filter(is_missing) }
+}
+
+/// Whether a session has a token of this signer as its second factor.
+pub(crate) fn rests_on(session: &ApiSession, signer: &Id) -> bool {
+    session.external.second_signer.as_ref() == Some(signer) || is_token_given(session, signer)
 }
 
 /// Whether a session by signed tokens has a token of this signer as its second factor.

@@ -26,10 +26,14 @@ const BATCH: usize = 100;
 /// The wait before the next try if the change could not be written.
 const RETRY: Duration = Duration::from_secs(5);
 
+/// Whether a router is of a release before 2.0.
+pub(super) fn is_old(session: &RouterSession) -> bool {
+    session.router.release().is_some_and(|release| !release.at_least(2, 0, 0))
+}
+
 /// Ends circuits and terminators of ended service sessions at a router that does not do so itself.
 pub(super) fn with_sessions(session: &RouterSession, ended: &[Arc<entity::ServiceSession>]) {
-    let is_old = session.router.release().is_some_and(|release| !release.at_least(2, 0, 0));
-    if !is_old {
+    if !is_old(session) {
         return;
     }
     let ids = ended.iter().map(|it| it.base.id.as_str()).collect();

@@ -142,7 +142,9 @@ pub(crate) async fn follow(plane: Arc<Plane>) {
                 None => return,
             },
             notice = ended.next() => match notice {
-                Some(SessionNotice::ServiceRemoved(ended)) => {
+                Some(
+                    SessionNotice::ServiceRemoved(ended) | SessionNotice::ServicesOfTokens(ended),
+                ) => {
                     hosting_ended(&plane, &ended);
                     false
                 }

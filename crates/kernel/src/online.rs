@@ -14,6 +14,7 @@ use parking_lot::RwLock;
 use weft_contract::resource::edge_router::sync_status;
 use weft_contract::resource::identity::{ConnectionStatus, Interface};
 use weft_model::{Id, Timestamp};
+use weft_wire::router_capability;
 
 /// Facts about a connected router, as the router reported them.
 #[derive(Debug, Clone, PartialEq)]
@@ -199,6 +200,16 @@ impl Online {
     /// Whether a router is connected.
     pub fn is_online(&self, router: &str) -> bool {
         self.tables.read().routers.contains_key(router)
+    }
+
+    /// Whether every connected router follows revocations that name many sessions in a list
+    /// (docs/protocol/edge-control-plane.md 4.4).
+    pub fn all_know_session_lists(&self) -> bool {
+        let knows = |connection: &Connection| {
+            let bit = 1 << router_capability::SESSION_LISTS;
+            connection.facts.capabilities & bit != 0
+        };
+        self.tables.read().routers.values().all(knows)
     }
 
     /// Ids of the routers that are connected.

@@ -51,6 +51,7 @@ mod rare;
 pub mod rdm;
 pub mod role;
 mod row;
+pub mod session_list;
 mod snapshot;
 mod table;
 #[cfg(test)]

@@ -372,6 +372,7 @@ mod tests {
                 revocation_type,
                 expires_at: Timestamp(i64::MAX),
                 issued_before: before.map(Timestamp::from_secs),
+                ..Revocation::default()
             };
             claims.is_revoked(|wanted| (revocation.base.id == *wanted).then_some(&revocation))
         };

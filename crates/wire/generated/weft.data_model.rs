@@ -363,6 +363,9 @@ pub struct Revocation {
     /// Only tokens issued before; absent is all.
     #[prost(message, optional, tag = "4")]
     pub issued_before: ::core::option::Option<::prost_types::Timestamp>,
+    /// Of weft alone: the sessions that are revoked instead of the one with this id, as their UUIDs, 16 bytes each, in order.
+    #[prost(bytes = "bytes", tag = "1000")]
+    pub sessions: ::prost::bytes::Bytes,
 }
 /// A posture check.
 #[derive(Clone, PartialEq, ::prost::Message)]

@@ -31,6 +31,9 @@ pub mod router_capability {
     pub const POSTURE_CHECKS: u8 = 5;
     /// Confirms binds.
     pub const BIND_SUCCESS: u8 = 6;
+    /// Follows revocations that name many sessions in a list, see
+    /// [`Revocation::sessions`](crate::edge_ctrl::data_model::Revocation::sessions). A capability of weft only.
+    pub const SESSION_LISTS: u8 = 40;
     /// Keeps the router data model.
     pub const ROUTER_DATA_MODEL: u8 = 62;
 }

@@ -1,4 +1,8 @@
 //! Ended sessions whose tokens are still to be revoked, kept over restarts; and how many revocations identities cause.
+//!
+//! A few sessions get a revocation each. Of many that end together, weft's routers are told in one revocation with a
+//! list; routers that know no lists are told identity by identity, in batches, if such a router connects before the
+//! tokens have ended.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -12,8 +16,15 @@ use weft_store::{LiveStore, ReadError, Space};
 
 /// The space of notes with sessions whose tokens are still to be revoked.
 const UNREVOKED: Space = Space(3);
-/// Sessions that are named at once.
+/// Sessions that end together and still get a revocation each.
+const EACH: usize = 256;
+/// Most sessions in one list: 2 MiB of a message to routers.
+const MOST_LISTED: usize = 131_072;
+/// Sessions whose identities are revoked in one change set, for routers that know no lists.
 const BATCH: usize = 500;
+/// Most sessions in lists that are kept for routers that know no lists; above that the model has revocations of their
+/// identities whatever routers there are.
+const MOST_KEPT: usize = 1_000_000;
 /// Revocations of single sessions and tokens that an identity may cause in [`WINDOW`].
 pub(crate) const PER_IDENTITY: u32 = 1024;
 /// The time for which revocations of an identity are counted.
@@ -54,12 +65,45 @@ pub(crate) struct Pending {
     pub(super) is_counted: Option<bool>,
 }
 
+/// Ended sessions, each with what is known of it.
+pub(super) type Ended = Vec<(Id, Pending)>;
+
+/// What is to be revoked next.
+#[derive(Debug, PartialEq)]
+pub(super) enum Turn {
+    /// Nothing.
+    Nothing,
+    /// These sessions, each by itself.
+    Each(Ended),
+    /// These sessions, in one list.
+    Together(Ended),
+}
+
+#[derive(Default)]
+struct Sessions {
+    waiting: BTreeMap<Id, Pending>,
+    /// Sessions of lists, of which routers that know no lists were not told.
+    listed: BTreeMap<Id, Pending>,
+    /// How many ends of many sessions are under way.
+    gathering: usize,
+}
+
 /// Ended sessions whose tokens are still to be revoked.
 pub(crate) struct Unrevoked {
-    sessions: Mutex<BTreeMap<Id, Pending>>,
+    sessions: Mutex<Sessions>,
     counts: Mutex<Counts>,
     tokens: Mutex<Counts>,
     pub(super) more: Notify,
+}
+
+/// Many sessions end: what ends until this is dropped is revoked together.
+pub(crate) struct Gathering<'u>(&'u Unrevoked);
+
+impl Drop for Gathering<'_> {
+    fn drop(&mut self) {
+        self.0.sessions.lock().gathering -= 1;
+        self.0.more.notify_one();
+    }
 }
 
 impl Unrevoked {
@@ -71,7 +115,7 @@ impl Unrevoked {
             let end = Timestamp(i64::from_be_bytes(*end));
             Some((Id::new(&id), Pending { identity, end, is_counted: None }))
         };
-        let sessions = live.notes(UNREVOKED)?.into_iter().filter_map(read).collect();
+        let waiting = live.notes(UNREVOKED)?.into_iter().filter_map(read).collect();
         let counts = || {
             Mutex::new(BoundedTable::new(Caps {
                 total: COUNTED,
@@ -80,7 +124,7 @@ impl Unrevoked {
                 when_full: WhenFull::EvictOldest,
             }))
         };
-        let sessions = Mutex::new(sessions);
+        let sessions = Mutex::new(Sessions { waiting, ..Sessions::default() });
         Ok(Self { sessions, counts: counts(), tokens: counts(), more: Notify::new() })
     }
 
@@ -89,8 +133,14 @@ impl Unrevoked {
         let note = [&end.0.to_be_bytes(), identity.as_bytes()].concat();
         live.put_note(UNREVOKED, session.as_str(), Some(note.into()));
         let pending = Pending { identity: identity.clone(), end, is_counted: None };
-        self.sessions.lock().insert(session.clone(), pending);
+        self.sessions.lock().waiting.insert(session.clone(), pending);
         self.more.notify_one();
+    }
+
+    /// Begins an end of many sessions.
+    pub(crate) fn gather(&self) -> Gathering<'_> {
+        self.sessions.lock().gathering += 1;
+        Gathering(self)
     }
 
     /// Counts the end of a session of an identity. False if too many have ended.
@@ -104,24 +154,69 @@ impl Unrevoked {
     }
 
     /// Sessions whose turn is next.
-    pub(super) fn first(&self) -> Vec<(Id, Pending)> {
+    pub(super) fn turn(&self) -> Turn {
         let mut sessions = self.sessions.lock();
-        let first = sessions.iter_mut().take(BATCH).map(|(id, pending)| {
-            // A write that fails is tried again, and counted once.
-            let is_counted = pending.is_counted.unwrap_or_else(|| self.count(&pending.identity));
-            pending.is_counted = Some(is_counted);
-            (id.clone(), pending.clone())
-        });
-        first.collect()
+        let Sessions { waiting, gathering, .. } = &mut *sessions;
+        match waiting.len() {
+            0 => Turn::Nothing,
+            count if *gathering > 0 && count < MOST_LISTED => Turn::Nothing,
+            ..=EACH => {
+                let each = waiting.iter_mut().map(|(id, pending)| {
+                    // A write that fails is tried again, and counted once.
+                    let is_counted =
+                        pending.is_counted.unwrap_or_else(|| self.count(&pending.identity));
+                    pending.is_counted = Some(is_counted);
+                    (id.clone(), pending.clone())
+                });
+                Turn::Each(each.collect())
+            }
+            _ => {
+                let first = waiting.iter().take(MOST_LISTED);
+                Turn::Together(first.map(|(id, it)| (id.clone(), it.clone())).collect())
+            }
+        }
     }
 
     /// Forgets sessions whose tokens are revoked.
     pub(super) fn done(&self, live: &dyn LiveStore, revoked: &[(Id, Pending)]) {
         let mut sessions = self.sessions.lock();
         for (id, _) in revoked {
-            sessions.remove(id);
+            sessions.waiting.remove(id);
+            sessions.listed.remove(id);
             live.put_note(UNREVOKED, id.as_str(), None);
         }
+    }
+
+    /// Notes that sessions are in a list: routers that know no lists may have to be told.
+    pub(super) fn listed(&self, listed: Ended) {
+        let mut sessions = self.sessions.lock();
+        for (id, pending) in listed {
+            sessions.waiting.remove(&id);
+            sessions.listed.insert(id, pending);
+        }
+    }
+
+    /// Sessions of lists, whose identities are revoked next for routers that know no lists. `are_there` says whether
+    /// there are such routers.
+    pub(super) fn for_others(&self, are_there: bool) -> Ended {
+        let sessions = self.sessions.lock();
+        let listed = &sessions.listed;
+        let count = match are_there {
+            true => BATCH,
+            false => listed.len().saturating_sub(MOST_KEPT).min(BATCH),
+        };
+        listed.iter().take(count).map(|(id, pending)| (id.clone(), pending.clone())).collect()
+    }
+
+    /// Forgets sessions of lists whose last token has ended.
+    pub(super) fn expire(&self, live: &dyn LiveStore, now: Timestamp) {
+        self.sessions.lock().listed.retain(|id, pending| {
+            let stays = pending.end > now;
+            if !stays {
+                live.put_note(UNREVOKED, id.as_str(), None);
+            }
+            stays
+        });
     }
 }
 
@@ -131,6 +226,10 @@ mod tests {
 
     use super::*;
 
+    fn pending(identity: &str, end: i64, is_counted: Option<bool>) -> Pending {
+        Pending { identity: Id::new(identity), end: Timestamp(end), is_counted }
+    }
+
     #[test]
     fn what_is_not_revoked_yet_is_known_after_a_restart() {
         let store = Memory::new();
@@ -138,14 +237,11 @@ mod tests {
         let (one, other) = (Id::new("s1"), Id::new("s2"));
         unrevoked.add(store.live(), &one, &Id::new("ann"), Timestamp(5));
         unrevoked.add(store.live(), &other, &Id::new("bob"), Timestamp(6));
-        let first = unrevoked.first();
-        assert_eq!(
-            first[0],
-            (one, Pending { identity: Id::new("ann"), end: Timestamp(5), is_counted: Some(true) })
-        );
-        unrevoked.done(store.live(), &first[..1]);
+        let Turn::Each(each) = unrevoked.turn() else { panic!() };
+        assert_eq!(each[0], (one, pending("ann", 5, Some(true))));
+        unrevoked.done(store.live(), &each[..1]);
         let again = Unrevoked::load(store.live()).unwrap();
-        assert_eq!(again.first(), first[1..]);
+        assert_eq!(again.turn(), Turn::Each(each[1..].to_vec()));
     }
 
     #[test]
@@ -156,5 +252,33 @@ mod tests {
         assert!((0..PER_IDENTITY).all(|_| unrevoked.count(&ann)));
         assert!(!unrevoked.count(&ann));
         assert!(unrevoked.count(&Id::new("bob")));
+    }
+
+    #[test]
+    fn many_that_end_together_are_one_list() {
+        let store = Memory::new();
+        let live = store.live();
+        let unrevoked = Unrevoked::load(live).unwrap();
+        let gathering = unrevoked.gather();
+        for number in 0..EACH + 1 {
+            let (session, identity) = (Id::new(&format!("s{number:04}")), Id::new("ann"));
+            unrevoked.add(live, &session, &identity, Timestamp(number as i64));
+        }
+        assert_eq!(unrevoked.turn(), Turn::Nothing, "more may end");
+        drop(gathering);
+        let Turn::Together(listed) = unrevoked.turn() else { panic!() };
+        assert_eq!(listed.len(), EACH + 1);
+        unrevoked.listed(listed);
+        assert_eq!(unrevoked.turn(), Turn::Nothing);
+        // Nobody has to be told otherwise, until a router that knows no lists is there.
+        assert_eq!(unrevoked.for_others(false), []);
+        let others = unrevoked.for_others(true);
+        assert_eq!(others.len(), EACH + 1);
+        unrevoked.done(live, &others[..7]);
+        unrevoked.expire(live, Timestamp(99));
+        let left = unrevoked.for_others(true);
+        assert_eq!(left.len(), EACH + 1 - 100);
+        assert_eq!(left[0].0, "s0100");
+        assert_eq!(live.notes(UNREVOKED).unwrap().len(), left.len());
     }
 }

@@ -70,7 +70,7 @@ impl Auth {
                 base: Base::new(jti.clone(), decision.now()),
                 revocation_type: RevocationType::Jti,
                 expires_at: end,
-                issued_before: None,
+                ..Revocation::default()
             });
             Ok(())
         };

@@ -10,7 +10,7 @@ use weft_model::{Change, Entity, Id, Kind, Snapshot, Timestamp};
 
 use super::{SessionNotice, Sessions, stands};
 use crate::handle::{Auth, WeakAuth};
-use crate::resolve::is_complete;
+use crate::resolve::{is_complete, rests_on};
 use crate::sessions::stands::VIRTUAL;
 
 /// Ends sessions after changes of the model: identities deleted or disabled; authenticators or CAs
@@ -35,7 +35,12 @@ pub(crate) async fn follow_model(weak: WeakAuth) {
                 auth.service_changes().follow(&published, now);
                 let changes = published.changes.iter().flat_map(|set| &set.changes);
                 for change in changes {
-                    follow(sessions, &published.before, &published.after, change, now);
+                    let at = (&published.before, &published.after);
+                    if may_end_many(change) {
+                        follow_aside(&auth, at, change, now).await;
+                    } else {
+                        follow(sessions, at.0, at.1, change, now);
+                    }
                     if let Change::Delete(Kind::Identity | Kind::Router, id) = change {
                         auth.online().forget(id.as_str());
                         auth.postures().forget(id);
@@ -45,6 +50,27 @@ pub(crate) async fn follow_model(weak: WeakAuth) {
                 auth.end_ungranted(&published.after, &touched);
             }
         }
+    }
+}
+
+/// Whether sessions of many identities may end by a change.
+fn may_end_many(change: &Change) -> bool {
+    matches!(change.kind(), Kind::AuthPolicy | Kind::Ca | Kind::ExtJwtSigner)
+}
+
+/// Follows a change by which many sessions may end: to judge and end 100,000 takes a second, in which the threads of the
+/// APIs go on.
+async fn follow_aside(
+    auth: &Auth,
+    (before, after): (&Arc<Snapshot>, &Arc<Snapshot>),
+    change: &Change,
+    now: Timestamp,
+) {
+    let (sessions, change) = (auth.sessions().clone(), change.clone());
+    let (before, after) = (Arc::clone(before), Arc::clone(after));
+    let work = move || follow(&sessions, &before, &after, &change, now);
+    if let Err(error) = tokio::task::spawn_blocking(work).await {
+        tracing::error!(%error, "sessions that a change ends may go on; restart the controller, which judges all sessions");
     }
 }
 
@@ -143,19 +169,32 @@ fn follow(
         }
         Change::Put(Entity::ExtJwtSigner(signer)) => {
             let id = &signer.base.id;
-            if before.get::<ExtJwtSigner>(id).is_some() {
-                sessions
-                    .retain(|session| !is_of_signer(session, id) || stands(after, session, now));
+            let Some(old) = before.get::<ExtJwtSigner>(id) else { return };
+            sessions.retain(|session| !is_of_signer(session, id) || stands(after, session, now));
+            let is_same = old.enabled == signer.enabled && names_alike(old, signer);
+            if !is_same {
+                sessions.second_factor_ended(id, now);
             }
         }
         Change::Delete(Kind::ExtJwtSigner, id) => {
             sessions.retain(|session| !is_of_signer(session, id));
+            sessions.second_factor_ended(id, now);
         }
         Change::Delete(Kind::Ca, id) => {
             sessions.retain(|session| session.ca_id.as_ref() != Some(id));
         }
         _ => {}
     }
+}
+
+/// Whether the same tokens name the same identities by both states of a signer.
+fn names_alike(one: &ExtJwtSigner, other: &ExtJwtSigner) -> bool {
+    let rules = |it: &ExtJwtSigner| {
+        let keys = (it.fingerprint.clone(), it.kid.clone(), it.jwks_endpoint.clone());
+        let names = (it.claims_property.clone(), it.use_external_id);
+        (it.issuer.clone(), it.audience.clone(), keys, names)
+    };
+    rules(one) == rules(other)
 }
 
 /// Whether a session began with a token of a signer.
@@ -192,6 +231,22 @@ impl Sessions {
             sessions.iter().filter(|it| it.tokens.is_some() && !is_complete(snapshot, it));
         let ids: Vec<Id> = lacking.map(|session| session.base.id.clone()).collect();
         self.end(&ids);
+    }
+
+    /// Handles a signer whose tokens are no second factor any more. Sessions by signed tokens end, because these say which
+    /// factors they have; for routers, other sessions lack the factor until a token is shown again.
+    fn second_factor_ended(&self, signer: &Id, now: Timestamp) {
+        let mut ended = Vec::new();
+        for session in self.all().iter().filter(|session| rests_on(session, signer)) {
+            match session.tokens.is_some() {
+                true => ended.push(session.base.id.clone()),
+                false => drop(self.change(&session.base.id, now, |session| {
+                    session.external.second_signer = None;
+                    session.external.second_until = None;
+                })),
+            }
+        }
+        self.end(&ended);
     }
 
     pub(crate) fn updated(&self, id: &Id) {

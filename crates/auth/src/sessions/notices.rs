@@ -21,6 +21,9 @@ pub enum SessionNotice {
     Removed(Vec<Id>),
     /// Service sessions have ended, 500 at most. Their ids are also the `jti` of their tokens.
     ServiceRemoved(Vec<Arc<ServiceSession>>),
+    /// Service sessions have ended together with their API sessions by signed tokens, 500 at most. Routers from 2.0 on
+    /// end them when they hear of the revocation of these.
+    ServicesOfTokens(Vec<Arc<ServiceSession>>),
     /// Notices were lost, or so many sessions have ended that no notices name them: start over with
     /// [`crate::handle::Auth::legacy_sessions`].
     Resync,

@@ -16,7 +16,10 @@ const BULK: usize = 4096;
 impl Sessions {
     /// Ends sessions, with the service sessions in them.
     pub fn end(&self, ids: &[Id]) {
-        let are_told = self.are_told(ids, |tables| tables.api.len());
+        // Routers are told of sessions with opaque tokens; the others end by revocations.
+        let opaque = |tables: &Tables, id: &Id| !is_by_tokens(tables, id);
+        let are_told = self.are_told(ids, opaque, |tables| tables.api.len());
+        let _gathering = (ids.len() > SWEEP_BATCH).then(|| self.0.unrevoked.gather());
         let mut rest = ids;
         while !rest.is_empty() {
             rest = self.end_some(rest, are_told);
@@ -29,7 +32,7 @@ impl Sessions {
 
     /// Ends service sessions.
     pub fn remove_services(&self, ids: &[Id]) {
-        let are_told = self.are_told(ids, |tables| tables.service.len());
+        let are_told = self.are_told(ids, |_, _| true, |tables| tables.service.len());
         for ids in ids.chunks(SWEEP_BATCH) {
             let mut tables = self.0.tables.write();
             let removed = ids.iter().filter_map(|id| self.take_service(&mut tables, id));
@@ -43,22 +46,35 @@ impl Sessions {
         }
     }
 
-    /// Whether routers are told of each of these ends.
-    fn are_told(&self, ids: &[Id], count: impl Fn(&Tables) -> usize) -> bool {
-        ids.len() <= BULK || ids.len() <= count(&self.0.tables.read()) / 2
+    /// Whether routers are told of each of these ends, as far as they are concerned by it.
+    fn are_told(
+        &self,
+        ids: &[Id],
+        concern: impl Fn(&Tables, &Id) -> bool,
+        count: impl Fn(&Tables) -> usize,
+    ) -> bool {
+        if ids.len() <= BULK {
+            return true;
+        }
+        let tables = self.0.tables.read();
+        let ended = ids.iter().filter(|id| concern(&tables, id)).count();
+        ended <= BULK || ended <= count(&tables) / 2
     }
 
     /// Ends the first few of these sessions; returns the others.
     fn end_some<'i>(&self, ids: &'i [Id], are_told: bool) -> &'i [Id] {
         let live = self.0.store.live();
         let mut tables = self.0.tables.write();
-        let (mut ended, mut services) = (Vec::new(), Vec::new());
+        let (mut ended, mut services, mut of_tokens) = (Vec::new(), Vec::new(), Vec::new());
         let mut rest = ids;
         while let [id, others @ ..] = rest
-            && ids.len() - rest.len() + services.len() < SWEEP_BATCH
+            && ids.len() - rest.len() + services.len() + of_tokens.len() < SWEEP_BATCH
         {
             rest = others;
-            services.extend(self.take_services_of(&mut tables, id));
+            let is_by_tokens = is_by_tokens(&tables, id);
+            let inside = self.take_services_of(&mut tables, id);
+            let of_its_kind = if is_by_tokens { &mut of_tokens } else { &mut services };
+            of_its_kind.extend(inside);
             tables.forget_activity(live, id);
             tables.ending.remove(id);
             tables.former.remove(id);
@@ -71,11 +87,15 @@ impl Sessions {
                     }
                     tables.gone.login(id.clone(), session.identity_id.clone());
                 }
-                ended.push(id.clone());
+                if !is_by_tokens {
+                    ended.push(id.clone());
+                }
             }
         }
         if are_told {
             self.tell_services(&services);
+            let parts = of_tokens.chunks(SWEEP_BATCH);
+            parts.for_each(|part| self.tell(SessionNotice::ServicesOfTokens(part.to_vec())));
             if !ended.is_empty() {
                 self.tell(SessionNotice::Removed(ended));
             }
@@ -101,6 +121,11 @@ impl Sessions {
         tables.gone.service(id.clone());
         removed.get::<ServiceSession>().cloned()
     }
+}
+
+fn is_by_tokens(tables: &Tables, id: &Id) -> bool {
+    let session = tables.api.get(id).and_then(|it| it.get::<ApiSession>());
+    session.is_some_and(|session| session.tokens.is_some())
 }
 
 #[cfg(test)]

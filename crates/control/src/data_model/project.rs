@@ -210,6 +210,7 @@ pub(crate) fn revocation(it: &Revocation) -> wire::Revocation {
         expires_at: Some(timestamp(it.expires_at)),
         r#type: revocation_type.to_owned(),
         issued_before: it.issued_before.map(timestamp),
+        sessions: it.sessions.clone(),
     }
 }
 

@@ -141,7 +141,17 @@ impl Book {
             }
             SessionNotice::ServiceRemoved(ended) => {
                 for some in ended.chunks(ENDS) {
-                    self.state.write().services_ended(some);
+                    self.state.write().services_ended(some, |_| true);
+                    tokio::task::yield_now().await;
+                }
+            }
+            // One end of a session is no work for every router that knows what to do by itself.
+            SessionNotice::ServicesOfTokens(ended) => {
+                if !self.state.read().feeds.values().any(|feed| feed.is_old) {
+                    return;
+                }
+                for some in ended.chunks(ENDS) {
+                    self.state.write().services_ended(some, |feed| feed.is_old);
                     tokio::task::yield_now().await;
                 }
             }
@@ -162,13 +172,14 @@ impl Book {
     }
 
     /// Attaches a connected router, so that it is told of changes from now on; an earlier
-    /// attachment of this connection ends.
-    pub(super) fn attach(self: &Arc<Self>, router: &Id, connection: u64) -> Attached {
+    /// attachment of this connection ends. `is_old` says whether it is older than 2.0.
+    pub(super) fn attach(self: &Arc<Self>, router: &Id, connection: u64, is_old: bool) -> Attached {
         let mut state = self.state.write();
         let later = state.numbers;
         let pending = Arc::new(Pending::new(later, state.together.clone()));
         let feed = Feed {
             router: router.clone(),
+            is_old,
             ordinal: state.snapshot.ordinal_of::<Router>(router),
             allowed: state.snapshot.identities_of_router(router),
             pending: Arc::clone(&pending),

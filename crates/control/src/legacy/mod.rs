@@ -71,7 +71,8 @@ pub(crate) async fn feed(session: &Arc<RouterSession>, asked: mpsc::Receiver<Vec
 }
 
 fn attach(session: &RouterSession) -> Attached {
-    session.plane.sessions.attach(&session.router.id, session.router.connection)
+    let (router, is_old) = (&session.router, ended::is_old(session));
+    session.plane.sessions.attach(&router.id, router.connection, is_old)
 }
 
 enum Next {

@@ -1,5 +1,6 @@
 //! Revocations: tokens that are refused although they have not expired.
 
+use bytes::Bytes;
 use prost::Enumeration;
 use strum::{Display, EnumString, IntoStaticStr, VariantNames};
 
@@ -33,6 +34,9 @@ row! {
         3 => pub expires_at: Timestamp,
         /// `IDENTITY`: tokens issued before this time are refused; `None`: all.
         4 => pub issued_before: Option<Timestamp>,
+        /// `API_SESSION`: the sessions that are revoked, as a [list](crate::session_list), if many end together; the
+        /// id is then that of the list. Empty for the session with this id.
+        5 => pub sessions: Bytes,
     }
 }
 

@@ -223,8 +223,8 @@ fn same(old: &Subject, new: &Subject) -> bool {
         }
         (Subject::Ca(a), Subject::Ca(b)) => a.cert_pem == b.cert_pem,
         (Subject::Revocation(a), Subject::Revocation(b)) => {
-            (a.revocation_type, a.expires_at, a.issued_before)
-                == (b.revocation_type, b.expires_at, b.issued_before)
+            (a.revocation_type, a.expires_at, a.issued_before, &a.sessions)
+                == (b.revocation_type, b.expires_at, b.issued_before, &b.sessions)
         }
         _ => false,
     }

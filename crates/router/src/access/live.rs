@@ -178,6 +178,8 @@ impl LiveSessions {
     pub(crate) fn end_revoked(&mut self, model: &Model, revocations: &[String]) -> Removed {
         let mut concerned = BTreeSet::new();
         for id in revocations {
+            let listed = model.revocations.listed(id);
+            concerned.extend(listed.filter(|session| self.by_id.contains_key(session)));
             concerned.extend(self.by_id.get_key_value(id).map(|(session, _)| session.clone()));
             concerned.extend(self.of_identity.get(id).into_iter().flatten().cloned());
             concerned.extend(self.of_token.get(id).cloned());
@@ -251,7 +253,7 @@ pub(crate) fn is_revoked(model: &Model, session: &str, identity: &str, token: &T
             .as_ref()
             .is_none_or(|cutoff| token.issued.floor() <= cutoff.seconds as f64)
     };
-    revocation(session, revocation_type::API_SESSION).is_some()
+    model.revocations.has_session(session)
         || (!token.jti.is_empty() && revocation(&token.jti, revocation_type::JTI).is_some())
         || revocation(identity, revocation_type::IDENTITY).is_some_and(before)
 }
@@ -265,6 +267,7 @@ pub(crate) fn seconds(time: SystemTime) -> f64 {
 mod tests {
     use std::time::Duration;
 
+    use weft_model::session_list;
     use weft_wire::edge_ctrl::data_model::{ChangeSet, Timestamp};
 
     use super::revocation_type::{API_SESSION, IDENTITY, JTI};
@@ -356,6 +359,33 @@ mod tests {
         let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1);
         assert!(live.sweep(now).ended.is_empty());
         assert!(live.is_empty());
+    }
+
+    #[test]
+    fn a_list_ends_the_sessions_in_it() {
+        let name = |number: u32| format!("00000000-0000-4000-8000-{number:012}");
+        let mut live = LiveSessions::default();
+        let held: Vec<_> =
+            (0..10).map(|at| live.hold(session(&name(at), "i1"), token("j", 100.0))).collect();
+        let opaque = live.hold(session(&name(20), "i1"), None);
+        let keys = (0..30).filter(|at| *at != 4).filter_map(|at| session_list::key(&name(at)));
+        let one = Revocation {
+            id: "list".into(),
+            r#type: API_SESSION.into(),
+            sessions: session_list::pack(keys.collect()),
+            ..Revocation::default()
+        };
+        let mut model = Model::default();
+        let changes = vec![events::create(events::Model::Revocation(one))];
+        let touched = model.apply(ChangeSet { changes, ..ChangeSet::default() });
+        let ended = live.end_revoked(&model, &touched.revocations).ended;
+        assert_eq!(ended.len(), 9);
+        assert!(live.contains(&name(4)), "it is not in the list");
+        assert!(live.contains(&name(20)), "its controller ends it");
+        let facts = token("j", 100.0).unwrap();
+        assert!(is_revoked(&model, &name(29), "i1", &facts), "one that comes later");
+        assert!(!is_revoked(&model, &name(30), "i1", &facts));
+        drop((held, opaque));
     }
 
     #[test]

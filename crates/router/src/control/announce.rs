@@ -17,6 +17,7 @@ fn capabilities() -> Capabilities {
     Capabilities::NONE
         .with(router_capability::MULTI_CHANNEL)
         .with(router_capability::BIND_SUCCESS)
+        .with(router_capability::SESSION_LISTS)
         .with(router_capability::ROUTER_DATA_MODEL)
 }
 

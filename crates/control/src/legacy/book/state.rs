@@ -54,6 +54,8 @@ pub(super) struct Own {
 /// A connected router.
 pub(super) struct Feed {
     pub(super) router: Id,
+    /// Whether the router is older than 2.0: it does not end service sessions by revocations.
+    pub(super) is_old: bool,
     pub(super) ordinal: Option<u32>,
     /// Ordinals of the identities that may use the router.
     pub(super) allowed: RoaringBitmap,
@@ -218,13 +220,20 @@ impl State {
         });
     }
 
-    /// Tells the routers that identities may use of the end of their service sessions. For a
-    /// deleted identity these routers are not known any more, so that all are told.
-    pub(super) fn services_ended(&mut self, ended: &[Arc<ServiceSession>]) {
+    /// Tells the routers that identities may use, and that `wants` selects, of the end of their service sessions. For
+    /// a deleted identity these routers are not known any more, so that all of `wants` are told.
+    pub(super) fn services_ended(
+        &mut self,
+        ended: &[Arc<ServiceSession>],
+        wants: impl Fn(&Feed) -> bool,
+    ) {
         let ordinal = |it: &ServiceSession| self.snapshot.ordinal_of::<Identity>(&it.identity_id);
         let ended: Vec<(Option<u32>, &Arc<ServiceSession>)> =
             ended.iter().map(|it| (ordinal(it), it)).collect();
         self.feeds.retain(|_, feed| {
+            if !wants(feed) {
+                return true;
+            }
             let may_know =
                 |ordinal: Option<u32>| ordinal.is_none_or(|it| feed.allowed.contains(it));
             let own = ended.iter().filter(|(ordinal, _)| may_know(*ordinal));

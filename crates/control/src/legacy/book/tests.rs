@@ -69,7 +69,7 @@ async fn routers_are_told_anew_when_most_sessions_end() {
     let ids: Vec<Id> = (0..=BULK).map(|number| open(&auth, number)).collect();
     let (book, following) = Book::open(auth.clone());
     let following = tokio::spawn(following);
-    let mut attached = book.attach(&Id::new("er1"), 1);
+    let mut attached = book.attach(&Id::new("er1"), 1, false);
     attached.reported();
     assert_eq!(book.may_know(&Id::new("er1"), &ids), vec![true; ids.len()]);
     auth.sessions().end(&ids);
@@ -83,9 +83,9 @@ async fn routers_are_told_anew_when_most_sessions_end() {
 #[tokio::test]
 async fn attached_routers_are_counted() {
     let (book, _) = Book::open(auth());
-    let attached = [1, 2, 3].map(|connection| book.attach(&Id::new("er1"), connection));
+    let attached = [1, 2, 3].map(|connection| book.attach(&Id::new("er1"), connection, false));
     assert_eq!(book.attached.load(Ordering::Relaxed), attached.len());
-    let again = book.attach(&Id::new("er1"), 3);
+    let again = book.attach(&Id::new("er1"), 3, false);
     drop(attached);
     assert_eq!(book.attached.load(Ordering::Relaxed), 1);
     drop(again);
@@ -98,7 +98,7 @@ async fn routers_share_the_list_of_sessions_that_end_together() {
     enter(&auth).await;
     let ids: Vec<Id> = (0..2 * IDENTITIES).map(|number| open(&auth, number)).collect();
     let (book, _following) = Book::open(auth.clone());
-    let mut attached = [1, 2, 3].map(|connection| book.attach(&Id::new("er1"), connection));
+    let mut attached = [1, 2, 3].map(|connection| book.attach(&Id::new("er1"), connection, false));
     attached.iter().for_each(Attached::reported);
     let first = auth.snapshot().ordinal_of::<Identity>(&identity(0)).unwrap();
     {

@@ -70,6 +70,7 @@ pub(crate) fn revocation(decision: &Decision<'_>, identity: &Id) -> Revocation {
         revocation_type: RevocationType::Identity,
         expires_at: now.plus(decision.longest_token()),
         issued_before: Some(now),
+        ..Revocation::default()
     };
     if let Some(old) = old {
         extend(&mut revocation, old);
@@ -82,6 +83,9 @@ pub(crate) fn revocation(decision: &Decision<'_>, identity: &Id) -> Revocation {
 pub(crate) fn extend(revocation: &mut Revocation, earlier: &Revocation) {
     revocation.expires_at = revocation.expires_at.max(earlier.expires_at);
     revocation.issued_before = revocation.issued_before.max(earlier.issued_before);
+    if revocation.sessions.is_empty() {
+        revocation.sessions = earlier.sessions.clone();
+    }
 }
 
 fn enable(controller: Controller, caller: Caller, call: Call) -> Answer {

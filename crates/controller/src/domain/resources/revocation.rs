@@ -33,6 +33,7 @@ fields! {
     expires_at { merged, shown, searched }
     revocation_type { merged, shown as r#type by word, searched as "type" }
     issued_before { merged, searched }
+    sessions { kept }
     read id, revocation_type;
 }
 

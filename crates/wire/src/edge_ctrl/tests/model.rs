@@ -81,7 +81,7 @@ fn events() {
         id: "as1".into(),
         expires_at: Some(Timestamp { seconds: 1_800_000_000, nanos: 0 }),
         r#type: revocation_type::API_SESSION.into(),
-        issued_before: None,
+        ..Revocation::default()
     };
     assert_eq!(
         event_bytes(Event::new(Action::Create, event::Model::Revocation(revocation))),
@@ -188,7 +188,8 @@ fn model() -> impl Strategy<Value = event::Model> {
                 event::Model::PublicKey(PublicKey { data: data.into(), kid, usages, format })
             }),
         (text(), time(), text(), time()).prop_map(|(id, expires_at, r#type, issued_before)| {
-            event::Model::Revocation(Revocation { id, expires_at, r#type, issued_before })
+            let sessions = id.clone().into();
+            event::Model::Revocation(Revocation { id, expires_at, r#type, issued_before, sessions })
         }),
         (text(), text(), text(), posture()).prop_map(|(id, name, type_id, subtype)| {
             event::Model::PostureCheck(PostureCheck { id, name, type_id, subtype })
