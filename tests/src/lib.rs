@@ -65,6 +65,8 @@ mod stopped;
 #[cfg(test)]
 mod token_keys;
 #[cfg(test)]
+mod tokens;
+#[cfg(test)]
 mod traced;
 #[cfg(test)]
 mod transit;

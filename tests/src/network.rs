@@ -61,7 +61,13 @@ pub(crate) struct Network {
 impl Network {
     /// Starts controller and router, and waits until the router is online; identities may use all routers.
     pub(crate) async fn start() -> Self {
-        let seed = Seed::new();
+        Self::start_with(|_| {}).await
+    }
+
+    /// [`Network::start`] with a controller whose settings were changed.
+    pub(crate) async fn start_with(change: impl FnOnce(&mut Seed)) -> Self {
+        let mut seed = Seed::new();
+        change(&mut seed);
         let running = Box::pin(seed.start()).await;
         running.controller.init_admin("Default Admin", "admin", PASSWORD).await.unwrap();
         let admin = Box::pin(seed.log_in()).await;

@@ -31,6 +31,9 @@ pub(crate) struct Seed {
     pub(crate) store: Arc<dyn Store>,
     /// Address of the APIs and the control plane, which share a port.
     pub(crate) port: u16,
+    /// True if clients are told to log in by OpenID Connect, for tokens.
+    pub(crate) announces_tokens: bool,
+    pub(crate) durations: Durations,
 }
 
 /// A running controller.
@@ -73,10 +76,19 @@ impl Seed {
         let store = Arc::new(Memory::new());
         let session_key = Arc::new(SealKey::random().unwrap());
         let identity = LiveIdentity::fixed(identity);
-        Self { keys, session_key, identity, store, port: free_port() }
+        let port = free_port();
+        let durations = Durations { token_key_known: Duration::ZERO, ..Durations::default() };
+        Self { keys, session_key, identity, store, port, announces_tokens: false, durations }
     }
 
     pub(crate) fn web(&self) -> WebServer {
+        let tokens = self.announces_tokens.then(|| WebApi::EdgeOidc(Default::default()));
+        let mut server = self.usual_web();
+        server.apis.extend(tokens);
+        server
+    }
+
+    fn usual_web(&self) -> WebServer {
         WebServer {
             name: "all".into(),
             bind_points: vec![BindPoint::Underlay {
@@ -111,12 +123,12 @@ impl Seed {
         let addresses = Addresses {
             api: format!("localhost:{}", self.port),
             ctrl: vec![format!("tls:localhost:{}", self.port)],
-            apis: base_urls(std::slice::from_ref(&web), false),
+            apis: base_urls(std::slice::from_ref(&web), self.announces_tokens),
         };
         let settings = Settings {
             session_key: Some(Arc::clone(&self.session_key)),
             unrestricted_bindings: vec![UNRESTRICTED.into()],
-            durations: Durations { token_key_known: Duration::ZERO, ..Durations::default() },
+            durations: self.durations.clone(),
             ..Settings::new("ctrl1", Arc::clone(&self.store), self.keys.clone(), addresses)
         };
         let controller = Controller::start(settings).await.unwrap();

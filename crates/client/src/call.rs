@@ -1,16 +1,19 @@
 //! Calls of the contract's operations, with a session, over one API of one controller.
 
-use std::sync::{PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use tokio::sync::watch;
 use weft_contract::envelope::{Envelope, MAX_LIMIT, Pagination};
 use weft_contract::{Api, Method, Operation, headers};
+use weft_identity::{Identity, KeyedChain, LiveIdentity};
 
 use crate::address::Address;
 use crate::error::{Error, Result};
 use crate::http::{Answer, Http, MAX_WAIT, Outgoing, SHORT_WAIT, Tls};
+use crate::oidc::Tokens;
 
 /// Query parameters of a call.
 pub type Query<'a> = [(&'a str, &'a str)];
@@ -20,7 +23,7 @@ pub type Query<'a> = [(&'a str, &'a str)];
 const MAX_PAGES: usize = 400;
 
 /// A token of an external signer. Its text reaches no log.
-#[derive(Clone)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct ExternalToken(String);
 
 impl ExternalToken {
@@ -28,6 +31,11 @@ impl ExternalToken {
     #[must_use]
     pub fn new(text: &str) -> Self {
         Self(text.trim().to_owned())
+    }
+
+    /// The value of the header that has the token.
+    pub(crate) fn bearer(&self) -> String {
+        format!("Bearer {}", self.0)
     }
 }
 
@@ -48,29 +56,84 @@ pub struct Page<T> {
     pub explained: Option<String>,
 }
 
+/// The session of a client. Its token reaches no log.
+#[derive(Clone)]
+enum Session {
+    /// An opaque token, or an access token that somebody else refreshes.
+    Token(String),
+    /// The tokens of OpenID Connect.
+    Tokens(Box<Tokens>),
+}
+
+impl Session {
+    fn token(&self) -> &str {
+        match self {
+            Self::Token(token) => token,
+            Self::Tokens(tokens) => tokens.access(),
+        }
+    }
+}
+
+impl std::fmt::Debug for Session {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Session(..)")
+    }
+}
+
+/// The beginning of access tokens, by which controllers and routers tell them from opaque tokens.
+const SIGNED: &str = "ey";
+
 /// Calls the operations of one API of one controller, with a session once there is one.
 #[derive(Debug)]
 pub(crate) struct Caller {
     http: RwLock<Http>,
-    tls: Tls,
+    /// The trust, and the certificate that is shown.
+    identity: Arc<LiveIdentity>,
     address: Address,
     api: Api,
-    session: RwLock<Option<String>>,
+    session: RwLock<Option<Session>>,
+    /// Counts the sessions and tokens that this client has had.
+    changes: watch::Sender<u64>,
     /// A token of an external signer, which goes with every request.
     external_token: RwLock<Option<ExternalToken>>,
 }
 
 impl Caller {
     pub(crate) fn new(address: Address, api: Api, tls: &Tls) -> Result<Self> {
-        let http = RwLock::new(Http::new(tls)?);
+        let identity = match tls {
+            Tls::Identity(identity) => Arc::clone(identity),
+            Tls::Anonymous(trust) => {
+                LiveIdentity::fixed(Identity::new(None, Vec::new(), trust.clone()))
+            }
+        };
+        let http = RwLock::new(Http::new(&Tls::Identity(Arc::clone(&identity)))?);
         let (session, external_token) = (RwLock::new(None), RwLock::new(None));
-        Ok(Self { http, tls: tls.clone(), address, api, session, external_token })
+        let changes = watch::Sender::default();
+        Ok(Self { http, identity, address, api, session, changes, external_token })
+    }
+
+    /// The present connections.
+    pub(crate) fn http(&self) -> Http {
+        self.http.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Shows this certificate from now on.
+    pub(crate) fn present(&self, chain: KeyedChain) -> Result<()> {
+        let trust = self.identity.current().ca().clone();
+        self.identity.replace(Identity::new(Some(chain), Vec::new(), trust));
+        self.reconnect()
+    }
+
+    /// The name in the certificate that is shown: the id of the identity.
+    pub(crate) fn certificate_name(&self) -> Option<String> {
+        self.identity.current().name().map(str::to_owned)
     }
 
     /// Makes new connections from now on. Those that are open show the certificate that was in use when
     /// they were made.
     pub(crate) fn reconnect(&self) -> Result<()> {
-        *self.http.write().unwrap_or_else(PoisonError::into_inner) = Http::new(&self.tls)?;
+        let http = Http::new(&Tls::Identity(Arc::clone(&self.identity)))?;
+        *self.http.write().unwrap_or_else(PoisonError::into_inner) = http;
         Ok(())
     }
 
@@ -80,11 +143,45 @@ impl Caller {
 
     /// The session token, if there is one.
     pub(crate) fn session(&self) -> Option<String> {
+        self.held().map(|session| session.token().to_owned())
+    }
+
+    /// A text that stays the same as long as the session is the same one.
+    pub(crate) fn session_key(&self) -> Option<String> {
+        self.held().map(|session| match session {
+            Session::Token(token) => token,
+            Session::Tokens(tokens) => tokens.session().to_owned(),
+        })
+    }
+
+    /// The tokens of the session, if it is one by OpenID Connect.
+    pub(crate) fn tokens(&self) -> Option<Tokens> {
+        match self.held()? {
+            Session::Tokens(tokens) => Some(*tokens),
+            Session::Token(_) => None,
+        }
+    }
+
+    fn held(&self) -> Option<Session> {
         self.session.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     pub(crate) fn set_session(&self, token: Option<String>) {
-        *self.session.write().unwrap_or_else(PoisonError::into_inner) = token;
+        self.hold(token.map(Session::Token));
+    }
+
+    pub(crate) fn set_tokens(&self, tokens: Tokens) {
+        self.hold(Some(Session::Tokens(Box::new(tokens))));
+    }
+
+    fn hold(&self, session: Option<Session>) {
+        *self.session.write().unwrap_or_else(PoisonError::into_inner) = session;
+        self.changes.send_modify(|count| *count = count.wrapping_add(1));
+    }
+
+    /// Changes with every other session and token.
+    pub(crate) fn changes(&self) -> watch::Receiver<u64> {
+        self.changes.subscribe()
     }
 
     /// Sends a token of an external signer with every request from now on: as login, or as second factor beside the
@@ -150,6 +247,17 @@ impl Caller {
         body: Option<(&'static str, Vec<u8>)>,
     ) -> Result<Vec<u8>> {
         Ok(self.send(api, operation, ids, query, body).await?.accept()?.body)
+    }
+
+    /// The first page of a list of the client API that needs no session.
+    pub(crate) async fn list_anonymously<T: DeserializeOwned>(
+        &self,
+        operation: &Operation,
+    ) -> Result<Vec<T>> {
+        let limit = MAX_LIMIT.to_string();
+        let query = [("limit", limit.as_str())];
+        let answer = self.send_in(None, Api::Client, operation, &[], &query, None).await?;
+        answer.envelope().map(|envelope: Envelope<Vec<T>>| envelope.data)
     }
 
     /// One page of a list.
@@ -232,10 +340,12 @@ impl Caller {
         if !query.is_empty() {
             url.query_pairs_mut().extend_pairs(query);
         }
-        let session = session.map(|token| (headers::SESSION, token));
+        let session = session.map(|token| match token.starts_with(SIGNED) {
+            true => (headers::AUTHORIZATION, format!("Bearer {token}")),
+            false => (headers::SESSION, token),
+        });
         let external = self.external_token.read().unwrap_or_else(PoisonError::into_inner).clone();
-        let external =
-            external.map(|token| (headers::AUTHORIZATION, format!("Bearer {}", token.0)));
+        let external = external.map(|token| (headers::AUTHORIZATION, token.bearer()));
         let body = match body {
             Some(body) => Some(body),
             // Servers require a JSON body on these methods, even an empty one.
@@ -253,8 +363,7 @@ impl Caller {
             load: operation.load,
             patience: patience(operation, query),
         };
-        let http = self.http.read().unwrap_or_else(PoisonError::into_inner).clone();
-        http.send(&request).await
+        self.http().send(&request).await
     }
 }
 

@@ -1,9 +1,12 @@
 //! The client API, for applications: log in, list services, ask for sessions.
 
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use tokio::sync::watch;
+use tokio::time::Instant;
 use weft_contract::json::{Password, Username};
 use weft_contract::resource::authenticator::{ExtendBody, ExtendVerifyBody, ExtendedCerts};
 use weft_contract::resource::client::{EnvInfo, SdkInfo};
@@ -13,19 +16,22 @@ use weft_contract::resource::posture_check::{PostureResponseBody, PostureRespons
 use weft_contract::resource::server::Version;
 use weft_contract::resource::service::{ALL_CONFIG_TYPES, ServiceDetail};
 use weft_contract::resource::service_session::{EndStatement, SessionBody, SessionDetail};
-use weft_contract::resource::session::{
-    ApiSessionDetail, AuthenticateBody, ServiceUpdates, method,
-};
+use weft_contract::resource::session::{ApiSessionDetail, ServiceUpdates, method};
 use weft_contract::{Api, Empty, Timestamp};
 use weft_identity::{IdentityFile, LiveIdentity};
 
 use crate::address::Address;
+use crate::authenticate::{Means, authenticate, certificate_of, refresh};
 use crate::call::{Caller, ExternalToken, Query, row, to_value};
 use crate::error::{Error, FactorProblem, Result};
+use crate::external_tokens::ExternalTokens;
 use crate::http::Tls;
+use crate::oidc::LoginProtocol;
 use crate::second_factor::{self, CodePurpose, Codes};
 
 const API: Api = Api::Client;
+/// When a certificate that was made for a session, which lasts for twelve hours, is made anew.
+const CERTIFICATE_DUE: Duration = Duration::from_secs(6 * 3600);
 
 /// Credentials of a login.
 #[derive(Clone, Debug)]
@@ -41,6 +47,8 @@ pub enum Credentials {
     Certificate,
     /// A token of an external signer.
     ExternalToken(ExternalToken),
+    /// Tokens of an external signer, of which each login gets another one.
+    ExternalTokens(ExternalTokens),
 }
 
 impl Credentials {
@@ -57,11 +65,11 @@ impl Credentials {
         Ok(Self::Password { username, password })
     }
 
-    fn method(&self) -> &'static str {
+    pub(crate) fn method(&self) -> &'static str {
         match self {
             Self::Password { .. } => method::PASSWORD,
             Self::Certificate => method::CERT,
-            Self::ExternalToken(_) => method::EXT_JWT,
+            Self::ExternalToken(_) | Self::ExternalTokens(_) => method::EXT_JWT,
         }
     }
 }
@@ -87,10 +95,11 @@ pub struct About {
 pub struct ClientApi {
     caller: Caller,
     login: Mutex<Option<(Credentials, About)>>,
+    /// When the certificate that was made for an opaque session is to be made anew.
+    certificate_due: Mutex<Option<Instant>>,
     /// Held during a login, so that there is one at a time.
     one_login: tokio::sync::Mutex<()>,
-    /// Codes of the second factor.
-    codes: Option<Codes>,
+    means: Means,
 }
 
 impl ClientApi {
@@ -101,13 +110,34 @@ impl ClientApi {
     pub fn new(address: Address, tls: &Tls) -> Result<Self> {
         let caller = Caller::new(address, API, tls)?;
         let (login, one_login) = (Mutex::new(None), tokio::sync::Mutex::new(()));
-        Ok(Self { caller, login, one_login, codes: None })
+        Ok(Self {
+            caller,
+            login,
+            certificate_due: Mutex::default(),
+            one_login,
+            means: Means::default(),
+        })
+    }
+
+    /// Logins use this protocol.
+    #[must_use]
+    pub fn with_protocol(mut self, protocol: LoginProtocol) -> Self {
+        self.means.protocol = protocol;
+        self
+    }
+
+    /// Sessions of logins without a certificate get one of their own, for a key of this client: routers ask for it.
+    #[must_use]
+    pub fn for_routers(mut self) -> Self {
+        self.means.is_for_routers = true;
+        self
     }
 
     /// Logins and posture checks that ask for a code of the second factor get one of these.
     #[must_use]
-    pub fn with_codes(self, codes: Option<Codes>) -> Self {
-        Self { codes, ..self }
+    pub fn with_codes(mut self, codes: Option<Codes>) -> Self {
+        self.means.codes = codes;
+        self
     }
 
     /// Makes new connections from now on, with the certificate that the identity has now.
@@ -134,10 +164,60 @@ impl ClientApi {
         self.caller.address()
     }
 
-    /// The session token, once logged in. Routers are shown it.
+    /// The token of the session, once logged in: an opaque or an access token. Routers are shown it.
     #[must_use]
     pub fn token(&self) -> Option<String> {
         self.caller.session()
+    }
+
+    /// A text that stays the same as long as the session is the same one, whatever its tokens are.
+    #[must_use]
+    pub fn session_key(&self) -> Option<String> {
+        self.caller.session_key()
+    }
+
+    /// Changes with every other session and token.
+    #[must_use]
+    pub fn session_changes(&self) -> watch::Receiver<u64> {
+        self.caller.changes()
+    }
+
+    /// When [`ClientApi::refresh`] is due; `None` if the session needs none.
+    #[must_use]
+    pub fn refresh_due(&self) -> Option<Instant> {
+        let tokens = self.caller.tokens().map(|tokens| tokens.due());
+        let certificate = *self.certificate_due.lock().unwrap_or_else(PoisonError::into_inner);
+        tokens.or(certificate.filter(|_| self.caller.session().is_some()))
+    }
+
+    /// Refreshes what the session would end without: the tokens, or the certificate that was made for it. If it cannot be
+    /// refreshed any more, the client logs in again.
+    ///
+    /// # Errors
+    /// When the controller cannot be reached, or refuses the login.
+    pub async fn refresh(&self) -> Result<()> {
+        let _one = self.one_login.lock().await;
+        if self.refresh_due().is_none_or(|due| Instant::now() < due) {
+            return Ok(());
+        }
+        let Some((credentials, about)) = self.remembered().clone() else { return Ok(()) };
+        if self.caller.tokens().is_some() {
+            let done = refresh(&self.caller, API, &credentials, &about, &self.means).await;
+            self.note_certificate(&credentials);
+            return done;
+        }
+        let token = self.caller.session().unwrap_or_default();
+        certificate_of(&self.caller, API, &token, &self.means).await?;
+        self.note_certificate(&credentials);
+        Ok(())
+    }
+
+    /// Notes that the session has a new certificate, if it has one.
+    fn note_certificate(&self, credentials: &Credentials) {
+        let has_own = matches!(credentials, Credentials::Certificate);
+        let is_made = self.means.is_for_routers && !has_own && self.caller.tokens().is_none();
+        *self.certificate_due.lock().unwrap_or_else(PoisonError::into_inner) =
+            is_made.then(|| Instant::now() + CERTIFICATE_DUE);
     }
 
     /// Logs in and keeps the credentials for [`ClientApi::login_again`].
@@ -146,8 +226,8 @@ impl ClientApi {
     /// When the controller refuses, or demands a second factor that is not given.
     pub async fn login(&self, credentials: Credentials, about: About) -> Result<ApiSessionDetail> {
         let _one = self.one_login.lock().await;
-        let codes = self.codes.as_ref();
-        let session = authenticate(&self.caller, API, &credentials, &about, codes).await?;
+        let session = authenticate(&self.caller, API, &credentials, &about, &self.means).await?;
+        self.note_certificate(&credentials);
         *self.remembered() = Some((credentials, about));
         Ok(session)
     }
@@ -165,7 +245,9 @@ impl ClientApi {
         let Some((credentials, about)) = self.remembered().clone() else {
             return Err(Error::Request("there was no login before".to_owned()));
         };
-        authenticate(&self.caller, API, &credentials, &about, self.codes.as_ref()).await
+        let session = authenticate(&self.caller, API, &credentials, &about, &self.means).await?;
+        self.note_certificate(&credentials);
+        Ok(session)
     }
 
     /// Gives the controller a new code of the second factor, which posture checks ask for. `identity` is
@@ -175,7 +257,7 @@ impl ClientApi {
     /// [`Error::SecondFactor`] without a code that the controller takes; others as
     /// [`ClientApi::call`].
     pub async fn prove(&self, identity: String) -> Result<()> {
-        let codes = self.codes.as_ref().ok_or(Error::SecondFactor(FactorProblem::NoCode))?;
+        let codes = self.means.codes.as_ref().ok_or(Error::SecondFactor(FactorProblem::NoCode))?;
         let token = self.token().unwrap_or_default();
         let purpose = CodePurpose::PostureCheck;
         second_factor::give(&self.caller, API, &token, codes, identity, purpose).await
@@ -378,9 +460,16 @@ impl ClientApi {
         if session.as_deref() != refused {
             return Ok(session.is_some());
         }
-        match self.authenticate_again().await {
-            Ok(_) => Ok(true),
-            Err(error @ Error::SecondFactor(_)) => Err(error),
+        let remembered = self.remembered().clone();
+        let renewed = match (self.caller.tokens(), remembered) {
+            (Some(_), Some((credentials, about))) => {
+                refresh(&self.caller, API, &credentials, &about, &self.means).await
+            }
+            _ => self.authenticate_again().await.map(drop),
+        };
+        match renewed {
+            Ok(()) => Ok(true),
+            Err(error) if error.is_of_person() => Err(error),
             Err(error) => {
                 tracing::debug!(%error, "the session has ended and cannot be made anew");
                 Ok(false)
@@ -402,37 +491,4 @@ impl ClientApi {
     fn remembered(&self) -> std::sync::MutexGuard<'_, Option<(Credentials, About)>> {
         self.login.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// Logs in over either API, with a code of the second factor if the controller asks for one, and keeps the
-/// session token; the former token is kept meanwhile. After a failure there is no token.
-pub(crate) async fn authenticate(
-    caller: &Caller,
-    api: Api,
-    credentials: &Credentials,
-    about: &About,
-    codes: Option<&Codes>,
-) -> Result<ApiSessionDetail> {
-    let mut body = AuthenticateBody {
-        config_types: Some(about.config_types.clone()),
-        end_key: about.end_key.clone(),
-        env_info: Some(about.env.clone()),
-        sdk_info: Some(about.sdk.clone()),
-        ..AuthenticateBody::default()
-    };
-    if let Credentials::Password { username, password } = credentials {
-        body.username = Some(username.clone());
-        body.password = Some(password.clone());
-    }
-    if let Credentials::ExternalToken(token) = credentials {
-        caller.set_external_token(Some(token.clone()));
-    }
-    let query = [("method", credentials.method())];
-    let (row, body) = (row(api, "authenticate")?, to_value(&body)?);
-    let session = match caller.call_without_session(row, &query, Some(&body)).await {
-        Ok(session) => second_factor::complete(caller, api, session, codes).await,
-        Err(error) => Err(error),
-    };
-    caller.set_session(session.as_ref().ok().map(|session| session.token.clone()));
-    session
 }

@@ -29,11 +29,20 @@ pub(crate) struct Connector(HttpsConnector<Line>);
 
 impl Connector {
     pub(crate) fn new(tls: rustls::ClientConfig, proxies: Arc<Proxies>) -> Self {
+        Self::with(tls, proxies, true)
+    }
+
+    /// Makes connections without TLS for URLs of http.
+    pub(crate) fn also_plain(tls: rustls::ClientConfig, proxies: Arc<Proxies>) -> Self {
+        Self::with(tls, proxies, false)
+    }
+
+    fn with(tls: rustls::ClientConfig, proxies: Arc<Proxies>, only_tls: bool) -> Self {
         let mut tcp = HttpConnector::new();
         tcp.enforce_http(false);
         tcp.set_nodelay(true);
         let names = Arc::new(DefaultServerNameResolver::default());
-        Self(HttpsConnector::new(Line { tcp, proxies }, tls, true, names))
+        Self(HttpsConnector::new(Line { tcp, proxies }, tls, only_tls, names))
     }
 }
 
@@ -98,9 +107,10 @@ impl Service<Uri> for Line {
     }
 }
 
-/// Host, without brackets, and port of a URL of https.
+/// Host, without brackets, and port of a URL.
 fn place(url: &Uri) -> (&str, u16) {
-    (url.host().unwrap_or_default().trim_matches(['[', ']']), url.port_u16().unwrap_or(443))
+    let usual = if url.scheme_str() == Some("http") { 80 } else { 443 };
+    (url.host().unwrap_or_default().trim_matches(['[', ']']), url.port_u16().unwrap_or(usual))
 }
 
 /// The error of the system among the causes of an error.

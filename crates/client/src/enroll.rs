@@ -19,8 +19,8 @@ use weft_contract::resource::enrollment::{EnrollBody, EnrollmentCerts, Enrollmen
 use weft_contract::{Api, Load, Method, Word as _, headers};
 use weft_identity::token::{self, Expect, TokenError};
 use weft_identity::{
-    BYTE_ORDER_MARK, Certificate, CertificateRequest, IdentityFile, IdentityMaterial, KeyedChain,
-    LiveIdentity, PrivateKey, San, Subject, TrustBundle,
+    BYTE_ORDER_MARK, Certificate, CertificateRequest, ExternalLogin, IdentityFile,
+    IdentityMaterial, KeyedChain, LiveIdentity, PrivateKey, San, Subject, TrustBundle,
 };
 use weft_proxy::Proxies;
 
@@ -157,6 +157,24 @@ pub async fn enroll_password(jwt: &str, password: Password) -> Result<String> {
     let body = EnrollBody { password: Some(password), ..EnrollBody::default() };
     let body = to_value(&body)?.to_string().into_bytes();
     Ok(invitation.send(method::UPDB, headers::JSON, body).await?.username)
+}
+
+/// Makes the identity file of somebody who logs in with tokens of an identity provider, of the token of a network: it names
+/// the controller and whom to trust. Nothing is enrolled, and the token can be used again.
+///
+/// # Errors
+/// When the token cannot be verified, or is for something else.
+pub async fn join(jwt: &str, login: ExternalLogin) -> Result<IdentityFile> {
+    wanted(&peek(jwt)?, &[method::NETWORK])?;
+    let invitation = verify(jwt, Proxies::of_process()).await?;
+    let api = invitation.address.at(Api::Client, "")?.to_string();
+    Ok(IdentityFile {
+        apis: vec![api.clone()],
+        api,
+        id: IdentityMaterial::inline("", "", &invitation.bundle.to_pem()),
+        external_login: Some(login),
+        ..IdentityFile::default()
+    })
 }
 
 /// Enrolls a router, of the edge or of the fabric only, by one-time token. The private key is not

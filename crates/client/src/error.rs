@@ -80,6 +80,17 @@ pub enum Error {
     /// The controller demands a second factor, which was not given.
     #[error(transparent)]
     SecondFactor(FactorProblem),
+    /// The provider of the controller, or that of a company, refused a request of OpenID Connect.
+    #[error(transparent)]
+    Provider(Box<ProviderError>),
+    /// There is no token of the identity provider to log in with.
+    #[error("there is no token of the identity provider: {reason}")]
+    NoToken {
+        /// The reason.
+        reason: String,
+        /// True if there may be one later, although nobody does anything.
+        may_pass: bool,
+    },
     /// A file with a saved login or a secret cannot be used.
     #[error("{}: {reason}", path.display())]
     File {
@@ -106,6 +117,7 @@ impl Error {
         match self {
             Self::Api(error) => Some(error.status),
             Self::Answer { status, .. } => Some(*status),
+            Self::Provider(refusal) => Some(refusal.status),
             _ => None,
         }
     }
@@ -113,7 +125,10 @@ impl Error {
     /// True if the session has ended, or has no right to the operation.
     #[must_use]
     pub fn is_unauthorized(&self) -> bool {
-        self.status() == Some(401)
+        match self {
+            Self::Provider(refusal) => refusal.status == 401 || refusal.error == INVALID_GRANT,
+            _ => self.status() == Some(401),
+        }
     }
 
     /// True if the entity does not exist.
@@ -127,6 +142,8 @@ impl Error {
     pub fn is_temporary(&self) -> bool {
         match self {
             Self::Connection { .. } => true,
+            Self::NoToken { may_pass, .. } => *may_pass,
+            Self::Provider(refusal) if refusal.error == TEMPORARILY_UNAVAILABLE => true,
             _ => self.status().is_some_and(|status| status == 429 || status >= 500),
         }
     }
@@ -160,6 +177,33 @@ pub enum FactorProblem {
     )]
     Unsupported(String),
 }
+
+/// The refusal of a code or token that is not good, or not any more.
+const INVALID_GRANT: &str = "invalid_grant";
+/// The refusal of a provider that has no room.
+const TEMPORARILY_UNAVAILABLE: &str = "temporarily_unavailable";
+
+/// A refusal in the words of OAuth (RFC 6749 5.2).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProviderError {
+    /// The HTTP status.
+    pub status: u16,
+    /// The error, such as `invalid_grant`.
+    pub error: String,
+    /// The text for people; empty if there is none.
+    pub description: String,
+}
+
+impl std::fmt::Display for ProviderError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.description.is_empty() {
+            true => f.write_str(&self.error),
+            false => write!(f, "{} ({})", self.description, self.error),
+        }
+    }
+}
+
+impl std::error::Error for ProviderError {}
 
 /// A refusal of the controller.
 #[derive(Clone, Debug, PartialEq)]

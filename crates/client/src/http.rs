@@ -121,10 +121,19 @@ impl Http {
 
     /// A client with a TLS configuration of its own.
     pub(crate) fn with_config(config: rustls::ClientConfig, proxies: Arc<Proxies>) -> Self {
+        Self::over(Connector::new(config, Arc::clone(&proxies)), proxies)
+    }
+
+    /// A client that also speaks with servers without TLS.
+    pub(crate) fn also_plain(config: rustls::ClientConfig, proxies: Arc<Proxies>) -> Self {
+        Self::over(Connector::also_plain(config, Arc::clone(&proxies)), proxies)
+    }
+
+    fn over(connector: Connector, proxies: Arc<Proxies>) -> Self {
         let client = Client::builder(TokioExecutor::new())
             .pool_timer(TokioTimer::new())
             .pool_max_idle_per_host(2)
-            .build(Connector::new(config, Arc::clone(&proxies)));
+            .build(connector);
         Self { client, proxies }
     }
 

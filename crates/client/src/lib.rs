@@ -14,6 +14,9 @@
 //! - [`ClientApi`]: the client API: log in, list services, ask for sessions;
 //! - [`Codes`]: codes of the second factor, for logins that ask for them; [`NewFactor`] sets one up, and
 //!   [`TotpSecret`] makes codes without a person;
+//! - [`LoginProtocol`]: opaque tokens, or the tokens of OpenID Connect;
+//! - [`ExternalTokens`]: tokens of a company's identity provider, and [`ProviderLogin`], which gets them with a code;
+//! - [`BrowserLogin`], [`DeviceLogin`]: logins on the pages of the controller, for [`SavedTokens`];
 //! - [`enroll`]: from a one-time token to a certificate;
 //! - [`trust`]: first contact with an unknown controller;
 //! - [`SavedLogin`], [`Logins`]: logins in files, for the next command.
@@ -31,15 +34,21 @@
 //! ```
 
 mod address;
+mod authenticate;
 mod call;
 mod client_api;
 mod connector;
+mod device_codes;
 pub mod enroll;
 mod error;
+mod external_tokens;
 mod http;
 mod login;
 mod management;
 mod new_factor;
+mod oidc;
+mod provider_login;
+mod saved_tokens;
 mod second_factor;
 mod totp;
 pub mod trust;
@@ -48,11 +57,16 @@ pub use address::Address;
 pub use call::ExternalToken;
 pub use call::{Page, Query};
 pub use client_api::{About, ClientApi, Credentials};
-pub use error::{ApiError, Error, FactorProblem, Result};
+pub use device_codes::DevicePrompt;
+pub use error::{ApiError, Error, FactorProblem, ProviderError, Result};
+pub use external_tokens::{ExternalTokens, TokenRequest};
 pub use http::{MAX_ANSWER, Tls, tell_waits};
 pub use login::{LoginKey, Logins, SavedLogin};
 pub use management::ManagementClient;
 pub use new_factor::NewFactor;
+pub use oidc::{BrowserLogin, DeviceLogin, LoginProtocol};
+pub use provider_login::ProviderLogin;
+pub use saved_tokens::SavedTokens;
 pub use second_factor::{CodePurpose, CodeRequest, Codes};
 pub use totp::TotpSecret;
 

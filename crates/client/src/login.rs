@@ -21,6 +21,7 @@ use weft_identity::{
 use crate::address::Address;
 use crate::error::{Error, Result};
 use crate::http::Tls;
+use crate::saved_tokens::SavedTokens;
 
 /// Folder of the login files.
 const FOLDER: &str = "logins";
@@ -50,6 +51,9 @@ pub struct SavedLogin {
     /// password.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<LoginKey>,
+    /// What a login on the pages of the controller is refreshed with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tokens: Option<SavedTokens>,
 }
 
 /// A certificate to log in with.
@@ -120,10 +124,18 @@ impl SavedLogin {
     /// # Errors
     /// As [`SavedLogin::bundle`] and [`LoginKey::load`].
     pub fn tls(&self) -> Result<Tls> {
-        Ok(match &self.key {
-            Some(key) => Tls::Identity(key.load(&self.ca)?),
-            None => Tls::Anonymous(self.bundle()?),
+        Ok(match (&self.key, &self.tokens) {
+            (Some(key), _) => Tls::Identity(key.load(&self.ca)?),
+            (None, Some(tokens)) => tokens.tls(self.bundle()?)?,
+            (None, None) => Tls::Anonymous(self.bundle()?),
         })
+    }
+
+    /// The login with these tokens.
+    #[must_use]
+    pub fn with_tokens(self, tokens: SavedTokens) -> Self {
+        let token = tokens.access().to_owned();
+        Self { token, expires_at: tokens.session_end(), tokens: Some(tokens), ..self }
     }
 }
 

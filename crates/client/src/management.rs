@@ -8,8 +8,9 @@ use weft_contract::resource::session::ApiSessionDetail;
 use weft_contract::{Api, Body, Created, Empty, Kind, Operation};
 
 use crate::address::Address;
+use crate::authenticate::{Means, authenticate};
 use crate::call::{Caller, Page, Query, row, to_value};
-use crate::client_api::{About, Credentials, authenticate};
+use crate::client_api::{About, Credentials};
 use crate::error::{Error, Result};
 use crate::http::Tls;
 use crate::login::SavedLogin;
@@ -89,8 +90,8 @@ impl ManagementClient {
     /// # Errors
     /// When the controller refuses, or demands a second factor that is not given.
     pub async fn login(&self, credentials: &Credentials) -> Result<ApiSessionDetail> {
-        let codes = self.codes.as_ref();
-        authenticate(&self.caller, API, credentials, &About::default(), codes).await
+        let means = Means { codes: self.codes.clone(), ..Means::opaque() };
+        authenticate(&self.caller, API, credentials, &About::default(), &means).await
     }
 
     /// Gives the second factor that the session of this client still lacks, if it lacks one: the session may

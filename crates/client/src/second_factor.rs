@@ -19,6 +19,12 @@ use crate::call::{Caller, row, to_value};
 use crate::error::{Error, FactorProblem, Result};
 use crate::totp::TotpSecret;
 
+/// What became of a code.
+pub(crate) enum Offered<T> {
+    Taken(T),
+    Refused,
+}
+
 /// Most codes that are tried for one login or posture check.
 const ATTEMPTS: u32 = 3;
 
@@ -90,6 +96,27 @@ impl Codes {
             let secret = Arc::clone(&secret);
             async move { secret.code(request.is_repeated).await }
         })
+    }
+
+    /// Asks for codes and gives them, until one is taken.
+    pub(crate) async fn offer<'a, T>(
+        &self,
+        identity: String,
+        purpose: CodePurpose,
+        give: impl Fn(String) -> BoxFuture<'a, Result<Offered<T>>>,
+    ) -> Result<T> {
+        let mut request = CodeRequest { identity, purpose, is_repeated: false };
+        for _ in 0..ATTEMPTS {
+            let Some(code) = self.ask(request.clone()).await else { break };
+            match give(code).await? {
+                Offered::Taken(done) => return Ok(done),
+                Offered::Refused => request.is_repeated = true,
+            }
+        }
+        Err(Error::SecondFactor(match request.is_repeated {
+            true => FactorProblem::Refused,
+            false => FactorProblem::NoCode,
+        }))
     }
 
     /// The answer to a question, or to the question that is open.
@@ -171,24 +198,21 @@ pub(crate) async fn give(
     purpose: CodePurpose,
 ) -> Result<()> {
     let row = row(api, "authenticateMfa")?;
-    let mut request = CodeRequest { identity, purpose, is_repeated: false };
-    for _ in 0..ATTEMPTS {
-        let Some(code) = codes.ask(request.clone()).await else { break };
-        let body = to_value(&CodeBody { code: Some(code) })?;
-        let given: Result<Empty> = caller.call_with(token, row, Some(&body)).await;
-        let Err(error) = given else { return Ok(()) };
-        // Controllers differ in the status (docs/protocol/auth.md 1.4).
-        match error.api().map(|refusal| refusal.code()) {
-            Some("MFA_INVALID_TOKEN") => request.is_repeated = true,
-            Some("MFA_NOT_ENROLLED") => return Err(Error::SecondFactor(FactorProblem::NotSetUp)),
-            _ => return Err(error),
+    let offer = |code: String| {
+        async move {
+            let body = to_value(&CodeBody { code: Some(code) })?;
+            let given: Result<Empty> = caller.call_with(token, row, Some(&body)).await;
+            let Err(error) = given else { return Ok(Offered::Taken(())) };
+            // Controllers differ in the status (docs/protocol/auth.md 1.4).
+            match error.api().map(|refusal| refusal.code()) {
+                Some("MFA_INVALID_TOKEN") => Ok(Offered::Refused),
+                Some("MFA_NOT_ENROLLED") => Err(Error::SecondFactor(FactorProblem::NotSetUp)),
+                _ => Err(error),
+            }
         }
-    }
-    let problem = match request.is_repeated {
-        true => FactorProblem::Refused,
-        false => FactorProblem::NoCode,
+        .boxed()
     };
-    Err(Error::SecondFactor(problem))
+    codes.offer(identity, purpose, offer).await
 }
 
 #[cfg(test)]

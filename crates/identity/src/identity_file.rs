@@ -1,7 +1,7 @@
 //! The identity file of SDKs: controllers, and key, certificate and bundle of an enrolled identity
 //! (docs/protocol/sdk.md 16.1).
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Deserializer, Serialize};
 
@@ -38,12 +38,28 @@ pub struct IdentityFile {
     /// Key, certificate and bundle.
     #[serde(default)]
     pub id: IdentityMaterial,
+    /// How the identity logs in without a certificate.
+    #[serde(rename = "externalLogin", default, skip_serializing_if = "Option::is_none")]
+    pub external_login: Option<ExternalLogin>,
     /// True if the SDK uses several controllers.
     #[serde(rename = "enableHa", default, deserialize_with = "nullable")]
     pub enable_ha: bool,
     /// Members that weft does not know.
     #[serde(flatten)]
     pub other: serde_json::Map<String, serde_json::Value>,
+}
+
+/// How an identity logs in with tokens of an identity provider, in place of a certificate. A member of weft.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ExternalLogin {
+    /// The external JWT signer at whose provider a person logs in, by name or id. None: the only one of the controller
+    /// that names an address for logins.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub signer: Option<String>,
+    /// The file that has the token, which somebody else renews. None: a person logs in.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub token_file: Option<PathBuf>,
 }
 
 /// Locations of key, certificate and bundle; `pem:` for text in the file itself.
@@ -144,6 +160,12 @@ impl IdentityFile {
         let first = Some(self.api.as_str()).filter(|api| !api.is_empty());
         let others = self.apis.iter().map(String::as_str).filter(|api| *api != self.api);
         first.into_iter().chain(others)
+    }
+
+    /// Whether the identity has a certificate.
+    #[must_use]
+    pub fn has_certificate(&self) -> bool {
+        !self.id.cert.is_empty()
     }
 
     /// Key, certificate and bundle as an identity section.

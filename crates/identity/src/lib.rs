@@ -71,7 +71,7 @@ pub use file::{
     write_private,
 };
 pub use identity::{AltServerCert, Identity, IdentitySection, KeyedChain};
-pub use identity_file::{IdentityFile, IdentityMaterial};
+pub use identity_file::{ExternalLogin, IdentityFile, IdentityMaterial};
 pub use key::PrivateKey;
 pub use key_set::{KeySet, MAX_KEY_SET_BYTES, MAX_KEYS};
 pub use live::{Changed, LiveIdentity, PreparedCertificates};

@@ -28,6 +28,8 @@ pub const MAX_USERNAME: usize = 1024;
 pub const MAX_PASSWORD: usize = 4096;
 /// Longest one-time or recovery code, in bytes.
 pub const MAX_CODE: usize = 13;
+/// Longest public key of an end, in base64: 65 bytes in weft's form.
+pub const MAX_END_KEY: usize = 128;
 /// Longest text in the report of an SDK or a machine, in bytes.
 pub const MAX_REPORT: usize = 255;
 
@@ -119,6 +121,8 @@ pub struct LoginForm {
     pub config_types: Vec<String>,
     /// The request for a session certificate, PEM.
     pub csr: Option<String>,
+    /// The public key that proves the client to the ends of its connections, in base64 (docs/protocol/sdk.md 14.6).
+    pub end_key: Option<String>,
     /// The report of the SDK, if there is one: an object of texts.
     pub sdk: Option<Value>,
     /// The report of the machine, if there is one: an object of texts.
@@ -173,6 +177,7 @@ impl LoginForm {
             token: one("token", MAX_TOKEN)?,
             config_types: types.map_err(field)?,
             csr: one("csrPem", MAX_CSR)?,
+            end_key: one("endKey", MAX_END_KEY)?,
             sdk: report_of_form(params, &SDK)?,
             env: report_of_form(params, &ENV)?,
         })
@@ -224,6 +229,7 @@ struct Json {
     token: Option<String>,
     config_types: Option<Vec<String>>,
     csr_pem: Option<String>,
+    end_key: Option<String>,
     sdk_info: Option<Map<String, Value>>,
     env_info: Option<Map<String, Value>>,
 }
@@ -253,6 +259,7 @@ impl Json {
             token: limited("token", self.token, MAX_TOKEN)?,
             config_types: types.into_iter().filter(|it| !it.is_empty()).collect(),
             csr: limited("csrPem", self.csr_pem, MAX_CSR)?,
+            end_key: limited("endKey", self.end_key, MAX_END_KEY)?,
             sdk: report_of_json(self.sdk_info, &SDK)?,
             env: report_of_json(self.env_info, &ENV)?,
         })
@@ -408,10 +415,10 @@ mod tests {
 
     #[test]
     fn forms_and_json_say_the_same() {
-        let form = "id=i&username=u&password=p%26&configTypes=a&configTypes=b&csrPem=c&sdkAppID=x&sdkAppVersion=1\
+        let form = "id=i&username=u&password=p%26&configTypes=a&configTypes=b&csrPem=c&endKey=e&sdkAppID=x&sdkAppVersion=1\
             &sdkBranch=b&sdkRevision=r&sdkType=t&sdkVersion=v&envArch=a&envOs=o&envOsRelease=r&envOsVersion=v\
             &envDomain=d&envHostname=h&unknown=1";
-        let json = r#"{"id":"i","username":"u","password":"p&","configTypes":["a","b"],"csrPem":"c",
+        let json = r#"{"id":"i","username":"u","password":"p&","configTypes":["a","b"],"csrPem":"c","endKey":"e",
             "sdkInfo":{"appID":"x","appVersion":"1","branch":"b","revision":"r","type":"t","version":"v","other":[]},
             "envInfo":{"arch":"a","os":"o","osRelease":"r","osVersion":"v","domain":"d","hostname":"h","deviceId":"1"},
             "unknown":{"a":1}}"#;

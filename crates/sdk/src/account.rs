@@ -1,25 +1,29 @@
 //! The identity at the controllers: login, services, service sessions.
 //!
-//! API sessions are the opaque ones of the client API (docs/protocol/auth.md 9, 10;
+//! API sessions are those of OpenID Connect or the opaque ones of the client API (docs/protocol/auth.md 9, 10, 15;
 //! docs/protocol/sdk.md 15.0, 15.1). One controller is used at a time; if it cannot be reached, the
 //! next one is tried.
 //!
+//! - `keeping`: keeps the session from its end;
 //! - `login`: logins;
 //! - `proving`: reports about this device, and codes of the second factor, for posture checks;
 //! - `renewing`: renewal of the identity's certificate;
 //! - `sessions`: service sessions.
 
+mod keeping;
 mod login;
 mod proving;
 mod renewing;
 mod sessions;
 
+pub(crate) use self::keeping::Shown;
 use self::sessions::KeptSession;
 use crate::error::{Error, Result};
 use crate::posture::Reporter;
 use crate::proofs::Proofs;
 use crate::renewal::{Extension, Renewal};
 use crate::service::Service;
+use crate::settings::LoginSettings;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
@@ -27,9 +31,9 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
-use weft_client::{About, ClientApi, Codes, Tls};
+use weft_client::{About, ClientApi, Credentials, Tls};
 use weft_contract::Timestamp;
 use weft_contract::entity::DialBind;
 use weft_contract::resource::edge_router::EdgeRouterCommon;
@@ -47,6 +51,11 @@ pub(crate) struct Account {
     apis: Vec<ClientApi>,
     current: AtomicUsize,
     about: About,
+    credentials: Credentials,
+    /// The session that routers are shown.
+    shown: watch::Sender<Option<Shown>>,
+    /// Notified when another controller is used.
+    turned: Notify,
     /// Held during a login, so that there is one at a time.
     login: tokio::sync::Mutex<()>,
     known: Mutex<Known>,
@@ -89,16 +98,23 @@ impl Account {
         file: &IdentityFile,
         identity: &Arc<LiveIdentity>,
         about: About,
-        codes: Option<&Codes>,
+        login: &LoginSettings,
         renewal: Renewal,
     ) -> Result<Self> {
         let tls = Tls::Identity(Arc::clone(identity));
-        let api = |url: &str| Ok(ClientApi::new(url.parse()?, &tls)?.with_codes(codes.cloned()));
+        let credentials = login.credentials(file)?;
+        let api = |url: &str| {
+            let api = ClientApi::new(url.parse()?, &tls)?.with_codes(login.codes.clone());
+            Ok(api.with_protocol(login.protocol).for_routers())
+        };
         let apis: Result<Vec<_>> = file.controllers().map(api).collect();
         Ok(Self {
             apis: apis?,
             current: AtomicUsize::new(0),
             about,
+            credentials,
+            shown: watch::Sender::default(),
+            turned: Notify::new(),
             login: tokio::sync::Mutex::new(()),
             known: Mutex::default(),
             services: watch::Sender::default(),
@@ -123,12 +139,14 @@ impl Account {
     /// Turns to the next controller, unless another call has done so since this one was used.
     fn turn_from(&self, Used { number, .. }: Used<'_>) {
         let (next, order) = (number.wrapping_add(1), Ordering::Relaxed);
-        let _ = self.current.compare_exchange(number, next, order, order);
+        if self.current.compare_exchange(number, next, order, order).is_ok() {
+            self.turned.notify_one();
+        }
     }
 
-    /// The token of the API session, once logged in.
-    pub(crate) fn token(&self) -> Option<String> {
-        self.api().ok().and_then(ClientApi::token)
+    /// A text that stays the same as long as the API session is the same one; `None` before the login.
+    fn session_key(&self) -> Option<String> {
+        self.api().ok().and_then(ClientApi::session_key)
     }
 
     /// The name of the identity, once logged in.
@@ -147,7 +165,7 @@ impl Account {
         let lasts = session.expiration_seconds.and_then(|seconds| u64::try_from(seconds).ok());
         let lasts = lasts.filter(|seconds| *seconds > 0).map(Duration::from_secs);
         self.known.lock().session_lasts = lasts;
-        self.note_extension(Extension::of(session));
+        self.note_extension(Extension::of(session, self.session_key().unwrap_or_default()));
     }
 
     /// The interval of refreshes: the wanted one, or a shorter one that keeps the API session alive.
@@ -333,7 +351,8 @@ mod tests {
         file.apis = vec![file.api.clone(), format!("https://{}", address(2))];
         let identity = LiveIdentity::load(file.section()).unwrap();
         let renewal = Renewal::new(Arc::clone(&identity), None, true);
-        Account::new(&file, &identity, About::default(), None, renewal).unwrap()
+        Account::new(&file, &identity, About::default(), &LoginSettings::default(), renewal)
+            .unwrap()
     }
 
     #[test]

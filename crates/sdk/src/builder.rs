@@ -2,12 +2,14 @@
 
 use crate::context::Context;
 use crate::error::Result;
-use crate::settings::Settings;
+use crate::settings::{Settings, Show};
 use std::future::Future;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
-use weft_client::{CodeRequest, Codes, TotpSecret};
+use weft_client::{
+    CodeRequest, Codes, Credentials, DevicePrompt, ExternalTokens, LoginProtocol, TotpSecret,
+};
 use weft_identity::{IdentityFile, RenewableFile};
 
 /// Makes a [`Context`] with options other than the defaults.
@@ -116,7 +118,7 @@ impl ContextBuilder {
         F: Fn(CodeRequest) -> A + Send + Sync + 'static,
         A: Future<Output = Option<String>> + Send + 'static,
     {
-        self.settings.codes = Some(Codes::new(supply));
+        self.settings.login.codes = Some(Codes::new(supply));
         self
     }
 
@@ -124,7 +126,7 @@ impl ContextBuilder {
     /// is good for about a minute.
     #[must_use]
     pub fn second_factor_code(mut self, code: impl Into<String>) -> Self {
-        self.settings.codes = Some(Codes::once(code));
+        self.settings.login.codes = Some(Codes::once(code));
         self
     }
 
@@ -140,7 +142,64 @@ impl ContextBuilder {
     /// ```
     #[must_use]
     pub fn second_factor_secret(mut self, secret: TotpSecret) -> Self {
-        self.settings.codes = Some(Codes::of_secret(Arc::new(secret)));
+        self.settings.login.codes = Some(Codes::of_secret(Arc::new(secret)));
+        self
+    }
+
+    /// The protocol of logins: OpenID Connect if the controller announces it, by default. Its sessions have tokens for some
+    /// minutes that routers judge by themselves, and that are worth nothing without the key of this program.
+    #[must_use]
+    pub fn login_protocol(mut self, protocol: LoginProtocol) -> Self {
+        self.settings.login.protocol = protocol;
+        self
+    }
+
+    /// Logs in with a name and a password instead of a certificate, so that the identity file needs none. A key for the
+    /// connections to routers is made by this program.
+    ///
+    /// # Errors
+    /// When one of them is shorter or longer than a controller takes.
+    pub fn password(
+        mut self,
+        username: impl Into<String>,
+        password: impl Into<String>,
+    ) -> Result<Self> {
+        self.settings.login.credentials = Some(Credentials::password(username, password)?);
+        Ok(self)
+    }
+
+    /// Logs in with tokens of a company's identity provider instead of a certificate, so that the identity file needs none.
+    /// One is asked for at every login: at first, when the longest life of the session has ended (24 h unless the controller
+    /// says otherwise), and when the controller has refused the one before.
+    ///
+    /// ```
+    /// use weft_sdk::{Context, ExternalTokens};
+    ///
+    /// // Kubernetes writes a new token there from time to time.
+    /// let robot = Context::builder()
+    ///     .external_tokens(ExternalTokens::of_file("/var/run/secrets/tokens/weft"));
+    /// let other = Context::builder().external_tokens(ExternalTokens::new(|_| async {
+    ///     tokio::fs::read_to_string("token.jwt").await
+    /// }));
+    /// # drop((robot, other));
+    /// ```
+    #[must_use]
+    pub fn external_tokens(mut self, tokens: ExternalTokens) -> Self {
+        self.settings.login.credentials = Some(Credentials::ExternalTokens(tokens));
+        self
+    }
+
+    /// Lets a person log in at the identity provider of their company if the identity file has no certificate: this function
+    /// shows them an address and a code. The provider needs an endpoint for devices (RFC 8628), and an external JWT signer of
+    /// the controller has to name its address and a client. If the provider gives a refresh token, the person is asked once,
+    /// and otherwise whenever the longest life of the session has ended. An error, such as that nobody is there, ends the
+    /// login.
+    #[must_use]
+    pub fn provider_login(
+        mut self,
+        show: impl Fn(DevicePrompt) -> std::result::Result<(), String> + Send + Sync + 'static,
+    ) -> Self {
+        self.settings.login.show = Some(Show(Arc::new(show)));
         self
     }
 

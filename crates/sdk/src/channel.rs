@@ -142,6 +142,19 @@ impl RouterChannel {
         }
     }
 
+    /// Waits until no connection is on the channel, whatever it is for, but listeners.
+    pub(crate) async fn emptied(&self) {
+        loop {
+            let idle = self.idle.notified();
+            let is_used =
+                self.conns.lock().by_id.values().any(|entry| !matches!(entry, Entry::Host(_)));
+            if !is_used {
+                return;
+            }
+            idle.await;
+        }
+    }
+
     fn has_left_circuits(&self) -> bool {
         let circuits: Vec<Arc<Circuit>> = {
             let conns = self.conns.lock();

@@ -1,12 +1,14 @@
 //! Connections to routers: made when first needed, kept, and made again with growing pauses after
 //! they are lost.
 
+use crate::account::Shown;
 use crate::addresses::{address_of, are_usable, unusable};
 use crate::channel::RouterChannel;
 use crate::error::{Error, Result};
 use crate::inner::Inner;
 use crate::jitter::jittered;
 use crate::routers::{DRAIN_LIMIT, Place, Slot, first_connected};
+use bytes::Bytes;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -14,7 +16,7 @@ use weft_channel::{ChannelOptions, DialOptions, RequestError, ServerScreen, dial
 use weft_contract::resource::service_session::SessionEdgeRouter;
 use weft_identity::tls::{ClientTls, client_config};
 use weft_identity::{ExpectedRouter, LiveIdentity};
-use weft_wire::edge::header;
+use weft_wire::edge::{self, UpdateToken, UpdateTokenFailure, header};
 use weft_wire::hello::{self, Hello, alpn};
 use weft_wire::{Message, content_type};
 
@@ -33,6 +35,8 @@ const FIRST_WAIT_WITH_OTHERS: Duration = Duration::from_secs(1);
 const LONGEST_WAIT_WITH_OTHERS: Duration = Duration::from_secs(60);
 /// A channel that was open this long counts as a success, whatever the router sent.
 const GOOD_LIFE: Duration = Duration::from_secs(10);
+/// The longest wait for a router's answer to a new token.
+const UPDATE_TIMEOUT: Duration = Duration::from_secs(10);
 /// The interval of probes to a router, and the longest wait for its answer.
 const PROBE_INTERVAL: Duration = Duration::from_secs(10);
 
@@ -107,9 +111,9 @@ impl Inner {
                 connected = self.connect(&slot, &place) => connected,
             };
             match connected {
-                Ok(channel) => {
+                Ok((channel, shown)) => {
                     tracing::debug!(router = %slot.name(), "connected to a router");
-                    let good = self.use_channel(&slot, &channel).await;
+                    let good = self.use_channel(&slot, &channel, shown).await;
                     if slot.is_dropped() {
                         break;
                     }
@@ -158,10 +162,22 @@ impl Inner {
     }
 
     /// Uses a channel until it closes; true if it counts as a success.
-    async fn use_channel(&self, slot: &Slot, channel: &Arc<RouterChannel>) -> bool {
+    async fn use_channel(
+        &self,
+        slot: &Arc<Slot>,
+        channel: &Arc<RouterChannel>,
+        shown: Shown,
+    ) -> bool {
         let since = Instant::now();
         slot.up(channel);
         let reason = tokio::select! {
+            left = self.keep_shown(channel, shown) => match left {
+                Left::Refused(reason) => reason,
+                Left::Replaced => {
+                    self.leave_behind(slot, channel);
+                    return true;
+                }
+            },
             reason = channel.handle().closed() => reason.to_string(),
             () = probe(slot, channel) => "the router does not answer".to_owned(),
             problem = slot.is_of_other(channel.handle().peer()) => problem,
@@ -176,12 +192,60 @@ impl Inner {
         channel.is_proved() || since.elapsed() >= GOOD_LIFE
     }
 
-    async fn connect(&self, slot: &Slot, place: &Place) -> Result<Arc<RouterChannel>, String> {
+    /// Shows a router every further token of the session. Ends when it refuses one, or when the identity has another
+    /// session.
+    async fn keep_shown(&self, channel: &RouterChannel, mut shown: Shown) -> Left {
+        let mut changes = self.account.shown_changes();
+        loop {
+            let now = changes.borrow_and_update().clone();
+            if let Some(now) = now.filter(|now| shown.is_refreshed() && *now != shown) {
+                if now.session != shown.session {
+                    return Left::Replaced;
+                }
+                if let Err(problem) = show(channel, &now).await {
+                    return Left::Refused(problem);
+                }
+                shown = now;
+            }
+            if changes.changed().await.is_err() {
+                std::future::pending::<()>().await;
+            }
+        }
+    }
+
+    /// Leaves the connections of a former session on their channel, until they or the channel are closed. Others get a
+    /// channel of the present session.
+    fn leave_behind(&self, slot: &Arc<Slot>, channel: &Arc<RouterChannel>) {
+        slot.down("the identity has logged in again".to_owned());
+        let (slot, channel) = (Arc::clone(slot), Arc::clone(channel));
+        let cancel = self.cancel.clone();
+        tokio::spawn(async move {
+            let emptied = async {
+                // Listeners are bound on the new channel as soon as the former one is closed.
+                slot.connected().await;
+                channel.emptied().await;
+            };
+            tokio::select! {
+                () = emptied => {}
+                _ = channel.handle().closed() => {}
+                () = cancel.cancelled() => {
+                    let _ = tokio::time::timeout(DRAIN_LIMIT, channel.drained()).await;
+                }
+            }
+            channel.handle().close("the identity has logged in again".to_owned());
+        });
+    }
+
+    async fn connect(
+        &self,
+        slot: &Slot,
+        place: &Place,
+    ) -> Result<(Arc<RouterChannel>, Shown), String> {
         let text = |error: Error| error.to_string();
         self.account.ensure_login().await.map_err(text)?;
-        let token = self.account.token().ok_or("not logged in")?;
+        let shown = self.account.show().ok_or("not logged in")?;
         let mut hello = Hello::new(self.identity_token());
-        hello.headers.set(header::SESSION_TOKEN, token.as_bytes());
+        hello.headers.set(header::SESSION_TOKEN, shown.token.as_bytes());
         hello.headers.set_bool(header::SUPPORTS_INSPECT, true);
         let alpn = [alpn::EDGE.as_bytes()];
         let tls = ClientTls::of_identity(&self.identity, &alpn);
@@ -203,7 +267,7 @@ impl Inner {
         {
             return Err(format!("router {} was dialed, and router {found} answered", meant.id()));
         }
-        Ok(RouterChannel::start(established, self.figures.clone()))
+        Ok((RouterChannel::start(established, self.figures.clone()), shown))
     }
 
     /// The token of the hello: the id in the certificate. It proves nothing.
@@ -222,6 +286,31 @@ fn screen(router: ExpectedRouter, own: &LiveIdentity) -> ServerScreen {
         }
         Err(problem) => Err(problem.to_string()),
     })
+}
+
+/// Why a session is shown to a router no more.
+enum Left {
+    /// The router did not take the newest token.
+    Refused(String),
+    /// The identity has another session.
+    Replaced,
+}
+
+/// Shows a router the newest token of the session.
+async fn show(channel: &RouterChannel, shown: &Shown) -> Result<(), String> {
+    let update = UpdateToken { token: Bytes::copy_from_slice(shown.token.as_bytes()) };
+    let answer = match channel.handle().request(update.to_message(), UPDATE_TIMEOUT).await {
+        Ok(answer) => answer,
+        // Answers are not read while the application holds the channel up.
+        Err(RequestError::Timeout) if channel.is_held_back() => return Ok(()),
+        Err(problem) => return Err(format!("the new token was not shown: {problem}")),
+    };
+    if answer.content_type == edge::content_type::UPDATE_TOKEN_SUCCESS {
+        return Ok(());
+    }
+    let refused = UpdateTokenFailure::from_message(&answer);
+    let text = refused.map_or_else(|error| error.to_string(), |refused| refused.error.message);
+    Err(format!("the router refuses the new token: {text}"))
 }
 
 /// Measures the round trip at intervals; ends when the router does not answer any more.

@@ -63,9 +63,9 @@ impl Context {
     ) -> Result<Self> {
         let identity = LiveIdentity::load(file.section())?;
         let renewal = Renewal::new(Arc::clone(&identity), renewable, settings.renews_certificate);
-        let (ends, codes) = (Ends::new(settings.proves_end)?, settings.codes.as_ref());
+        let ends = Ends::new(settings.proves_end)?;
         let about = settings.about(&file, ends.key());
-        let account = Account::new(&file, &identity, about, codes, renewal)?;
+        let account = Account::new(&file, &identity, about, &settings.login, renewal)?;
         Box::pin(account.ensure_login()).await?;
         let inner = Inner::start(settings, account, ends, identity);
         Ok(Self { guard: Arc::new(Guard { inner }) })

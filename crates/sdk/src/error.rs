@@ -148,6 +148,15 @@ impl Error {
         }
     }
 
+    /// True if a login waits for a person: for a code of the second factor, or for a token of the identity provider.
+    pub(crate) fn is_of_person(&self) -> bool {
+        match self {
+            Self::SecondFactor(_) => true,
+            Self::NotLoggedIn(error) => matches!(**error, weft_client::Error::NoToken { .. }),
+            _ => false,
+        }
+    }
+
     /// The error of a login.
     pub(crate) fn of_login(error: weft_client::Error) -> Self {
         match error {

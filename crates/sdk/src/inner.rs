@@ -86,7 +86,8 @@ impl Inner {
         tokio::spawn(Arc::clone(&inner).keep_fresh());
         tokio::spawn(Arc::clone(&inner).keep_answering());
         tokio::spawn(Arc::clone(&inner).keep_certificate());
-        if inner.settings.codes.is_some() {
+        tokio::spawn(Arc::clone(&inner).keep_session());
+        if inner.settings.login.codes.is_some() {
             tokio::spawn(Arc::clone(&inner).keep_proving());
         }
         inner
@@ -174,6 +175,14 @@ impl Inner {
             circuit.abort();
         }
         !demands
+    }
+
+    /// Keeps the session from its end.
+    async fn keep_session(self: Arc<Self>) {
+        tokio::select! {
+            () = self.cancel.cancelled() => {}
+            () = self.account.keep_session() => {}
+        }
     }
 
     /// Waits for codes of the second factor that posture checks have asked for.

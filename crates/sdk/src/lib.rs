@@ -108,7 +108,10 @@ pub use identity::Identity;
 pub use incoming::Incoming;
 pub use listener::{Listener, ListenerChanges, ListenerState, ListenerTerms};
 pub use service::Service;
-pub use weft_client::{CodePurpose, CodeRequest, FactorProblem, NewFactor, TotpSecret};
+pub use weft_client::{
+    CodePurpose, CodeRequest, DevicePrompt, ExternalTokens, FactorProblem, LoginProtocol,
+    NewFactor, ProviderLogin, TokenRequest, TotpSecret,
+};
 pub use weft_e2e::ends::Peer;
 pub use weft_identity::IdentityFile;
 pub use weft_wire::ctrl::TerminatorPrecedence as Precedence;

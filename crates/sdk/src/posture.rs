@@ -141,7 +141,7 @@ impl Reporter {
         let device = Arc::clone(&self.device);
         let looked = tokio::task::spawn_blocking(move || device.lock().answer(questions)).await;
         let Ok(answers) = looked else { return Ok(0) };
-        let session = api.token();
+        let session = api.session_key();
         let news = self.sent.lock().news(session.as_deref(), answers, Instant::now());
         for part in news.chunks(MAX_ANSWERS) {
             let answers: Vec<_> = part.iter().map(|(_, answer)| answer.clone()).collect();

@@ -88,7 +88,7 @@ fn is_same(one: &Identity, other: &Identity) -> bool {
 pub(crate) struct Extension {
     /// The authenticator that has the certificate.
     pub(crate) authenticator: String,
-    /// The token of the API session.
+    /// What tells the API session from others.
     session: String,
     /// True if the controller issues new certificates for the authenticator.
     is_possible: bool,
@@ -102,10 +102,10 @@ pub(crate) struct Extension {
 }
 
 impl Extension {
-    pub(crate) fn of(session: &ApiSessionDetail) -> Self {
+    pub(crate) fn of(session: &ApiSessionDetail, key: String) -> Self {
         Self {
             authenticator: session.authenticator_id.clone(),
-            session: session.token.clone(),
+            session: key,
             is_possible: session.is_cert_extendable,
             is_requested: session.is_cert_extend_requested,
             is_new_key_requested: session.is_cert_key_roll_requested,

@@ -1,11 +1,67 @@
 //! The settings of a context.
 
+use std::sync::Arc;
 use std::time::Duration;
-use weft_client::{About, Codes};
+use weft_client::{
+    About, Codes, Credentials, DevicePrompt, ExternalTokens, LoginProtocol, ProviderLogin,
+};
 use weft_contract::resource::client::{EnvInfo, SdkInfo};
 use weft_identity::IdentityFile;
 use weft_spans::Spans;
 use weft_xgress::Options;
+
+/// How the identity logs in.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct LoginSettings {
+    /// Codes of the second factor.
+    pub(crate) codes: Option<Codes>,
+    pub(crate) protocol: LoginProtocol,
+    /// None for those of the identity file.
+    pub(crate) credentials: Option<Credentials>,
+    /// Shows a person where to log in.
+    pub(crate) show: Option<Show>,
+}
+
+/// Shows a person where to log in at the identity provider.
+#[derive(Clone)]
+pub(crate) struct Show(pub(crate) Arc<ShowPrompt>);
+
+pub(crate) type ShowPrompt = dyn Fn(DevicePrompt) -> Result<(), String> + Send + Sync;
+
+impl std::fmt::Debug for Show {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Show(..)")
+    }
+}
+
+impl LoginSettings {
+    /// The credentials of the identity of a file.
+    pub(crate) fn credentials(&self, file: &IdentityFile) -> crate::Result<Credentials> {
+        if let Some(credentials) = &self.credentials {
+            return Ok(credentials.clone());
+        }
+        if file.has_certificate() {
+            return Ok(Credentials::Certificate);
+        }
+        let login = file.external_login.clone().unwrap_or_default();
+        let tokens = match (login.token_file, &self.show) {
+            (Some(path), _) => ExternalTokens::of_file(path),
+            (None, Some(Show(show))) => {
+                let show = Arc::clone(show);
+                let person = ProviderLogin::new(move |prompt| show(prompt));
+                ExternalTokens::of_provider(person.at_signer(login.signer))
+            }
+            (None, None) => return Err(crate::Error::of_login(no_credentials())),
+        };
+        Ok(Credentials::ExternalTokens(tokens))
+    }
+}
+
+fn no_credentials() -> weft_client::Error {
+    let reason = "the identity file has no certificate, and this program neither brings tokens (`external_tokens`) nor shows a \
+                  person where to log in (`provider_login`)";
+    weft_client::Error::NoToken { reason: reason.to_owned(), may_pass: false }
+}
 
 /// The settings of a context.
 #[derive(Debug, Clone)]
@@ -21,7 +77,7 @@ pub(crate) struct Settings {
     pub(crate) options: Options,
     pub(crate) own_flow_control: bool,
     pub(crate) proves_end: bool,
-    pub(crate) codes: Option<Codes>,
+    pub(crate) login: LoginSettings,
     pub(crate) renews_certificate: bool,
     pub(crate) spans: Spans,
 }
@@ -40,7 +96,7 @@ impl Default for Settings {
             options: Options::default(),
             own_flow_control: true,
             proves_end: true,
-            codes: None,
+            login: LoginSettings::default(),
             renews_certificate: true,
             spans: Spans::off(),
         }

@@ -64,7 +64,7 @@ pub(crate) fn new_session(
 const MAX_END_KEY: usize = 88;
 
 /// The key that proves a client to the ends of its connections.
-fn end_key(text: &str) -> Result<Bytes, Failure> {
+pub(crate) fn end_key(text: &str) -> Result<Bytes, Failure> {
     let is_short = text.len() <= MAX_END_KEY;
     let key = is_short.then(|| STANDARD.decode(text).ok()).flatten();
     let key = key.filter(|key| end_statement::is_key(key));

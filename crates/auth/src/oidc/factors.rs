@@ -14,7 +14,7 @@ use weft_oidc::login_form::{AUTH_REQUEST_ID, LoginForm, SignerInfo, id_of, missi
 
 use super::{LoginFacts, OidcReply, OidcRequest};
 use crate::handle::Auth;
-use crate::login::{first_factor, remember_chain};
+use crate::login::{end_key, first_factor, remember_chain};
 use crate::resolve::{Outstanding, has_mfa, second_factors};
 
 impl Auth {
@@ -219,7 +219,11 @@ fn body_of(form: &LoginForm) -> Result<AuthenticateBody, Failure> {
     let sdk = form.sdk.clone().map(serde_json::from_value::<SdkInfo>);
     let env = form.env.clone().map(serde_json::from_value::<EnvInfo>);
     let refused = |error: serde_json::Error| Failure::field("sdkInfo", error.to_string(), "");
+    if let Some(key) = &form.end_key {
+        end_key(key)?;
+    }
     Ok(AuthenticateBody {
+        end_key: form.end_key.clone(),
         config_types: Some(form.config_types.clone()).filter(|types| !types.is_empty()),
         sdk_info: sdk.transpose().map_err(refused)?,
         env_info: env.transpose().map_err(refused)?,

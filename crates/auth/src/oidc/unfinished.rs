@@ -32,7 +32,9 @@ pub(crate) struct LoginFacts {
 
 impl PartialEq for LoginFacts {
     fn eq(&self, other: &Self) -> bool {
-        self.shown.authenticator == other.shown.authenticator && self.csr == other.csr
+        self.shown.authenticator == other.shown.authenticator
+            && self.csr == other.csr
+            && self.body.end_key == other.body.end_key
     }
 }
 

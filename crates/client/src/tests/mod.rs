@@ -447,6 +447,7 @@ fn logins_are_saved_for_their_owner_only() {
         expires_at: Some(Timestamp::from_millis(1_767_323_045_678)),
         ca: Pki::new().bundle().to_pem(),
         key: None,
+        tokens: None,
     };
     let name = Logins::name_for(&login.address().unwrap());
     assert_eq!(name, "localhost-1280");
@@ -481,6 +482,7 @@ fn several_logins_are_kept_apart_by_name() {
         expires_at: None,
         ca: Pki::new().bundle().to_pem(),
         key: None,
+        tokens: None,
     };
     for name in ["prod", "test"] {
         logins.save(name, &login(&format!("https://{name}:1280"))).unwrap();

@@ -24,19 +24,20 @@ impl Account {
             return Ok(());
         }
         let Err(failed) = self.log_in_once().await else { return Ok(()) };
-        if failed.is_refused && self.log_in_with_another().await {
+        let is_by_certificate = matches!(self.credentials, Credentials::Certificate);
+        if failed.is_refused && is_by_certificate && self.log_in_with_another().await {
             return Ok(());
         }
         Err(failed.last)
     }
 
-    /// Logs in with the present certificate at the first controller that accepts it.
+    /// Logs in with the present certificate, or the other credentials of the identity, at the first controller that accepts it.
     pub(super) async fn log_in_once(&self) -> Result<(), LoginFailed> {
         let last = Error::Closed("the identity names no controller".to_owned());
         let mut failed = LoginFailed { last, is_refused: false };
         for _ in 0..self.apis.len() {
             let Ok(used) = self.used() else { break };
-            let error = match used.api.login(Credentials::Certificate, self.about.clone()).await {
+            let error = match used.api.login(self.credentials.clone(), self.about.clone()).await {
                 Ok(session) => {
                     tracing::debug!(identity = %session.identity.name, "logged in");
                     self.note_session(&session);
@@ -47,8 +48,8 @@ impl Account {
             };
             failed.is_refused |= error.is_unauthorized();
             failed.last = Error::of_login(error);
-            if matches!(failed.last, Error::SecondFactor(_)) {
-                // The other controllers would ask for a code, too.
+            if failed.last.is_of_person() {
+                // The other controllers would ask the same person.
                 break;
             }
             self.turn_from(used);

@@ -159,7 +159,9 @@ impl Account {
         match confirmed {
             Ok(()) => {
                 note_success(file, note, due, prepared.identity());
-                self.take(prepared)
+                self.take(prepared)?;
+                self.begin_anew().await;
+                Ok(())
             }
             Err(problem) if problem.api().is_some() && !problem.is_temporary() => {
                 prepared.discard();
@@ -177,6 +179,19 @@ impl Account {
             return Err(RenewalError::NotSaved(problem));
         }
         Ok(())
+    }
+
+    /// Logs in again in place of a session whose tokens name the former certificate.
+    async fn begin_anew(&self) {
+        let has_tokens = self.shown().is_some_and(|shown| shown.is_refreshed());
+        if !has_tokens {
+            return;
+        }
+        let _one = self.login.lock().await;
+        if let Err(failed) = self.log_in_once().await {
+            let problem = failed.last;
+            tracing::debug!(%problem, "there is no session with the new certificate yet");
+        }
     }
 
     /// Puts a confirmed certificate into its file that could not be put there before. False if it still cannot.

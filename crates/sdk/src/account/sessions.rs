@@ -28,7 +28,8 @@ const ROUTERS_UNREAD: Duration = Duration::from_secs(60);
 #[derive(Debug, Clone)]
 pub(super) struct KeptSession {
     pub(super) detail: Arc<SessionDetail>,
-    api_token: Option<String>,
+    /// What tells the API session from others.
+    api_session: Option<String>,
     /// The time at which it was made, or its routers were read.
     read: Instant,
     /// The time from which its routers are read again before it is used.
@@ -127,10 +128,10 @@ impl Account {
 
     /// The service session that was made or read last in the present API session.
     fn known_session(&self, service: &ServiceDetail, wanted: DialBind) -> Option<KnownSession> {
-        let api_token = self.token();
+        let api_session = self.session_key();
         let mut known = self.known.lock();
         let session = known.sessions.get(&(service.base.id.clone(), wanted))?;
-        if session.api_token == api_token {
+        if session.api_session == api_session {
             let is_outdated = Instant::now() >= session.outdated;
             let (detail, read) = (Arc::clone(&session.detail), session.read);
             return Some(KnownSession { detail, read, is_outdated });
@@ -189,7 +190,7 @@ impl Account {
             };
             let read = Instant::now();
             let outdated = read + known_for;
-            let session = KeptSession { detail, api_token: self.token(), read, outdated };
+            let session = KeptSession { detail, api_session: self.session_key(), read, outdated };
             known.sessions.insert(key, session);
         }
     }

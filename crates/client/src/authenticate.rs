@@ -1,0 +1,239 @@
+//! Logins of clients: which protocol they use, and which token of an identity provider.
+
+use std::sync::Arc;
+
+use tokio::time::Instant;
+use weft_contract::resource::server::{OIDC_AUTH, Version};
+use weft_contract::resource::session::{
+    ApiSessionDetail, AuthenticateBody, SessionCertificateBody, SessionCertificateCreated,
+};
+use weft_contract::{Api, Empty};
+
+use crate::call::{Caller, ExternalToken, row, to_value};
+use crate::client_api::{About, Credentials};
+use crate::error::{Error, Result};
+use crate::external_tokens::TokenRequest;
+use crate::oidc::{self, Login, LoginProtocol, SessionKey};
+use crate::second_factor::{self, Codes};
+
+/// What logins of a client are made with, beside its credentials.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Means {
+    /// Codes of the second factor.
+    pub(crate) codes: Option<Codes>,
+    pub(crate) protocol: LoginProtocol,
+    /// The key of sessions without a certificate of their own.
+    pub(crate) key: Arc<SessionKey>,
+    /// True if routers have to be shown a certificate.
+    pub(crate) is_for_routers: bool,
+}
+
+impl Means {
+    /// Those of logins for an opaque token.
+    pub(crate) fn opaque() -> Self {
+        Self { protocol: LoginProtocol::Opaque, ..Self::default() }
+    }
+}
+
+/// Logs in over either API and keeps the session; the former one is kept meanwhile. After a failure there is none.
+pub(crate) async fn authenticate(
+    caller: &Caller,
+    api: Api,
+    credentials: &Credentials,
+    about: &About,
+    means: &Means,
+) -> Result<ApiSessionDetail> {
+    let done = log_in(caller, api, credentials, about, means).await;
+    if done.is_err() {
+        caller.set_session(None);
+    }
+    done
+}
+
+async fn log_in(
+    caller: &Caller,
+    api: Api,
+    credentials: &Credentials,
+    about: &About,
+    means: &Means,
+) -> Result<ApiSessionDetail> {
+    let is_signed = match means.protocol {
+        LoginProtocol::OpenIdConnect => true,
+        LoginProtocol::Opaque => false,
+        LoginProtocol::Announced => is_announced(caller, api).await?,
+    };
+    let attempt = Attempt { caller, api, is_signed, about, means };
+    let tokens = match credentials {
+        Credentials::ExternalToken(token) => return attempt.with(credentials, Some(token)).await,
+        Credentials::ExternalTokens(tokens) => tokens,
+        _ => return attempt.with(credentials, None).await,
+    };
+    let token = tokens.ask(caller, TokenRequest::default()).await?;
+    match attempt.with(credentials, Some(&token)).await {
+        Err(error) if error.is_unauthorized() => {
+            match tokens.ask(caller, TokenRequest { is_repeated: true }).await {
+                Ok(another) if another != token => attempt.with(credentials, Some(&another)).await,
+                _ => Err(error),
+            }
+        }
+        done => done,
+    }
+}
+
+/// A login over one of the protocols.
+struct Attempt<'a> {
+    caller: &'a Caller,
+    api: Api,
+    /// True for OpenID Connect.
+    is_signed: bool,
+    about: &'a About,
+    means: &'a Means,
+}
+
+impl Attempt<'_> {
+    async fn with(
+        &self,
+        credentials: &Credentials,
+        token: Option<&ExternalToken>,
+    ) -> Result<ApiSessionDetail> {
+        match self.is_signed {
+            true => self.by_tokens(credentials, token).await,
+            false => self.by_opaque_token(credentials, token).await,
+        }
+    }
+
+    /// Logs in by OpenID Connect.
+    async fn by_tokens(
+        &self,
+        credentials: &Credentials,
+        token: Option<&ExternalToken>,
+    ) -> Result<ApiSessionDetail> {
+        let Self { caller, api, about, means, .. } = *self;
+        let name = match credentials {
+            Credentials::Password { username, .. } => username.as_str().to_owned(),
+            _ => caller.certificate_name().unwrap_or_default(),
+        };
+        let (http, codes) = (caller.http(), means.codes.as_ref());
+        let login = Login { http: &http, address: caller.address(), about, codes, name };
+        let (tokens, certificate) = oidc::log_in(&login, credentials, token, &means.key).await?;
+        if let Some(certificate) = certificate {
+            caller.present(means.key.with(&certificate)?)?;
+        }
+        caller.set_tokens(tokens);
+        caller.call(row(api, "getCurrentAPISession")?, &[], &[], None).await
+    }
+
+    /// Logs in for an opaque token.
+    async fn by_opaque_token(
+        &self,
+        credentials: &Credentials,
+        token: Option<&ExternalToken>,
+    ) -> Result<ApiSessionDetail> {
+        let Self { caller, api, about, means, .. } = *self;
+        let mut body = AuthenticateBody {
+            config_types: Some(about.config_types.clone()),
+            end_key: about.end_key.clone(),
+            env_info: Some(about.env.clone()),
+            sdk_info: Some(about.sdk.clone()),
+            ..AuthenticateBody::default()
+        };
+        if let Credentials::Password { username, password } = credentials {
+            body.username = Some(username.clone());
+            body.password = Some(password.clone());
+        }
+        if let Some(token) = token {
+            caller.set_external_token(Some(token.clone()));
+        }
+        let query = [("method", credentials.method())];
+        let (authenticate, body) = (row(api, "authenticate")?, to_value(&body)?);
+        let session = caller.call_without_session(authenticate, &query, Some(&body)).await?;
+        let session = second_factor::complete(caller, api, session, means.codes.as_ref()).await?;
+        let has_own = matches!(credentials, Credentials::Certificate);
+        let certificate = match means.is_for_routers && !has_own {
+            true => Some(certificate_of(caller, api, &session.token, means).await),
+            false => None,
+        };
+        if let Some(Err(error)) = certificate {
+            let ended: Result<Empty> =
+                caller.call_with(&session.token, row(api, "deleteCurrentAPISession")?, None).await;
+            if let Err(problem) = ended {
+                tracing::debug!(%problem, "a session without its certificate could not be ended");
+            }
+            return Err(error);
+        }
+        caller.set_session(Some(session.token.clone()));
+        Ok(session)
+    }
+}
+
+/// Whether the controller tells clients to log in by OpenID Connect.
+async fn is_announced(caller: &Caller, api: Api) -> Result<bool> {
+    let asked: Result<Version> =
+        caller.call_without_session(row(api, "listVersion")?, &[], None).await;
+    match asked {
+        Ok(version) => Ok(version.capabilities.iter().any(|one| one == OIDC_AUTH)),
+        Err(error) if error.is_temporary() => Err(error),
+        Err(error) => {
+            tracing::debug!(%error, "the controller does not say what it can do");
+            Ok(false)
+        }
+    }
+}
+
+/// Gets a certificate for the session of an opaque token, and shows it from now on. It lasts for twelve hours.
+pub(crate) async fn certificate_of(
+    caller: &Caller,
+    api: Api,
+    token: &str,
+    means: &Means,
+) -> Result<()> {
+    let body = SessionCertificateBody { csr: Some(means.key.request()?) };
+    let row = row(api, "createCurrentApiSessionCertificate")?;
+    let issued: SessionCertificateCreated =
+        caller.call_with(token, row, Some(&to_value(&body)?)).await?;
+    caller.present(means.key.with(&issued.certificate)?)
+}
+
+/// Refreshes the tokens of the caller's session. If they cannot be refreshed any more, because the session has ended or is
+/// about to, the caller logs in again.
+pub(crate) async fn refresh(
+    caller: &Caller,
+    api: Api,
+    credentials: &Credentials,
+    about: &About,
+    means: &Means,
+) -> Result<()> {
+    let Some(former) = caller.tokens() else {
+        return authenticate(caller, api, credentials, about, means).await.map(drop);
+    };
+    let is_over = former.are_last();
+    let refused = match is_over {
+        true => None,
+        false => match oidc::refreshed(&caller.http(), caller.address(), &former).await {
+            Ok(tokens) => {
+                caller.set_tokens(tokens);
+                return Ok(());
+            }
+            Err(error) if error.is_temporary() => return Err(error),
+            Err(error) => Some(error),
+        },
+    };
+    if let Some(error) = &refused {
+        tracing::debug!(%error, "the tokens of the session cannot be refreshed; logging in again");
+    }
+    match authenticate(caller, api, credentials, about, means).await {
+        // The session goes on as long as its last token.
+        Err(error) if is_over && Instant::now() < former.end() => {
+            caller.set_tokens(former.postponed());
+            Err(error)
+        }
+        done => done.map(drop),
+    }
+}
+
+impl Error {
+    /// Whether a code of the second factor, or somebody at the identity provider, is waited for.
+    pub(crate) fn is_of_person(&self) -> bool {
+        matches!(self, Self::SecondFactor(_) | Self::NoToken { .. })
+    }
+}

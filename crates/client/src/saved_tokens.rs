@@ -1,0 +1,119 @@
+//! The tokens of a login by OpenID Connect, as a file keeps them, with the key without which they are worth nothing.
+
+use std::fmt;
+use std::time::{Duration, SystemTime};
+
+use serde::{Deserialize, Serialize};
+use weft_contract::Timestamp;
+use weft_identity::token::peek;
+use weft_identity::{Certificate, Identity, KeyedChain, LiveIdentity, PrivateKey, TrustBundle};
+
+use crate::error::Result;
+use crate::http::Tls;
+use crate::oidc::{SessionKey, Tokens};
+
+/// Tokens are refreshed this long before the access token ends.
+const BEFORE_END: Duration = Duration::from_secs(60);
+
+/// The tokens of a login.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SavedTokens {
+    /// The access token, which the file has as the token of the login.
+    #[serde(skip)]
+    access: String,
+    /// The refresh token.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    refresh: Option<String>,
+    /// When the access token ends, by the clock of this machine.
+    ends_at: Timestamp,
+    /// The key, PEM.
+    key: String,
+    /// The certificate of the session for it, PEM; empty if the controller issued none.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    certificate: String,
+}
+
+impl fmt::Debug for SavedTokens {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SavedTokens").field("ends_at", &self.ends_at).finish_non_exhaustive()
+    }
+}
+
+impl SavedTokens {
+    pub(crate) fn new(
+        tokens: &Tokens,
+        key: &SessionKey,
+        certificate: Option<&str>,
+    ) -> Result<Self> {
+        if let Some(certificate) = certificate {
+            // The key is the one of the certificate.
+            key.with(certificate)?;
+        }
+        Ok(Self {
+            access: tokens.access().to_owned(),
+            refresh: tokens.refresh().map(str::to_owned),
+            ends_at: end_of(tokens),
+            key: key.key()?.to_pem(),
+            certificate: certificate.unwrap_or_default().to_owned(),
+        })
+    }
+
+    /// These tokens, with the ones that a refresh gave.
+    pub(crate) fn followed_by(&self, tokens: &Tokens) -> Self {
+        Self {
+            access: tokens.access().to_owned(),
+            refresh: tokens.refresh().map(str::to_owned).or_else(|| self.refresh.clone()),
+            ends_at: end_of(tokens),
+            ..self.clone()
+        }
+    }
+
+    /// The access token.
+    #[must_use]
+    pub fn access(&self) -> &str {
+        &self.access
+    }
+
+    pub(crate) fn refresh(&self) -> Option<&str> {
+        self.refresh.as_deref()
+    }
+
+    /// When the session ends unless its tokens are refreshed before, if the refresh token tells.
+    #[must_use]
+    pub fn session_end(&self) -> Option<Timestamp> {
+        #[derive(Deserialize)]
+        struct Claims {
+            exp: i64,
+        }
+        let (_, claims): (_, Claims) = peek(self.refresh()?).ok()?;
+        Some(Timestamp::from_millis(claims.exp.checked_mul(1000)?))
+    }
+
+    /// Whether the access token has ended, or ends within a minute.
+    #[must_use]
+    pub fn end_soon(&self) -> bool {
+        let soon = SystemTime::now() + BEFORE_END;
+        self.ends_at <= at(soon)
+    }
+
+    /// TLS with the certificate of the session.
+    pub(crate) fn tls(&self, trust: TrustBundle) -> Result<Tls> {
+        if self.certificate.is_empty() {
+            return Ok(Tls::Anonymous(trust));
+        }
+        let chain = Certificate::from_pem(self.certificate.as_bytes())?;
+        let chain = KeyedChain::new(chain, PrivateKey::from_pem(self.key.as_bytes())?)?;
+        Ok(Tls::Identity(LiveIdentity::fixed(Identity::new(Some(chain), Vec::new(), trust))))
+    }
+}
+
+/// When an access token ends, by the clock of this machine.
+fn end_of(tokens: &Tokens) -> Timestamp {
+    at(SystemTime::now() + tokens.end().saturating_duration_since(tokio::time::Instant::now()))
+}
+
+fn at(time: SystemTime) -> Timestamp {
+    let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    Timestamp::from_millis(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
+}
