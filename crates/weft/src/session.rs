@@ -85,6 +85,9 @@ impl LoginChoice {
     /// factor comes from the environment or the person at the terminal then.
     pub(crate) async fn client(&self) -> Result<ManagementClient, Failure> {
         let (name, login) = self.saved()?;
+        if login.tokens.is_some() {
+            return refreshed(&self.folder.logins()?, &name, login).await;
+        }
         let client = ManagementClient::resume(&login)?;
         if login.key.is_none() || !has_ended(&client).await? {
             return Ok(client);
@@ -98,6 +101,49 @@ impl LoginChoice {
         self.folder.logins()?.save(&name, &renewed)?;
         Ok(client)
     }
+}
+
+/// A client with a login whose tokens are refreshed if they have ended or are about to. Commands that run at the same time
+/// may do that together: the controller gives them the same tokens, and whoever is late takes those of the file.
+async fn refreshed(
+    logins: &Logins,
+    name: &str,
+    login: SavedLogin,
+) -> Result<ManagementClient, Failure> {
+    let mut login = login;
+    for _ in 0..2 {
+        let client = ManagementClient::resume(&login)?;
+        let Some(tokens) = login.tokens.clone() else { return Ok(client) };
+        if !tokens.end_soon() && !has_ended(&client).await? {
+            return Ok(client);
+        }
+        match tokens.refreshed(&login.address()?, &login.tls()?).await {
+            Ok(tokens) => {
+                let used = login.token.clone();
+                let renewed = login.with_tokens(tokens);
+                // Another command may have saved newer tokens meanwhile.
+                if logins.load(Some(name))?.is_some_and(|(_, now)| now.token == used) {
+                    logins.save(name, &renewed)?;
+                }
+                return Ok(ManagementClient::resume(&renewed)?);
+            }
+            Err(error) if error.is_temporary() => return Err(error.into()),
+            Err(error) => {
+                let now = logins.load(Some(name))?.map(|(_, login)| login);
+                match now.filter(|now| now.token != login.token && now.tokens.is_some()) {
+                    Some(other) => login = other,
+                    None => return Err(ended(name, &error)),
+                }
+            }
+        }
+    }
+    Err(ended(name, &"its tokens are refused"))
+}
+
+/// The session of a login has ended at the controller.
+fn ended(name: &str, reason: &dyn std::fmt::Display) -> Failure {
+    Failure::not_logged_in(format!("the session of the login `{name}` has ended: {reason}"))
+        .and("hint: `weft login` begins a new one")
 }
 
 /// Why a saved login whose session has ended got no new one.

@@ -14,7 +14,11 @@ use crate::session::{LoginChoice, LoginFolder, saved_logins};
                   weft login --identity laptop.json\n  \
                   weft login prod.example:1280 --name prod\n  \
                   weft login ctrl.example:1280 -u alice --code 123456     a second factor without a question\n  \
-                  weft login ctrl.example:1280 --ext-jwt token.jwt     the token of an identity provider\n\n\
+                  weft login ctrl.example:1280 --ext-jwt token.jwt     the token of an identity provider\n  \
+                  weft login ctrl.example:1280 --browser     on the controller's page, in a browser\n  \
+                  weft login ctrl.example:1280 --device      the same in a browser of another machine, with a code\n\n\
+                  A login in a browser or with a code is refreshed by itself: it ends a day after the last command, or \
+                  with\n`weft logout`. The file with its tokens (mode 0600) is as good as the login.\n\n\
                   A login by certificate is renewed by itself when it has ended. If that needs a code of a \
                   second factor,\nthe command that needs the login asks at its terminal, or takes the code from \
                   WEFT_CODE or\nWEFT_TOTP_SECRET_FILE.")]
@@ -58,6 +62,12 @@ pub(crate) struct LoginArgs {
         conflicts_with_all = ["identity", "cert", "token"]
     )]
     pub(crate) ext_jwt: Option<PathBuf>,
+    /// Log in on the controller's page, in a browser of this machine
+    #[arg(long, conflicts_with_all = ["device", "identity", "cert", "token", "password", "ext_jwt"])]
+    pub(crate) browser: bool,
+    /// Log in on the controller's page in any browser, with a code that is shown here
+    #[arg(long, conflicts_with_all = ["identity", "cert", "token", "password", "ext_jwt"])]
+    pub(crate) device: bool,
     #[command(flatten)]
     pub(crate) codes: CodeSource,
     /// Use an API session that was made elsewhere, by its token

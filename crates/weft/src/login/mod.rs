@@ -1,13 +1,14 @@
 //! `weft login`, `logout`, `logins` and `use`: logins that later commands use.
 
 mod meet;
+mod person;
 
 use std::{path::Path, sync::Arc};
 
 use serde_json::json;
 use weft_client::{
     Address, Credentials, Error, ExternalToken, FactorProblem, LoginKey, Logins, ManagementClient,
-    SavedLogin, Tls,
+    SavedLogin, SavedTokens, Tls,
 };
 use weft_identity::{IdentityFile, TrustBundle};
 
@@ -19,6 +20,8 @@ use crate::{
     output::{self, Format},
     session::LoginFolder,
 };
+
+pub(crate) use person::show;
 
 /// Default address of the controller.
 const NEAR: &str = "https://localhost:1280";
@@ -50,9 +53,11 @@ pub(crate) async fn login(args: LoginArgs) -> Result<(), Failure> {
         expires_at: None,
         ca: bundle.to_pem(),
         key,
+        tokens: None,
     };
     let who = match &args.token {
         Some(token) => by_token(&mut login, token, &codes).await?,
+        None if args.browser || args.device => on_pages(&mut login, args.browser).await?,
         None => by_credentials(&mut login, &args, &codes).await?,
     };
     let name = args.name.clone().unwrap_or_else(|| free_name(&logins, &address, &login));
@@ -141,6 +146,18 @@ async fn by_token(
     Ok(identity.name)
 }
 
+/// Has a person log in on the pages of the controller.
+async fn on_pages(login: &mut SavedLogin, in_browser: bool) -> Result<String, Failure> {
+    let tokens = match in_browser {
+        true => person::in_browser(login).await?,
+        false => person::by_device(login).await?,
+    };
+    *login = login.clone().with_tokens(tokens);
+    let identity = ManagementClient::resume(login)?.current_identity().await?;
+    login.username.clone_from(&identity.name);
+    Ok(identity.name)
+}
+
 async fn by_credentials(
     login: &mut SavedLogin,
     args: &LoginArgs,
@@ -198,7 +215,7 @@ fn not_logged_in(error: Error, credentials: &Credentials, controller: &str) -> F
         let hint = match credentials {
             Credentials::Password { .. } => " (wrong user name or password?)",
             Credentials::Certificate => " (is the certificate one of this network?)",
-            Credentials::ExternalToken(_) => {
+            Credentials::ExternalToken(_) | Credentials::ExternalTokens(_) => {
                 " (an administrator learns why from `weft signer test`)"
             }
         };
@@ -238,9 +255,13 @@ async fn end(logins: &Logins, name: &str) -> Result<(), Failure> {
     };
     // The session may have ended, or the controller may be unreachable: the login is removed
     // anyway.
-    let ended = match ManagementClient::resume(&login) {
-        Ok(client) => client.logout().await,
-        Err(error) => Err(error),
+    let ended = match &login.tokens {
+        // The access token may have ended.
+        Some(tokens) => end_tokens(tokens, &login).await,
+        None => match ManagementClient::resume(&login) {
+            Ok(client) => client.logout().await,
+            Err(error) => Err(error),
+        },
     };
     if let Err(error) = ended {
         let error = chain(&error);
@@ -249,6 +270,10 @@ async fn end(logins: &Logins, name: &str) -> Result<(), Failure> {
     logins.remove(name)?;
     output::line(format!("logged out of {}", login.controller));
     Ok(())
+}
+
+async fn end_tokens(tokens: &SavedTokens, login: &SavedLogin) -> Result<(), Error> {
+    tokens.end(&login.address()?, &login.tls()?).await
 }
 
 /// Lists the saved logins.

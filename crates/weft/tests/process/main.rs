@@ -30,6 +30,8 @@ mod half_close;
 #[cfg(target_os = "linux")]
 mod interception;
 mod keys;
+#[cfg(unix)]
+mod logins;
 mod lost_password;
 mod mesh;
 mod network_files;
