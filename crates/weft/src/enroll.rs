@@ -5,10 +5,14 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use weft_client::enroll::{OwnCertificate, enroll_certificate, enroll_ott, enroll_password, peek};
+use weft_client::enroll::{
+    self, OwnCertificate, enroll_certificate, enroll_ott, enroll_password, peek,
+};
 use weft_contract::json::Password;
 use weft_contract::resource::enrollment::method;
-use weft_identity::{IdentityFile, KeyAlgorithm, PrivateKey, text_of, write_private};
+use weft_identity::{
+    ExternalLogin, IdentityFile, KeyAlgorithm, PrivateKey, text_of, write_private,
+};
 
 use crate::{
     ask,
@@ -30,6 +34,23 @@ pub(crate) async fn enroll(args: EnrollArgs) -> Result<(), Failure> {
     let out = args.out.clone().unwrap_or_else(|| beside(&args.jwt));
     // The target is checked first, because a token can be used only once.
     check_target(&out, args.force)?;
+    if invited.em == method::NETWORK {
+        let token_file = args.token_file.as_deref().map(std::path::absolute).transpose();
+        let token_file =
+            token_file.map_err(|error| Failure::new(format!("--token-file: {error}")))?;
+        join(&token, ExternalLogin { signer: args.signer.clone(), token_file }, &out).await?;
+        output::line(format!(
+            "identity file without a certificate, for logins at {}: {}",
+            invited.iss,
+            out.display()
+        ));
+        return Ok(());
+    }
+    if args.signer.is_some() || args.token_file.is_some() {
+        return Err(Failure::usage(
+            "--signer and --token-file are for the token of a network (`weft jwt network`), and this token enrolls an identity",
+        ));
+    }
     match own_certificate(&args)? {
         None => spend(&token, &out).await?,
         Some(own) => {
@@ -76,10 +97,19 @@ fn own_certificate(args: &EnrollArgs) -> Result<Option<OwnCertificate>, Failure>
     Ok(Some(OwnCertificate { cert: named(cert)?, key: named(key)? }))
 }
 
-/// Enrolls with a token and writes the identity file, which must not exist.
+/// Writes the identity file of somebody who logs in with tokens of an identity provider.
+async fn join(token: &str, login: ExternalLogin, out: &Path) -> Result<(), Failure> {
+    let identity = enroll::join(token, login).await?;
+    identity.write(out).map_err(|error| Failure::caused_by(&error))
+}
+
+/// Enrolls with a token and writes the identity file, which must not exist. That of a network enrolls nothing.
 pub(crate) async fn enroll_beside(token: &str, out: &Path) -> Result<(), Failure> {
     check_target(out, false)?;
-    spend(token, out).await
+    match peek(token)?.em.as_str() {
+        method::NETWORK => join(token, ExternalLogin::default(), out).await,
+        _ => spend(token, out).await,
+    }
 }
 
 async fn spend(token: &str, out: &Path) -> Result<(), Failure> {

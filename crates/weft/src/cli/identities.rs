@@ -167,9 +167,15 @@ pub(crate) enum OverrideCommand {
 #[command(after_help = "Examples:\n  weft enroll laptop.jwt      writes laptop.json\n  \
                         weft enroll anna.jwt --cert anna.pem --key anna.key     with a certificate of one's own authority\n  \
                         weft enroll company.jwt --cert anna.pem --key anna.key  with the token of the authority\n  \
-                        weft enroll bob.jwt         chooses bob's password, and writes no file\n\n\
+                        weft enroll bob.jwt         chooses bob's password, and writes no file\n  \
+                        weft enroll network.jwt --signer company -o anna.json\n      \
+                        for a person with an account at the company's provider: there is no certificate, and `weft dial`,\n      \
+                        `weft host` and `weft tunnel run` show where to log in\n  \
+                        weft enroll network.jwt --token-file /var/run/secrets/tokens/weft -o robot.json\n      \
+                        for a program whose token somebody else renews, such as Kubernetes\n\n\
                         The token says in which way it enrolls; `weft jwt` shows tokens. With --cert the identity file \
-                        names the two\nfiles, which may be replaced by renewed ones.")]
+                        names the two\nfiles, which may be replaced by renewed ones. `weft jwt network -o network.jwt` \
+                        writes the token of the\nnetwork, which is no secret.")]
 pub(crate) struct EnrollArgs {
     /// File with the enrollment token
     #[arg(value_name = "TOKENFILE")]
@@ -198,4 +204,11 @@ pub(crate) struct EnrollArgs {
         conflicts_with = "cert"
     )]
     pub(crate) new_password: Option<String>,
+    /// With the token of the network: the external JWT signer at whose provider the person logs in, by name or id
+    /// [default: the only one that names an address for logins]
+    #[arg(long, value_name = "SIGNER", conflicts_with = "token_file")]
+    pub(crate) signer: Option<String>,
+    /// With the token of the network: the file that has the token of the identity provider, and is read at every login
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) token_file: Option<PathBuf>,
 }

@@ -14,6 +14,10 @@ pub(super) fn failure(error: &Error) -> Failure {
         Error::Posture { .. } => Failure::refused(text)
             .and("hint: `weft why IDENTITY SERVICE` says which posture checks fail, and why"),
         Error::NotLoggedIn(cause) if cause.is_temporary() => Failure::unreachable(text),
+        // The reason says what helps.
+        Error::NotLoggedIn(cause) if matches!(**cause, weft_client::Error::NoToken { .. }) => {
+            Failure::not_logged_in(text)
+        }
         Error::NotLoggedIn(_) => Failure::not_logged_in(text)
             .and("hint: the identity may be deleted or disabled, or its certificate has expired"),
         Error::SecondFactor(problem) => Failure::of_factor(text, problem),

@@ -2,13 +2,14 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    io::IsTerminal as _,
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
 };
 
 use weft_client::enroll::peek;
-use weft_sdk::{Context, ContextBuilder, IdentityFile};
+use weft_sdk::{Context, ContextBuilder, DevicePrompt, IdentityFile};
 
 use super::explain;
 use crate::{
@@ -98,8 +99,21 @@ pub(super) fn builder(
         .config_types(weft_tunnel::config::TYPES)
         .refresh_interval(refresh)
         .renew_certificate(!login.no_renew)
-        .application("weft", env!("CARGO_PKG_VERSION"));
+        .application("weft", env!("CARGO_PKG_VERSION"))
+        .provider_login(show);
     codes.with(builder, identity)
+}
+
+/// Shows the person at the terminal where to log in. Without a terminal nobody would see it.
+fn show(prompt: DevicePrompt) -> Result<(), String> {
+    if !std::io::stderr().is_terminal() {
+        return Err("the identity file has no certificate, so that a person logs in at the identity provider, and there is no \
+                    terminal to show the address and the code at: run the command at a terminal, or name a file with the \
+                    token (`weft enroll network.jwt --token-file FILE`)"
+            .to_owned());
+    }
+    crate::login::show(&prompt);
+    Ok(())
 }
 
 /// Logs in as the identity of a file or token.
