@@ -56,7 +56,7 @@ impl Program {
         let certificates = self.identity.current().client().unwrap().chain().to_vec();
         let origin = Origin { certificates, ..Origin::default() };
         let form = "application/x-www-form-urlencoded";
-        let reply = controller.oidc(OidcRequest {
+        let reply = Box::pin(controller.oidc(OidcRequest {
             method: method.into(),
             path: path.into(),
             query: query.into(),
@@ -71,7 +71,7 @@ impl Program {
             body: body.into(),
             caller: Caller::nobody(origin),
             door: Arc::clone(&self.door),
-        });
+        }));
         soon(reply).await
     }
 
@@ -117,7 +117,7 @@ impl Program {
         let caller = controller.resolve(credentials);
         let call = Call::to(Api::Client, "createSession", &[]).unwrap();
         let call = call.with_json(&json!({"serviceId": service, "type": "Dial"}));
-        let made = soon(controller.call(caller, call)).await.unwrap().data();
+        let made = soon(Box::pin(controller.call(caller, call))).await.unwrap().data();
         made["token"].as_str().unwrap().to_owned()
     }
 

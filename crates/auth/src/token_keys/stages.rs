@@ -11,7 +11,7 @@
 //! | ahead, signing, former | it was stolen | gone |
 //! | gone | more than [`MOST_GONE`] are gone | forgotten |
 //!
-//! After [`Stages::advance`] one key signs and one is ahead. The signing key and the one that is ahead are kept in one place:
+//! After each step one key signs and one is ahead. The signing key and the one that is ahead are kept in one place:
 //! who has stolen one has the other, too.
 
 use std::collections::{BTreeMap, BTreeSet};
