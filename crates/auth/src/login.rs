@@ -32,7 +32,7 @@ use crate::sessions::stands::{by_signer, print_of, token_print};
 use crate::token_login;
 
 pub use begun::certificate;
-pub(crate) use begun::new_session;
+pub(crate) use begun::{end_key, new_session};
 
 /// The operation.
 pub const HANDLERS: &[(Api, &str, Handler<Auth>)] =
