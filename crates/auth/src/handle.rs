@@ -29,6 +29,7 @@ use super::tickets::Tickets;
 use super::token_keys::{LoadError, Pace, Place, TokenKeys};
 use crate::lockouts::Lockouts;
 use crate::token_rates::TokenRates;
+use crate::told_failures::ToldFailures;
 use crate::waiting::WaitingLogins;
 use crate::wrong_tokens::WrongTokens;
 
@@ -52,6 +53,7 @@ pub(crate) struct Core {
     pub(crate) rates: Rates,
     pub(crate) token_rates: TokenRates,
     pub(crate) refusals: Refusals,
+    pub(crate) told_failures: ToldFailures,
     pub(crate) keyring: Keyring,
     pub(crate) token_keys: TokenKeys,
     pub(crate) renewals: Renewals,
@@ -104,6 +106,7 @@ impl Auth {
         let halves = unfinished.table();
         let (durations, seal) = (&settings.durations, Arc::clone(&key));
         let sessions = Sessions::load(store, key, durations, most, halves, now)?;
+        sessions.tell_events(&kernel);
         let store = Arc::clone(&settings.store);
         let place = Place { store, seal, timeline: kernel.snapshot().timeline().clone() };
         let pace = Pace {
@@ -134,6 +137,7 @@ impl Auth {
             rates: Rates::new(rate, waiting),
             token_rates: TokenRates::new(rate),
             refusals: Refusals::default(),
+            told_failures: ToldFailures::default(),
             keyring,
             token_keys,
             renewals: Renewals::default(),
@@ -218,6 +222,11 @@ impl Auth {
     /// Refused certificates and tokens in the log.
     pub(crate) fn refusals(&self) -> &Refusals {
         &self.0.refusals
+    }
+
+    /// How many failed logins are told as events.
+    pub(crate) fn told_failures(&self) -> &ToldFailures {
+        &self.0.told_failures
     }
 
     /// The keys in use, and former ones.

@@ -13,6 +13,7 @@ use weft_contract::{Api, Cause, ErrorCode, Verb, headers};
 use weft_identity::{Certificate, Error, TrustBundle, Usage, Verify};
 use weft_kernel::call::{Answer, Handler};
 use weft_kernel::clock::system_time;
+use weft_kernel::events::SessionChange;
 use weft_kernel::{Call, Caller, Failure, Reply};
 use weft_model::entity::{ApiSession, Authenticator, Ca, ExternalFactors, Identity};
 use weft_model::{Id, Snapshot, Timestamp};
@@ -41,6 +42,17 @@ pub const HANDLERS: &[(Api, &str, Handler<Auth>)] =
 /// Verifies the first factor of a login, in its turn and within the limits. The login counts once it is
 /// [kept](Counted::keep).
 pub(crate) async fn first_factor(
+    auth: &Auth,
+    caller: &Caller,
+    method: &str,
+    (body, bearers): (&AuthenticateBody, &[&str]),
+) -> Result<(Shown, Counted), Failure> {
+    let found = check_first(auth, caller, method, (body, bearers)).await;
+    auth.tell_attempt(caller, method, body, found.as_ref().map(|(shown, _)| shown));
+    found
+}
+
+async fn check_first(
     auth: &Auth,
     caller: &Caller,
     method: &str,
@@ -102,6 +114,7 @@ fn authenticate(auth: Auth, caller: Caller, call: Call) -> Answer {
         }
         remember_chain(&auth, &shown).await;
         auth.sessions().begun().await;
+        auth.tell_session(&session.base.id, SessionChange::Created, false);
         let bearers: Vec<&str> = call.bearers().collect();
         let holder = Some((token.as_str(), bearers.as_slice()));
         let detail = super::current::shown(&auth, &session, holder);

@@ -36,13 +36,14 @@ mod tokens;
 mod touched;
 mod used;
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use hashbrown::{HashMap, HashSet};
 use parking_lot::RwLock;
 use weft_identity::SealKey;
-use weft_kernel::{Caller, Durations, Failure};
+use weft_kernel::events::SessionChange;
+use weft_kernel::{Caller, Durations, Failure, Kernel};
 use weft_model::entity::{ApiSession, SessionCertificate};
 use weft_model::{ApplyError, Entity, Id, Kind, Snapshot, Table, Timestamp};
 use weft_store::{ReadError, Store};
@@ -50,6 +51,7 @@ use weft_store::{ReadError, Store};
 use super::bearer::unrevoked::Unrevoked;
 use super::ending::EndTimes;
 use super::password::Hashed;
+use super::session_events;
 use activity::Activity;
 use former::Former;
 use notices::Notices;
@@ -98,6 +100,8 @@ struct Inner {
     /// Where sessions wait that lack a factor.
     halves: Arc<dyn HalfSessions>,
     unrevoked: Arc<Unrevoked>,
+    /// Where ends of sessions are told as events.
+    kernel: OnceLock<Kernel>,
 }
 
 struct Tables {
@@ -186,12 +190,25 @@ impl Sessions {
             services: ServiceLimit::default(),
             halves,
             unrevoked,
+            kernel: OnceLock::new(),
         }));
         sessions.drop_strays();
         sessions.drop_stray_activity();
         sessions.drop_locked_out();
         sessions.expect_ends(now);
         Ok(sessions)
+    }
+
+    /// Tells ends of sessions as events from now on.
+    pub(crate) fn tell_events(&self, kernel: &Kernel) {
+        let _ = self.0.kernel.set(kernel.clone());
+    }
+
+    /// Tells that a session has ended.
+    fn tell_end(&self, session: &ApiSession) {
+        if let Some(kernel) = self.0.kernel.get() {
+            session_events::changed(kernel, session, SessionChange::Deleted, false);
+        }
     }
 
     /// Subscribes to notices from now on.

@@ -1,4 +1,4 @@
-//! Events of the network for listeners: routers, links, circuits, connections of identities.
+//! Events of the network for listeners: routers, links, circuits, connections of identities, logins and their sessions.
 //!
 //! The bus has typed events and a bounded queue. Senders never wait for listeners. A listener that
 //! falls behind is told how many events it missed, and goes on with the next one. Changes of the
@@ -27,6 +27,65 @@ pub enum Event {
     Connect(ConnectEvent),
     /// A router sent an alert for operators.
     Alert(AlertEvent),
+    /// Somebody tried to log in.
+    Authentication(Arc<AuthenticationEvent>),
+    /// An API session began, got other tokens, or ended.
+    ApiSession(Arc<ApiSessionEvent>),
+}
+
+/// An attempt at the first factor of a login (docs/protocol/operations.md 4.3, `authentication`).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AuthenticationEvent {
+    /// The time.
+    pub at: Timestamp,
+    /// The method: `updb`, `cert` or `ext-jwt`.
+    pub method: &'static str,
+    /// The authenticator that was named; empty if it is unknown.
+    pub authenticator: Id,
+    /// The signer whose token was accepted; empty for other methods.
+    pub signer: Id,
+    /// The identity; empty if it is unknown.
+    pub identity: Id,
+    /// The identity's auth policy; empty if the identity is unknown.
+    pub policy: Id,
+    /// The address of the client, host and port.
+    pub remote: String,
+    /// Why the attempt failed; `None` if it succeeded.
+    pub failure: Option<String>,
+    /// Whether the client left out intermediate certificates.
+    pub improper_chain: bool,
+}
+
+/// The changes of an API session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SessionChange {
+    /// The session began.
+    Created,
+    /// The session got further tokens for its refresh token.
+    Refreshed,
+    /// The session got a further token for one of its tokens.
+    Exchanged,
+    /// The session has ended.
+    Deleted,
+}
+
+/// A change of an API session (docs/protocol/operations.md 4.3, `apiSession`). Its tokens are secrets, and are not told.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ApiSessionEvent {
+    /// The time.
+    pub at: Timestamp,
+    /// The change.
+    pub change: SessionChange,
+    /// The session.
+    pub session: Id,
+    /// Whether the session has signed tokens (`jwt`) or an opaque one (`legacy`).
+    pub is_by_tokens: bool,
+    /// The identity.
+    pub identity: Id,
+    /// The address of the client.
+    pub address: String,
+    /// Whether a certificate was made for the session.
+    pub cert_generated: bool,
 }
 
 /// A router connected or disconnected.

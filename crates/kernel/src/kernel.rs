@@ -7,6 +7,7 @@ use weft_model::{Base, ChangeSet, Snapshot, Timestamp};
 
 use crate::caller::Caller;
 use crate::decision::Decision;
+use crate::events::Events;
 use crate::failure::Failure;
 use crate::measures::Measures;
 use crate::online::Online;
@@ -36,6 +37,7 @@ struct Core {
     signing: Turns,
     traces: Traces,
     measures: Measures,
+    events: Events,
     started: Timestamp,
 }
 
@@ -57,6 +59,7 @@ impl Kernel {
             signing: Turns::per_processor(SIGNINGS),
             traces: Traces::default(),
             measures: Measures::default(),
+            events: Events::default(),
             started,
             settings,
         }))
@@ -122,6 +125,11 @@ impl Kernel {
     /// The current time.
     pub fn now(&self) -> Timestamp {
         self.0.settings.clock.now()
+    }
+
+    /// The events of the network.
+    pub fn events(&self) -> &Events {
+        &self.0.events
     }
 
     /// The time of the start.

@@ -254,7 +254,7 @@ impl Network {
             gaps: crate::gaps::Gaps::new(clock::now()),
             broken: Default::default(),
             validations: Validations::default(),
-            events: Events::default(),
+            events: kernel.events().clone(),
             run: run.chars().take(RUN_TAG).collect(),
             runtime: tokio::runtime::Handle::current(),
             tasks: TaskTracker::new(),

@@ -167,9 +167,7 @@ impl Session {
         else {
             return false;
         };
-        tokio::time::timeout(std::time::Duration::from_secs(2), native.channel.closed())
-            .await
-            .is_err()
+        tokio::time::timeout(LONG, native.channel.closed()).await.is_err()
     }
 
     /// Gives a token back.

@@ -2,6 +2,7 @@
 
 mod change;
 mod clients;
+mod clock;
 mod compressed;
 mod console;
 mod contract;
@@ -10,6 +11,7 @@ mod fabric;
 mod files;
 mod flood;
 mod limits;
+mod login_events;
 mod metrics;
 mod oidc;
 mod oidc_attacks;

@@ -68,10 +68,15 @@ impl<'b> Program<'b> {
 
     /// Begins a login; its id.
     pub(super) async fn begin(&self, more: &str) -> String {
+        self.begin_for("openid+offline_access", more).await
+    }
+
+    /// Begins a login for these scopes; its id.
+    async fn begin_for(&self, scope: &str, more: &str) -> String {
         let challenge = challenge();
         let path = format!(
             "/oidc/authorize?client_id=native&response_type=code&redirect_uri={REDIRECT}\
-             &scope=openid+offline_access&state=s1&nonce=n1&code_challenge={challenge}\
+             &scope={scope}&state=s1&nonce=n1&code_challenge={challenge}\
              &code_challenge_method=S256{more}"
         );
         let seen = send(self.request(Method::GET, &path)).await;
@@ -110,7 +115,12 @@ impl<'b> Program<'b> {
     }
 
     pub(super) async fn by_password(&self) -> Value {
-        let id = self.begin("&method=password").await;
+        self.by_password_for("openid+offline_access").await
+    }
+
+    /// Logs in for these scopes.
+    pub(super) async fn by_password_for(&self, scope: &str) -> Value {
+        let id = self.begin_for(scope, "&method=password").await;
         let body = json!({"id": id, "username": USERNAME, "password": PASSWORD});
         let seen = self.step("/oidc/login/password", &body).await;
         let code = self.code(&seen).await;

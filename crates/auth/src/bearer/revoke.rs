@@ -18,11 +18,13 @@ use weft_kernel::{Caller, Failure};
 use weft_model::entity::{Revocation, RevocationType};
 use weft_model::{Base, Id, Timestamp, session_list};
 
-use super::unrevoked::{Ended, Pending, Turn};
+use super::unrevoked::{Ended, JUMP, Pending, Turn};
 use crate::handle::{Auth, WeakAuth};
 
 /// Time until a change that failed is tried again, and until the next look at routers that have connected.
 const AGAIN: Duration = Duration::from_secs(1);
+/// A session whose tokens ended within this time ended with them.
+const WITH_TOKENS: Duration = Duration::from_secs(60);
 /// The interval at which sessions of lists are forgotten whose tokens have ended.
 const EXPIRY: Duration = Duration::from_secs(60);
 
@@ -58,6 +60,12 @@ pub(crate) async fn follow_ends(weak: WeakAuth) {
     }
 }
 
+/// Whether the tokens of an ended session may be good somewhere.
+fn may_be_good(ended: &Pending, now: Timestamp) -> bool {
+    let since = now.since(ended.end);
+    ended.end > now || (WITH_TOKENS..JUMP).contains(&since)
+}
+
 /// A revocation of this kind.
 fn revocation(id: &Id, kind: RevocationType, now: Timestamp, end: Timestamp) -> Revocation {
     Revocation {
@@ -74,7 +82,7 @@ async fn revoke_each(auth: &Auth, ended: Ended) -> Result<(), Failure> {
     let now = auth.now();
     let last = now.plus(auth.settings().durations.access_token);
     let mut due: BTreeMap<Id, Revocation> = BTreeMap::new();
-    let current = ended.iter().filter(|(_, it)| it.end > now);
+    let current = ended.iter().filter(|(_, it)| may_be_good(it, now));
     for (session, Pending { identity, end, is_counted }) in current {
         let row = match is_counted.unwrap_or(true) {
             true => revocation(session, RevocationType::ApiSession, now, last.min(*end)),
@@ -92,7 +100,7 @@ async fn revoke_together(auth: &Auth, ended: Ended) -> Result<(), Failure> {
     let now = auth.now();
     let last = now.plus(auth.settings().durations.access_token);
     let (mut keys, mut due, mut end) = (Vec::new(), Vec::new(), now);
-    for (session, pending) in ended.iter().filter(|(_, it)| it.end > now) {
+    for (session, pending) in ended.iter().filter(|(_, it)| may_be_good(it, now)) {
         end = end.max(last.min(pending.end));
         match session_list::key(session.as_str()) {
             Some(key) => keys.push(key),
@@ -126,7 +134,7 @@ async fn tell_others(auth: &Auth) -> Result<bool, Failure> {
     let now = auth.now();
     let last = now.plus(auth.settings().durations.access_token);
     let mut by_identity: BTreeMap<&Id, Vec<(&Id, &Pending)>> = BTreeMap::new();
-    for (session, pending) in ended.iter().filter(|(_, it)| it.end > now) {
+    for (session, pending) in ended.iter().filter(|(_, it)| may_be_good(it, now)) {
         by_identity.entry(&pending.identity).or_default().push((session, pending));
     }
     let mut due = Vec::new();

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use weft_kernel::events::SessionChange;
 use weft_kernel::{Caller, Failure};
 use weft_model::entity::{ApiSession, TokenLogin};
 use weft_model::{Id, Timestamp};
@@ -84,6 +85,7 @@ impl Auth {
         });
         let tokens = issued.map_err(failed)?;
         self.sessions().begun().await;
+        self.tell_session(&id, SessionChange::Created, chain.is_some());
         Ok(Given { tokens, certificate: chain })
     }
 

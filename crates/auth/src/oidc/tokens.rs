@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use weft_contract::ErrorCode;
 use weft_identity::Certificate;
+use weft_kernel::events::SessionChange;
 use weft_kernel::{Challenge, Failure};
 use weft_model::entity::{Identity, TokenLogin};
 use weft_model::token::TokenKind;
@@ -203,6 +204,7 @@ impl Auth {
             }
         })?;
         self.sessions().begun().await;
+        self.tell_session(&session.base.id, SessionChange::Refreshed, chain.is_some());
         Ok(Given { tokens, certificate: chain })
     }
 
@@ -253,6 +255,7 @@ impl Auth {
         let number = subject.proven.claims.z_rn;
         let made = self.access_token(session, subject.scopes.names(), number);
         let (access, seconds) = made.map_err(|failure| problem_of(&failure))?;
+        self.tell_session(&session.base.id, SessionChange::Exchanged, false);
         let answer = TokenAnswer::bearer(access, seconds, subject.scopes);
         Ok(TokenAnswer { issued_token_type: Some(TokenType::Access.urn()), ..answer })
     }
@@ -265,6 +268,7 @@ impl Auth {
         self.check_turn(subject)?;
         let session = &subject.proven.session;
         let (id, seconds) = self.id_token(session).map_err(|failure| problem_of(&failure))?;
+        self.tell_session(&session.base.id, SessionChange::Exchanged, false);
         Ok(TokenAnswer::of_id_token(id, seconds, subject.scopes))
     }
 

@@ -85,6 +85,7 @@ impl Sessions {
                     {
                         self.0.unrevoked.add(live, id, &session.identity_id, login.ends_at);
                     }
+                    self.tell_end(session);
                     tables.gone.login(id.clone(), session.identity_id.clone());
                 }
                 if !is_by_tokens {

@@ -1,0 +1,70 @@
+//! Limits how many failed logins of a source are told as events, so that nobody fills the logs of listeners by guessing.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::time::Instant;
+use weft_limits::{BoundedTable, Caps, TokenBucket, WhenFull, source_of};
+
+/// Failed attempts of a source that are told in a minute; further ones are not.
+const TOLD: u32 = 60;
+/// Most sources that are remembered; above that the oldest one is forgotten.
+const KEPT: usize = 10_000;
+/// After this time without a failed attempt a source is as good as new.
+const FORGOTTEN: Duration = Duration::from_secs(60);
+
+/// How many failed attempts sources cause to be told.
+#[derive(Debug)]
+pub(crate) struct ToldFailures(Mutex<BoundedTable<IpAddr, TokenBucket, IpAddr>>);
+
+impl Default for ToldFailures {
+    fn default() -> Self {
+        Self(Mutex::new(BoundedTable::new(Caps {
+            total: KEPT,
+            per_source: 1,
+            max_age: Some(FORGOTTEN),
+            when_full: WhenFull::EvictOldest,
+        })))
+    }
+}
+
+impl ToldFailures {
+    /// Whether one more failed attempt of a source is told.
+    pub(crate) fn is_due(&self, from: Option<IpAddr>) -> bool {
+        let Some(source) = from.map(source_of) else { return true };
+        let now = Instant::now().into_std();
+        let mut counts = self.0.lock();
+        if let Some(bucket) = counts.get_mut(&source, now) {
+            return bucket.try_take(1, now);
+        }
+        counts.expire(now);
+        if counts.len() >= KEPT {
+            counts.pop_oldest();
+        }
+        let mut bucket = TokenBucket::new(f64::from(TOLD) / 60.0, TOLD, now);
+        let is_due = bucket.try_take(1, now);
+        let _ = counts.insert(source, bucket, source, now);
+        is_due
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_source_that_guesses_is_told_so_often_in_a_minute() {
+        let told = ToldFailures::default();
+        let at = |last: u8| Some(IpAddr::from([192, 0, 2, last]));
+        assert!((0..TOLD).all(|_| told.is_due(at(1))));
+        assert!(!told.is_due(at(1)));
+        assert!(told.is_due(at(2)) && told.is_due(None));
+        tokio::time::advance(Duration::from_secs(2)).await;
+        assert!(told.is_due(at(1)));
+        for number in 0..3 * KEPT as u32 {
+            told.is_due(Some(std::net::Ipv4Addr::from(number).into()));
+        }
+        assert_eq!(told.0.lock().len(), KEPT);
+    }
+}
