@@ -2,6 +2,7 @@
 //! connections at routers, in both forms of tokens (docs/protocol/auth.md 16).
 
 mod ground;
+mod many;
 mod person;
 
 use std::time::{Duration, Instant};

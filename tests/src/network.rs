@@ -262,6 +262,11 @@ impl Network {
         &self.seed.keys
     }
 
+    /// The store of the controller.
+    pub(crate) fn store(&self) -> &dyn weft_store::Store {
+        &*self.seed.store
+    }
+
     /// Port of the APIs.
     pub(crate) fn port(&self) -> u16 {
         self.seed.port

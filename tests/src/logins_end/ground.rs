@@ -42,10 +42,10 @@ pub(super) struct Held {
     pub(super) name: String,
     login: Login,
     pub(super) session: Session,
-    identity: String,
+    pub(super) identity: String,
     policy: String,
     /// The CA or the signer.
-    issuer: String,
+    pub(super) issuer: String,
     url: String,
     /// Connections to the router: one with a circuit, one with a terminator, an idle one.
     dials: Native,
