@@ -13,7 +13,10 @@ use weft_identity::{
     Authority, AuthoritySpec, ExternalLogin, IdentityFile, IdentityMaterial, KeyAlgorithm,
     KeyedChain, Leaf, PrivateKey, Purpose, Subject,
 };
-use weft_sdk::{Connection, Context, ContextBuilder, Error, ExternalTokens, LoginProtocol};
+use weft_sdk::{
+    Connection, Context, ContextBuilder, Error, ExternalTokens, FactorProblem, LoginProtocol,
+    NewFactor, TotpSecret,
+};
 
 use crate::network::{Network, soon, until_some};
 use crate::sdk::{dial, echo, round_trip};
@@ -149,6 +152,32 @@ async fn a_session_that_an_administrator_ends_is_followed_by_another() {
     round_trip(dial(&dialer, "secret").await, 10_000).await;
     let after = sessions(&network, "dialer").await;
     assert!(after.len() == 1 && after != before, "{before:?} {after:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_login_for_tokens_asks_for_a_code_until_one_is_good() {
+    let network = network(Duration::from_secs(1800)).await;
+    network.service("secret", true).await;
+    let host = network.context("host").await;
+    echo(soon(host.bind("secret")).await.unwrap());
+    let file = network.identity_file("laptop").await;
+    let factor = soon(NewFactor::begin(&file)).await.unwrap();
+    let good = factor.recovery_codes()[0].clone();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("totp");
+    std::fs::write(&path, factor.url().unwrap()).unwrap();
+    let code = soon(TotpSecret::read(&path).unwrap().code(false)).await.unwrap();
+    assert!(soon(factor.complete(&code)).await.unwrap());
+    soon(factor.end()).await;
+    let builder = Context::builder().second_factor(move |asked| {
+        let code = if asked.is_repeated { good.clone() } else { "nonsense".to_owned() };
+        std::future::ready(Some(code))
+    });
+    let context = start(builder, file.clone()).await;
+    assert!(sessions(&network, "laptop").await.iter().all(|(_, is_by_tokens)| *is_by_tokens));
+    round_trip(dial(&context, "secret").await, 10_000).await;
+    let refused = soon(Context::from_identity(file)).await.unwrap_err();
+    assert!(matches!(refused, Error::SecondFactor(FactorProblem::NoCode)), "{refused}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

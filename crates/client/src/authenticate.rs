@@ -10,7 +10,7 @@ use weft_contract::resource::session::{
 use weft_contract::{Api, Empty};
 
 use crate::call::{Caller, ExternalToken, row, to_value};
-use crate::client_api::{About, Credentials};
+use crate::credentials::{About, Credentials};
 use crate::error::{Error, Result};
 use crate::external_tokens::TokenRequest;
 use crate::oidc::{self, Login, LoginProtocol, SessionKey};

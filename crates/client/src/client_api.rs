@@ -7,24 +7,22 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::sync::watch;
 use tokio::time::Instant;
-use weft_contract::json::{Password, Username};
 use weft_contract::resource::authenticator::{ExtendBody, ExtendVerifyBody, ExtendedCerts};
-use weft_contract::resource::client::{EnvInfo, SdkInfo};
 use weft_contract::resource::edge_router::OwnEdgeRouterDetail;
 use weft_contract::resource::identity::IdentityDetail;
 use weft_contract::resource::posture_check::{PostureResponseBody, PostureResponseDetail};
 use weft_contract::resource::server::Version;
 use weft_contract::resource::service::{ALL_CONFIG_TYPES, ServiceDetail};
 use weft_contract::resource::service_session::{EndStatement, SessionBody, SessionDetail};
-use weft_contract::resource::session::{ApiSessionDetail, ServiceUpdates, method};
+use weft_contract::resource::session::{ApiSessionDetail, ServiceUpdates};
 use weft_contract::{Api, Empty, Timestamp};
 use weft_identity::{IdentityFile, LiveIdentity};
 
 use crate::address::Address;
 use crate::authenticate::{Means, authenticate, certificate_of, refresh};
-use crate::call::{Caller, ExternalToken, Query, row, to_value};
+use crate::call::{Caller, Query, row, to_value};
+use crate::credentials::{About, Credentials};
 use crate::error::{Error, FactorProblem, Result};
-use crate::external_tokens::ExternalTokens;
 use crate::http::Tls;
 use crate::oidc::LoginProtocol;
 use crate::second_factor::{self, CodePurpose, Codes};
@@ -32,60 +30,6 @@ use crate::second_factor::{self, CodePurpose, Codes};
 const API: Api = Api::Client;
 /// When a certificate that was made for a session, which lasts for twelve hours, is made anew.
 const CERTIFICATE_DUE: Duration = Duration::from_secs(6 * 3600);
-
-/// Credentials of a login.
-#[derive(Clone, Debug)]
-pub enum Credentials {
-    /// Name and password.
-    Password {
-        /// The login name.
-        username: Username,
-        /// The password.
-        password: Password,
-    },
-    /// The client certificate of the TLS connection.
-    Certificate,
-    /// A token of an external signer.
-    ExternalToken(ExternalToken),
-    /// Tokens of an external signer, of which each login gets another one.
-    ExternalTokens(ExternalTokens),
-}
-
-impl Credentials {
-    /// Credentials of a name and a password.
-    ///
-    /// # Errors
-    /// When one of them is shorter or longer than a controller takes.
-    pub fn password(username: impl Into<String>, password: impl Into<String>) -> Result<Self> {
-        let wrong = |what: &str, error| Error::Request(format!("the {what} {error}"));
-        let username =
-            Username::try_from(username.into()).map_err(|error| wrong("login name", error))?;
-        let password =
-            Password::try_from(password.into()).map_err(|error| wrong("password", error))?;
-        Ok(Self::Password { username, password })
-    }
-
-    pub(crate) fn method(&self) -> &'static str {
-        match self {
-            Self::Password { .. } => method::PASSWORD,
-            Self::Certificate => method::CERT,
-            Self::ExternalToken(_) | Self::ExternalTokens(_) => method::EXT_JWT,
-        }
-    }
-}
-
-/// A client's report of itself at a login.
-#[derive(Clone, Debug, Default)]
-pub struct About {
-    /// The program that logs in.
-    pub sdk: SdkInfo,
-    /// The machine that the program runs on.
-    pub env: EnvInfo,
-    /// Config types whose configs are listed with services by default.
-    pub config_types: Vec<String>,
-    /// The public key that proves the client to the ends of its connections, in base64.
-    pub end_key: Option<String>,
-}
 
 /// A client of the client API.
 ///

@@ -10,7 +10,7 @@ use weft_contract::{Api, Body, Created, Empty, Kind, Operation};
 use crate::address::Address;
 use crate::authenticate::{Means, authenticate};
 use crate::call::{Caller, Page, Query, row, to_value};
-use crate::client_api::{About, Credentials};
+use crate::credentials::{About, Credentials};
 use crate::error::{Error, Result};
 use crate::http::Tls;
 use crate::login::SavedLogin;

@@ -16,7 +16,6 @@ mod proving;
 mod renewing;
 mod sessions;
 
-pub(crate) use self::keeping::Shown;
 use self::sessions::KeptSession;
 use crate::error::{Error, Result};
 use crate::posture::Reporter;
@@ -24,6 +23,7 @@ use crate::proofs::Proofs;
 use crate::renewal::{Extension, Renewal};
 use crate::service::Service;
 use crate::settings::LoginSettings;
+use crate::shown::Shown;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use parking_lot::Mutex;

@@ -1,13 +1,13 @@
 //! Connections to routers: made when first needed, kept, and made again with growing pauses after
 //! they are lost.
 
-use crate::account::Shown;
 use crate::addresses::{address_of, are_usable, unusable};
 use crate::channel::RouterChannel;
 use crate::error::{Error, Result};
 use crate::inner::Inner;
 use crate::jitter::jittered;
 use crate::routers::{DRAIN_LIMIT, Place, Slot, first_connected};
+use crate::shown::Shown;
 use bytes::Bytes;
 use std::sync::Arc;
 use std::time::Duration;

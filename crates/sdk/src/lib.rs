@@ -94,6 +94,7 @@ mod routers;
 mod sealing;
 mod service;
 mod settings;
+mod shown;
 mod traces;
 mod unproved;
 

@@ -25,6 +25,7 @@ const READERS: &[&str] = &[
     "crates/auth/src/refusals.rs",
     "crates/auth/src/third_party_ca.rs",
     "crates/auth/src/tickets.rs",
+    "crates/client/src/oidc/browser.rs",
     "crates/control/src/gate.rs",
     "crates/router/src/bindings/edge/",
     "crates/router/src/bindings/ingress/",

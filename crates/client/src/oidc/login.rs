@@ -14,7 +14,7 @@ use super::requests::{self, TokenAnswer};
 use super::{CLIENT, SCOPE, SessionKey, Tokens};
 use crate::address::Address;
 use crate::call::{ExternalToken, to_value};
-use crate::client_api::{About, Credentials};
+use crate::credentials::{About, Credentials};
 use crate::error::{Error, FactorProblem, Result};
 use crate::http::{Answer, Http, MAX_WAIT, Outgoing, SHORT_WAIT};
 use crate::second_factor::{CodePurpose, Codes, Offered};

@@ -17,8 +17,8 @@ use weft_contract::{Api, Timestamp};
 use weft_identity::SpiffeId;
 
 use crate::{
-    About, Address, ClientApi, Credentials, Error, Logins, MAX_ANSWER, ManagementClient,
-    SavedLogin, Tls, trust,
+    About, Address, ClientApi, Credentials, Error, LoginProtocol, Logins, MAX_ANSWER,
+    ManagementClient, SavedLogin, Tls, trust,
 };
 
 const MANAGEMENT: &str = "/edge/management/v1";
@@ -282,7 +282,7 @@ async fn an_application_finds_its_service() {
         path => panic!("{path}"),
     })
     .await;
-    let api = client(&server, &pki);
+    let api = client(&server, &pki).with_protocol(LoginProtocol::Opaque);
     let about = About { config_types: vec!["all".into()], ..About::default() };
     api.login(Credentials::Certificate, about).await.unwrap();
     let found = api.service_named("w\"eb").await.unwrap().unwrap();
@@ -357,7 +357,7 @@ async fn a_session_stays_in_use_until_the_next_login_has_ended() {
         _ => Reply::error(401, "INVALID_AUTH", "no"),
     })
     .await;
-    let api = client(&server, &pki);
+    let api = client(&server, &pki).with_protocol(LoginProtocol::Opaque);
     api.login(Credentials::Certificate, About::default()).await.unwrap();
     let login = api.login(Credentials::Certificate, About::default());
     let seen = async {
