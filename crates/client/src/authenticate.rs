@@ -43,7 +43,7 @@ pub(crate) async fn authenticate(
     about: &About,
     means: &Means,
 ) -> Result<ApiSessionDetail> {
-    let done = log_in(caller, api, credentials, about, means).await;
+    let done = Box::pin(log_in(caller, api, credentials, about, means)).await;
     if done.is_err() {
         caller.set_session(None);
     }

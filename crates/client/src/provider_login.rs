@@ -138,8 +138,7 @@ impl ProviderLogin {
 
     /// The token of an answer that the signer wants.
     fn take(&self, place: &Place, answer: &Answer) -> Result<ExternalToken, NoToken> {
-        let given: Given =
-            serde_json::from_slice(&answer.body).map_err(|error| NoToken::for_now(error))?;
+        let given: Given = serde_json::from_slice(&answer.body).map_err(NoToken::for_now)?;
         if let Some(refresh) = given.refresh_token {
             *self.kept.lock().unwrap_or_else(PoisonError::into_inner) = Some(refresh);
         }
