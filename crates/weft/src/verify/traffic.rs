@@ -84,7 +84,8 @@ pub(super) async fn run(
     let patience = amount.patience;
     progress.set_message("logging in and binding");
     let (host, dialer) = within(patience, "logging in", async {
-        tokio::try_join!(context(cast.host, export), context(cast.dialer, export))
+        let (host, dialer) = (context(cast.host, export), context(cast.dialer, export));
+        tokio::try_join!(Box::pin(host), Box::pin(dialer))
     })
     .await?;
     let listener = within(patience, "hosting the service", async {
