@@ -74,5 +74,5 @@ impl Auth {
 
 /// The keys of a third-party CA: those of its authorities that count.
 pub fn of_ca(ca: &Ca) -> Vec<PublicKey> {
-    third_party_ca::counting(ca).iter().map(|it| PublicKey::of(it)).collect()
+    third_party_ca::counting(ca).iter().map(PublicKey::of).collect()
 }

@@ -54,7 +54,7 @@ async fn nobody_is_logged_out_when_another_key_signs() {
     let seen = ask(&bed, Method::POST, "/roll", None).await;
     assert_eq!(seen.status, 200, "{seen:?}");
     let rolled = seen.data();
-    assert_eq!(in_stage(&rolled, "signing"), [next.clone()]);
+    assert_eq!(in_stage(&rolled, "signing"), std::slice::from_ref(&next));
     assert_eq!(in_stage(&rolled, "former"), [kid(access)]);
     assert_eq!((&rolled["dropped"], &rolled["endedSessions"]), (&json!([]), &json!(0)));
     assert!(!seen.text.contains("PRIVATE") && !seen.text.contains("secret"));

@@ -163,7 +163,7 @@ impl Unrevoked {
         match waiting.len() {
             0 => Turn::Nothing,
             count if *gathering > 0 && count < MOST_LISTED => Turn::Nothing,
-            ..=EACH => {
+            1..=EACH => {
                 let each = waiting.iter_mut().map(|(id, pending)| {
                     // A write that fails is tried again, and counted once.
                     let is_counted =

@@ -135,7 +135,7 @@ fn a_key_that_was_just_made_signs_only_in_place_of_a_stolen_one() {
     assert_eq!(world.signing(), second);
 
     // A former key is dropped alone.
-    assert_eq!(world.stages.steal(Some(&first), world.now()), [first.clone()]);
+    assert_eq!(world.stages.steal(Some(&first), world.now()), std::slice::from_ref(&first));
     world.advance(InUse::default());
     assert!(!world.counts(&first) && world.signing() == second);
     assert!(world.stages.steal(Some(&first), world.now()).is_empty(), "it is gone already");
