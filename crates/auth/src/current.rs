@@ -1,6 +1,7 @@
 //! The caller's own session and identity (docs/protocol/auth.md 9.5, 12.3, 17.3, 17.4).
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -58,7 +59,7 @@ pub fn session_of(auth: &Auth, caller: &Caller) -> Result<Arc<ApiSession>, Failu
 pub fn shown(
     auth: &Auth,
     session: &ApiSession,
-    holder: Option<(&str, &[&str])>,
+    holder: Option<(&str, &[&str], Option<IpAddr>)>,
 ) -> ApiSessionDetail {
     let own = holder.is_some();
     let snapshot = auth.snapshot();
@@ -77,8 +78,8 @@ pub fn shown(
             &snapshot,
             session,
             match holder {
-                Some((_, external)) => {
-                    auth.lacking(&snapshot, session, external.iter().copied(), None)
+                Some((_, external, from)) => {
+                    auth.lacking(&snapshot, session, external.iter().copied(), (from, false))
                 }
                 None => resolve::outstanding(&snapshot, session),
             },
@@ -96,7 +97,7 @@ pub fn shown(
         is_mfa_complete: session.is_mfa_complete,
         is_mfa_required: session.is_mfa_required,
         last_activity_at: convert::time(last),
-        token: holder.map(|(token, _)| token.to_owned()).unwrap_or_default(),
+        token: holder.map(|(token, ..)| token.to_owned()).unwrap_or_default(),
         expiration_seconds: own.then_some(seconds),
         expires_at: own.then(|| convert::time(end)),
         login: None,
@@ -149,7 +150,7 @@ fn session(auth: Auth, caller: Caller, _call: Call) -> Answer {
         let session = session_of(&auth, &caller)?;
         let token = login_of(&caller)?.session.token.as_str();
         let external: Vec<&str> = caller.origin.tokens.iter().collect();
-        let mut detail = shown(&auth, &session, Some((token, &external)));
+        let mut detail = shown(&auth, &session, Some((token, &external, caller.origin.ip())));
         detail.base.links = BTreeMap::from([
             ("self".to_owned(), Link::to("current-api-session")),
             ("current-identity".to_owned(), Link::to("current-identity")),

@@ -116,7 +116,7 @@ fn authenticate(auth: Auth, caller: Caller, call: Call) -> Answer {
         auth.sessions().begun().await;
         auth.tell_session(&session.base.id, SessionChange::Created, false);
         let bearers: Vec<&str> = call.bearers().collect();
-        let holder = Some((token.as_str(), bearers.as_slice()));
+        let holder = Some((token.as_str(), bearers.as_slice(), caller.origin.ip()));
         let detail = super::current::shown(&auth, &session, holder);
         let mut reply = Reply::detail(&detail)?.with_header(headers::SESSION, token.to_string());
         if shown.extend_requested {
@@ -125,7 +125,7 @@ fn authenticate(auth: Auth, caller: Caller, call: Call) -> Answer {
         let snapshot = auth.snapshot();
         let lacking = second_factors(&snapshot, &session.identity_id).signer.and_then(|signer| {
             let of = (&signer, &session.identity_id);
-            auth.challenge_of(&snapshot, of, call.bearers())
+            auth.challenge_of(&snapshot, of, call.bearers(), &caller)
         });
         if let Some(wanted) = lacking {
             reply = reply.with_header(headers::WWW_AUTHENTICATE, wanted);
@@ -422,6 +422,8 @@ fn vouched_for(auth: &Auth, snapshot: &Snapshot, chain: &[Certificate]) -> Resul
     if !snapshot.list::<Ca>().any(|ca| may_log_in(ca)) {
         return Err(refused);
     }
+    // The certificate of a server is no login, whatever its authority is: others may have its key.
+    let how = Verify { usage: Usage::Client, ..how };
     match third_party_ca::issuer(auth, snapshot, chain, how, may_log_in) {
         Ok((ca, _)) => Ok(Vouched { is_improper: false, ca: Some(Arc::clone(ca)) }),
         Err(error) => Err(refused.or(error)),

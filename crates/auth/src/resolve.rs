@@ -84,7 +84,7 @@ impl Auth {
         let who = self.login_of(&snapshot, session.as_deref(), token, origin);
         if let (Who::Identity(_), Some(session)) = (&who, session) {
             self.sessions().touch(&session.base.id, now);
-            self.note_second(&snapshot, &session, &origin.tokens);
+            self.note_second(&snapshot, &session, origin);
         }
         who
     }
@@ -159,7 +159,8 @@ impl Auth {
             return Who::Nobody(Some(Challenge::InvalidSession));
         }
         let from = origin.remote.map(|remote| remote.ip());
-        let complete = self.lacking(snapshot, session, origin.tokens.iter(), from).is_nothing();
+        let tokens = origin.tokens.iter();
+        let complete = self.lacking(snapshot, session, tokens, (from, true)).is_nothing();
         identified(snapshot, session, token, complete, now)
     }
 }
@@ -246,19 +247,24 @@ impl Outstanding {
 
 impl Auth {
     /// The factors that a request with these tokens lacks, beside its session: the token of a signer has to come
-    /// with every request (docs/protocol/auth.md 8.1, 10.1). `from` is where they come from, if they are counted there.
+    /// with every request (docs/protocol/auth.md 8.1, 10.1). `from` is where they come from, and whether those with wrong
+    /// signatures are counted there: once in a request.
     pub(crate) fn lacking<'t>(
         &self,
         snapshot: &Snapshot,
         session: &ApiSession,
         tokens: impl Iterator<Item = &'t str>,
-        from: Option<IpAddr>,
+        (from, is_counted): (Option<IpAddr>, bool),
     ) -> Outstanding {
         let required = second_factors(snapshot, &session.identity_id);
         let is_missing = |signer: &Id| {
             let of = (signer, &session.identity_id);
             let found = second_token::shown(self, snapshot, of, tokens, from);
-            found.inspect_err(|refused| second_token::count_forged(self, refused, from)).is_err()
+            let Err(refused) = found else { return false };
+            if is_counted {
+                second_token::count_forged(self, &refused, from);
+            }
+            true
         };
         let totp = required.totp && !session.is_mfa_complete;
         Outstanding { totp, signer: required.signer.filter(is_missing) }

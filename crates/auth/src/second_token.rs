@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use weft_contract::headers::MAX_BEARERS;
-use weft_kernel::{Caller, ExternalTokens};
+use weft_kernel::{Caller, Origin};
 use weft_model::entity::ApiSession;
 use weft_model::{Id, Snapshot, Timestamp};
 
@@ -79,9 +79,9 @@ impl Auth {
         snapshot: &Snapshot,
         signer: &Id,
         tokens: impl Iterator<Item = &'t str>,
-        origin: &weft_kernel::Origin,
+        origin: &Origin,
     ) {
-        let from = origin.remote.map(|remote| remote.ip());
+        let from = origin.ip();
         if check_source(self, from).is_err() {
             return;
         }
@@ -109,7 +109,7 @@ impl Auth {
         let snapshot = self.snapshot();
         let signer = second_factors(&snapshot, identity).signer?;
         self.fetch_keys(&snapshot, &signer, tokens.clone(), &caller.origin).await;
-        let from = caller.origin.remote.map(|remote| remote.ip());
+        let from = caller.origin.ip();
         let found = shown(self, &snapshot, (&signer, identity), tokens, from);
         let token = found.map_err(|refused| count_forged(self, &refused, from)).ok()?;
         let until = self.second_until(&token);
@@ -128,11 +128,11 @@ impl Auth {
         &self,
         snapshot: &Snapshot,
         session: &Arc<ApiSession>,
-        tokens: &ExternalTokens,
+        origin: &Origin,
     ) {
         let Some(signer) = second_factors(snapshot, &session.identity_id).signer else { return };
         let identity = &session.identity_id;
-        let found = shown(self, snapshot, (&signer, identity), tokens.iter(), None);
+        let found = shown(self, snapshot, (&signer, identity), origin.tokens.iter(), origin.ip());
         let Ok(token) = found else { return };
         let (until, now) = (self.second_until(&token), self.now());
         let external = &session.external;
@@ -158,8 +158,7 @@ impl Auth {
         let snapshot = self.snapshot();
         let identity = Id::new(&login.identity);
         let signer = second_factors(&snapshot, &identity).signer?;
-        let tokens = caller.origin.tokens.iter();
-        self.challenge_of(&snapshot, (&signer, &identity), tokens)
+        self.challenge_of(&snapshot, (&signer, &identity), caller.origin.tokens.iter(), caller)
     }
 
     /// The challenge for an identity that lacks a token of a signer; none if one of these tokens is good.
@@ -168,12 +167,14 @@ impl Auth {
         snapshot: &Snapshot,
         (signer, identity): (&Id, &Id),
         tokens: impl Iterator<Item = &'t str>,
+        caller: &Caller,
     ) -> Option<String> {
         // What is no token at all counts as none.
         let is_token =
             |token: &&str| weft_identity::token::peek::<serde_json::Value>(token).is_ok();
         let tokens = tokens.filter(is_token);
-        let refused = shown(self, snapshot, (signer, identity), tokens, None).err()?;
+        let from = caller.origin.ip();
+        let refused = shown(self, snapshot, (signer, identity), tokens, from).err()?;
         Some(secondary(snapshot, signer, Lack::of(&refused)))
     }
 }

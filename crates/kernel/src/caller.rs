@@ -1,6 +1,6 @@
 //! The caller of an operation: the result of looking up a session, on which the gate decides.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -76,6 +76,13 @@ pub struct Origin {
     pub wait: Wait,
     /// The tokens of external signers that came with the session.
     pub tokens: ExternalTokens,
+}
+
+impl Origin {
+    /// The peer's address without its port.
+    pub fn ip(&self) -> Option<IpAddr> {
+        self.remote.map(|remote| remote.ip())
+    }
 }
 
 /// Tokens of external signers that came with a request. Their text reaches no log.

@@ -2,7 +2,9 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use weft_contract::{Api, ErrorCode};
-use weft_identity::{Authority, AuthoritySpec, Certificate, CertificateRequest, Leaf, SpiffeId};
+use weft_identity::{
+    Authority, AuthoritySpec, Certificate, CertificateRequest, Leaf, Purpose, SpiffeId, Subject,
+};
 use weft_kernel::clock::system_time;
 
 use super::{NONE, refusal, refuses, with};
@@ -285,6 +287,33 @@ async fn a_ca_takes_the_logins_that_rest_on_it_with_it() {
     until("the login ends", || bed.with_token(token).login().is_none()).await;
     let own = admin.login().unwrap();
     assert!(bed.with_token(&own.session.token).login().is_some());
+}
+
+#[tokio::test]
+async fn the_certificate_of_a_server_logs_nobody_in() {
+    let bed = Bed::new().await;
+    let admin = bed.admin().await;
+    let ours = authority(&bed, "ours");
+    let claim = json!({"index": 0, "location": "COMMON_NAME", "matcher": "ALL",
+        "matcherCriteria": "", "parser": "NONE", "parserCriteria": ""});
+    let claiming = with(&body("acme", &ours), "externalIdClaim", claim);
+    verified(&bed, &admin, &ours, with(&claiming, "identityRoles", json!([]))).await;
+    let known = json!({"name": "seven", "type": "Default", "isAdmin": false, "externalId": "7"});
+    bed.create(&admin, "createIdentity", known).await;
+    let request = CertificateRequest::from_pem(&csr("7")).unwrap();
+    let now = system_time(bed.controller.now());
+    for (purpose, logs_in) in
+        [(Purpose::Server, false), (Purpose::Both, true), (Purpose::Client, true)]
+    {
+        let subject = Subject::common_name("7");
+        let leaf = Leaf::for_key(request.public_key(), &subject, Vec::new(), purpose, now).unwrap();
+        let made = ours.issue(&leaf).unwrap();
+        let answer = bed.login_with(&[made]).await.map(|reply| reply.status);
+        match logs_in {
+            true => assert!(answer.is_ok(), "{purpose:?}"),
+            false => assert_eq!(answer.unwrap_err().status(), 401, "{purpose:?}"),
+        }
+    }
 }
 
 /// An authority that issues in the place of the present signer.

@@ -154,7 +154,9 @@ async fn wrong_signatures_of_second_tokens_are_counted_as_those_of_first_ones() 
     let mut claims = idp.claims("anna");
     claims["jti"] = json!("new");
     let fresh = idp.tokens.sign(&claims).unwrap();
-    assert!(!is_whole(1, &fresh), "no further signature is verified");
+    for _ in 0..2 {
+        assert!(!is_whole(1, &fresh), "no further signature is verified");
+    }
     assert!(is_whole(2, &fresh), "others are not concerned");
     // Logins of the source wait, too.
     let call = to(Api::Client, "authenticate", &[]).with_query("method", "ext-jwt");
