@@ -41,6 +41,9 @@ pub(crate) struct TokenRates {
     of_identity: u32,
 }
 
+/// Requests of an identity in a second, at least.
+const LEAST_OF_IDENTITY: u32 = 100;
+
 #[derive(Debug)]
 struct All {
     sessions: Counts<Id>,
@@ -49,7 +52,10 @@ struct All {
 }
 
 impl TokenRates {
-    pub(crate) fn new(of_identity: u32) -> Self {
+    /// `logins` is the rate of an identity's logins. A refresh is up to three requests, and the programs of an identity may be
+    /// many: no rate of logins is too low for them.
+    pub(crate) fn new(logins: u32) -> Self {
+        let of_identity = logins.max(LEAST_OF_IDENTITY);
         let all = All { sessions: counts(), identities: counts(), networks: counts() };
         Self { counts: Mutex::new(all), of_identity }
     }

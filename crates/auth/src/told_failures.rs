@@ -1,22 +1,23 @@
-//! Limits how many failed logins of a source are told as events, so that nobody fills the logs of listeners by guessing.
+//! Limits how many failed logins of a source, and of the networks around it, are told as events, so that nobody fills the logs
+//! of listeners by guessing.
 
 use std::net::IpAddr;
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::time::Instant;
-use weft_limits::{BoundedTable, Caps, TokenBucket, WhenFull, source_of};
+use weft_limits::{BoundedTable, Caps, Network, TokenBucket, WhenFull, networks_of};
 
-/// Failed attempts of a source that are told in a minute; further ones are not.
+/// Failed attempts of a source that are told in a minute; further ones are not. Larger networks have more.
 const TOLD: u32 = 60;
-/// Most sources that are remembered; above that the oldest one is forgotten.
+/// Most networks that are remembered; above that the oldest one is forgotten.
 const KEPT: usize = 10_000;
-/// After this time without a failed attempt a source is as good as new.
+/// After this time without a failed attempt a network is as good as new.
 const FORGOTTEN: Duration = Duration::from_secs(60);
 
 /// How many failed attempts sources cause to be told.
 #[derive(Debug)]
-pub(crate) struct ToldFailures(Mutex<BoundedTable<IpAddr, TokenBucket, IpAddr>>);
+pub(crate) struct ToldFailures(Mutex<BoundedTable<Network, TokenBucket, Network>>);
 
 impl Default for ToldFailures {
     fn default() -> Self {
@@ -32,20 +33,24 @@ impl Default for ToldFailures {
 impl ToldFailures {
     /// Whether one more failed attempt of a source is told.
     pub(crate) fn is_due(&self, from: Option<IpAddr>) -> bool {
-        let Some(source) = from.map(source_of) else { return true };
+        let Some(from) = from else { return true };
         let now = Instant::now().into_std();
         let mut counts = self.0.lock();
-        if let Some(bucket) = counts.get_mut(&source, now) {
-            return bucket.try_take(1, now);
-        }
-        counts.expire(now);
-        if counts.len() >= KEPT {
-            counts.pop_oldest();
-        }
-        let mut bucket = TokenBucket::new(f64::from(TOLD) / 60.0, TOLD, now);
-        let is_due = bucket.try_take(1, now);
-        let _ = counts.insert(source, bucket, source, now);
-        is_due
+        // The largest network first: one that has used up its share takes nothing of the others'.
+        networks_of(from).rev().all(|network| {
+            if let Some(bucket) = counts.get_mut(&network, now) {
+                return bucket.try_take(1, now);
+            }
+            counts.expire(now);
+            if counts.len() >= KEPT {
+                counts.pop_oldest();
+            }
+            let most = TOLD.saturating_mul(network.shares() as u32);
+            let mut bucket = TokenBucket::new(f64::from(most) / 60.0, most, now);
+            let is_due = bucket.try_take(1, now);
+            let _ = counts.insert(network, bucket, network, now);
+            is_due
+        })
     }
 }
 
@@ -62,6 +67,10 @@ mod tests {
         assert!(told.is_due(at(2)) && told.is_due(None));
         tokio::time::advance(Duration::from_secs(2)).await;
         assert!(told.is_due(at(1)));
+        // The owner of a /48 has three times as many, whatever sources he takes for them.
+        let of = |number: u16| Some([0x2001, 0xdb8, 1, number, 0, 0, 0, 1].into());
+        let due = (0..1000).filter(|number| told.is_due(of(number * 64))).count();
+        assert_eq!(due, 3 * TOLD as usize);
         for number in 0..3 * KEPT as u32 {
             told.is_due(Some(std::net::Ipv4Addr::from(number).into()));
         }

@@ -173,11 +173,13 @@ impl<D: Kept> Logins<D> {
         let Some(Entry::Login(login)) = self.places.get_mut(&key, now) else {
             return Err(Refused::Unknown);
         };
-        let (result, bytes, has_ended) = (step(login), login.bytes(), login.is_ended());
+        let result = step(login);
+        let (bytes, is_proven, has_ended) =
+            (login.bytes(), login.owner().is_some(), login.is_ended());
         match has_ended {
             true => _ = self.places.remove(&key),
             false => {
-                let gone = self.places.resize(&key, bytes);
+                let gone = self.places.update(&key, bytes, is_proven);
                 self.note(gone);
             }
         }
@@ -208,7 +210,14 @@ impl<D: Kept> Logins<D> {
         let redirect = request.redirect.as_str().to_owned();
         let bytes = size_of::<Issued<D>>() + redirect.len() + granted.kept.bytes();
         let issued = Issued { redirect, challenge: request.challenge, granted };
-        self.put(key(&code), Entry::Code(Box::new(issued)), source, bytes, now + CODE_LIFE, now);
+        self.put(
+            key(&code),
+            Entry::Code(Box::new(issued)),
+            (source, true),
+            bytes,
+            now + CODE_LIFE,
+            now,
+        );
         Ok(Callback::Code(to))
     }
 
@@ -253,8 +262,9 @@ impl<D: Kept> Logins<D> {
         let (device, user_code) = (key(&codes.device_code), key(codes.user_code.letters()));
         let (source, bytes) = (source_of(request.address), request.program.len() + 256);
         let waiting = Entry::Device(Box::new(Waiting::new(request, user_code, now)));
-        self.put(device, waiting, source, bytes, now + device::LIFE + device::TOLD, now);
-        self.put(user_code, Entry::UserCode(device), source, 1, now + device::LIFE, now);
+        let by = (source, false);
+        self.put(device, waiting, by, bytes, now + device::LIFE + device::TOLD, now);
+        self.put(user_code, Entry::UserCode(device), by, 1, now + device::LIFE, now);
         codes
     }
 
@@ -319,6 +329,7 @@ impl<D: Kept> Logins<D> {
             return Err(Refused::Unknown);
         }
         let granted = login.into_granted().filter(|_| agrees);
+        let is_proven = granted.is_some();
         let kept = granted.as_ref().map_or(0, |granted| granted.kept.bytes());
         waiting.decision = match granted {
             Some(granted) => Decision::Agreed(Box::new(granted)),
@@ -326,7 +337,7 @@ impl<D: Kept> Logins<D> {
         };
         let (user_code, bytes) = (waiting.user_code, kept + waiting.request.program.len() + 512);
         self.places.remove(&user_code);
-        let gone = self.places.resize(&device.key, bytes);
+        let gone = self.places.update(&device.key, bytes, is_proven);
         self.note(gone);
         Ok(())
     }
@@ -353,7 +364,8 @@ impl<D: Kept> Logins<D> {
         self.expire(now);
         self.release(session);
         let entry = Entry::Half(session.to_owned());
-        let gone = self.places.insert(half_key(session), entry, source_of(address), bytes, None);
+        let by = (source_of(address), true);
+        let gone = self.places.insert(half_key(session), entry, by, bytes, None);
         self.note(gone);
     }
 
@@ -406,7 +418,8 @@ impl<D: Kept> Logins<D> {
         let login = Login::new(purpose, session, Hash::of(&begun.browser));
         let bytes = login.bytes();
         let entry = Entry::Login(Box::new(login));
-        self.put(key(&begun.id), entry, source_of(address), bytes, now + LOGIN_LIFE, now);
+        let by = (source_of(address), false);
+        self.put(key(&begun.id), entry, by, bytes, now + LOGIN_LIFE, now);
         begun
     }
 
@@ -437,13 +450,13 @@ impl<D: Kept> Logins<D> {
         &mut self,
         key: Key,
         entry: Entry<D>,
-        source: IpAddr,
+        by: (IpAddr, bool),
         bytes: usize,
         end: Instant,
         now: Instant,
     ) {
         self.expire(now);
-        let gone = self.places.insert(key, entry, source, bytes, Some(end));
+        let gone = self.places.insert(key, entry, by, bytes, Some(end));
         self.note(gone);
     }
 

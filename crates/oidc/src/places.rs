@@ -1,7 +1,7 @@
 //! A table of what strangers begin, with places in all, a share of them for each source, and an end for each entry.
 //!
-//! An entry takes a place for each KiB, at least one. When a share is full, the oldest entries of its source go; when the
-//! table is full, those of the source that holds most. So a flood displaces itself first. The owner of a network of
+//! An entry takes a place for each KiB, at least one. When a share is full, the oldest entries of its source go, those first
+//! behind which nobody has shown a factor yet; when the table is full, those of the source that holds most. So a flood displaces itself first. The owner of a network of
 //! IPv6 has as many sources as he likes: the networks around a source have shares, too ([`Network::shares`]), and of a
 //! network that holds most, the part that holds most gives way. Every operation takes time that grows with the logarithm
 //! of the table only, and removal by time touches what is removed.
@@ -32,9 +32,12 @@ struct Entry<V> {
     places: usize,
     /// None: until it is taken out.
     end: Option<Instant>,
-    /// Position in the order of insertion.
-    order: u64,
+    /// Position in the order in which the entries of a source go.
+    order: Order,
 }
+
+/// Whether somebody has shown a factor, and the position in the order of insertion.
+type Order = (bool, u64);
 
 impl<V> Entry<V> {
     fn is_good(&self, now: Instant) -> bool {
@@ -46,8 +49,8 @@ impl<V> Entry<V> {
 #[derive(Debug, Default)]
 struct Share {
     places: usize,
-    /// Its entries, oldest first.
-    by_age: BTreeMap<u64, Key>,
+    /// Its entries, in the order in which they go.
+    by_age: BTreeMap<Order, Key>,
     /// The networks in it; none of a source.
     parts: BTreeSet<Rank>,
 }
@@ -57,7 +60,7 @@ type Rank = (usize, Reverse<u64>, Network);
 
 impl Share {
     fn rank(&self, network: Network) -> Rank {
-        let oldest = self.by_age.keys().next().copied().unwrap_or(u64::MAX);
+        let oldest = self.by_age.keys().next().map_or(u64::MAX, |(_, oldest)| *oldest);
         (self.places, Reverse(oldest), network)
     }
 }
@@ -69,7 +72,7 @@ pub(crate) struct Places<V> {
     per_source: usize,
     used: usize,
     entries: HashMap<Key, Entry<V>>,
-    by_end: BTreeMap<(Instant, u64), Key>,
+    by_end: BTreeMap<(Instant, Order), Key>,
     shares: HashMap<Network, Share>,
     /// The largest networks.
     ranks: BTreeSet<Rank>,
@@ -91,19 +94,19 @@ impl<V> Places<V> {
         }
     }
 
-    /// Adds an entry until `end`, or until it is taken out; gives what went for it.
+    /// Adds an entry until `end`, or until it is taken out; gives what went for it. `is_proven`: somebody has shown a factor.
     pub(crate) fn insert(
         &mut self,
         key: Key,
         value: V,
-        source: IpAddr,
+        (source, is_proven): (IpAddr, bool),
         bytes: usize,
         end: Option<Instant>,
     ) -> Vec<V> {
         let places = places(bytes).min(self.per_source);
         let mut gone: Vec<V> = self.remove(&key).into_iter().collect();
         self.make_room(source, places, &mut gone);
-        let order = self.next;
+        let order = (is_proven, self.next);
         self.next += 1;
         self.by_end.extend(end.map(|end| ((end, order), key)));
         self.entries.insert(key, Entry { value, source, places, end, order });
@@ -115,19 +118,20 @@ impl<V> Places<V> {
         gone
     }
 
-    /// Changes the size of an entry. Others go if there is no room, and it is itself the last that goes.
-    pub(crate) fn resize(&mut self, key: &Key, bytes: usize) -> Vec<V> {
+    /// Changes the size of an entry, and whether somebody has shown a factor. Others go if there is no room, and it is itself
+    /// the last that goes.
+    pub(crate) fn update(&mut self, key: &Key, bytes: usize, is_proven: bool) -> Vec<V> {
         let new = places(bytes).min(self.per_source);
         let Some(entry) = self.entries.get(key) else { return Vec::new() };
-        match new.cmp(&entry.places) {
-            std::cmp::Ordering::Equal => Vec::new(),
-            // It becomes the youngest, so that it does not make room for itself.
-            _ => match self.take(key) {
-                Some(Entry { value, source, end, .. }) => {
-                    self.insert(*key, value, source, bytes, end)
-                }
-                None => Vec::new(),
-            },
+        if (new, is_proven) == (entry.places, entry.order.0) {
+            return Vec::new();
+        }
+        // It becomes the youngest, so that it does not make room for itself.
+        match self.take(key) {
+            Some(Entry { value, source, end, .. }) => {
+                self.insert(*key, value, (source, is_proven), bytes, end)
+            }
+            None => Vec::new(),
         }
     }
 
@@ -269,16 +273,43 @@ mod tests {
         let end = Some(Instant::now() + Duration::from_secs(60));
         let mut table = Places::new(6, 3);
         for number in 0..3 {
-            assert!(table.insert(key(number), number, source(1), 1, end).is_empty());
+            assert!(table.insert(key(number), number, (source(1), false), 1, end).is_empty());
         }
-        assert_eq!(table.insert(key(3), 3, source(1), 1, end), [0], "its share is full");
-        table.insert(key(4), 4, source(2), 1, end);
-        table.insert(key(5), 5, source(2), 1, end);
-        table.insert(key(6), 6, source(3), 1, end);
-        assert_eq!(table.insert(key(7), 7, source(4), 1, end), [1], "the table is full");
-        assert_eq!(table.insert(key(8), 8, source(4), 1, end), [2], "among equals the oldest");
-        assert_eq!(table.insert(key(9), 9, source(5), 2048, end), [4, 7]);
+        assert_eq!(table.insert(key(3), 3, (source(1), false), 1, end), [0], "its share is full");
+        table.insert(key(4), 4, (source(2), false), 1, end);
+        table.insert(key(5), 5, (source(2), false), 1, end);
+        table.insert(key(6), 6, (source(3), false), 1, end);
+        assert_eq!(table.insert(key(7), 7, (source(4), false), 1, end), [1], "the table is full");
+        assert_eq!(
+            table.insert(key(8), 8, (source(4), false), 1, end),
+            [2],
+            "among equals the oldest"
+        );
+        assert_eq!(table.insert(key(9), 9, (source(5), false), 2048, end), [4, 7]);
         assert_eq!((table.len(), table.used()), (5, 6));
+    }
+
+    #[test]
+    fn nobody_without_a_factor_displaces_who_has_shown_one() {
+        let mut table = Places::new(100, 8);
+        for number in 0..6 {
+            table.insert(key(number), number, (source(1), number < 3), 1, None);
+        }
+        // One shows a factor later.
+        assert!(table.update(&key(5), 1, true).is_empty());
+        for number in 10..200 {
+            table.insert(key(number), number, (source(1), false), 1, None);
+        }
+        assert_eq!(
+            (table.used(), [0, 1, 2, 5].map(|it| table.entries.contains_key(&key(it)))),
+            (8, [true; 4])
+        );
+        // Those with a factor displace each other when there is nobody else.
+        for number in 200..205 {
+            table.insert(key(number), number, (source(1), true), 1, None);
+        }
+        assert_eq!((table.used(), table.entries.contains_key(&key(0))), (8, false));
+        assert!(table.entries.contains_key(&key(5)));
     }
 
     #[test]
@@ -287,9 +318,9 @@ mod tests {
         let after = |secs| start + Duration::from_secs(secs);
         let mut table = Places::new(9, 9);
         for (number, secs) in [(1, 60), (2, 10), (3, 30)] {
-            table.insert(key(number), number, source(1), 1, Some(after(secs)));
+            table.insert(key(number), number, (source(1), false), 1, Some(after(secs)));
         }
-        table.insert(key(4), 4, source(2), 1, None);
+        table.insert(key(4), 4, (source(2), false), 1, None);
         assert_eq!(table.get(&key(2), after(9)), Some(&2));
         assert_eq!(table.get(&key(2), after(10)), None);
         assert_eq!(table.expire(after(31)), [2, 3]);
@@ -310,20 +341,20 @@ mod tests {
         let of = |number: u16| [0x2001, 0xdb8, 7, number, 0, 0, 0, 1].into();
         let modest: Vec<u8> = (200..240).collect();
         for number in &modest {
-            table.insert(key(*number), u16::from(*number), source(*number), 1, end);
+            table.insert(key(*number), u16::from(*number), (source(*number), false), 1, end);
         }
         // A new source each time.
         for number in 0..1000 {
-            table.insert(own(number), number, of(number), 1, end);
+            table.insert(own(number), number, (of(number), false), 1, end);
         }
         assert_eq!(table.len(), 40 + 24, "three shares");
         assert!(modest.iter().all(|number| table.entries.contains_key(&key(*number))));
-        table.insert(key(250), 250, of(0x1000), 1, end);
-        table.insert(key(251), 251, source(1), 1, end);
+        table.insert(key(250), 250, (of(0x1000), false), 1, end);
+        table.insert(key(251), 251, (source(1), false), 1, end);
         assert!([250, 251].iter().all(|number| table.entries.contains_key(&key(*number))));
         let mut table = Places::new(64, 8);
         for number in 0..199 {
-            table.insert(own(number), number, of(number), 1, end);
+            table.insert(own(number), number, (of(number), false), 1, end);
         }
         assert_eq!(table.len(), 16, "a /56 has two shares");
     }
@@ -333,12 +364,12 @@ mod tests {
         let end = Some(Instant::now() + Duration::from_secs(60));
         let mut table = Places::new(9, 3);
         for number in 0..3 {
-            table.insert(key(number), number, source(1), 1, end);
+            table.insert(key(number), number, (source(1), false), 1, end);
         }
-        assert_eq!(table.resize(&key(0), 2048), [1]);
-        assert_eq!(table.resize(&key(0), 1 << 20), [2], "it never takes more than a share");
+        assert_eq!(table.update(&key(0), 2048, false), [1]);
+        assert_eq!(table.update(&key(0), 1 << 20, false), [2], "it never takes more than a share");
         assert_eq!((table.len(), table.used()), (1, 3));
-        assert!(table.resize(&key(0), 1).is_empty() && table.used() == 1);
+        assert!(table.update(&key(0), 1, false).is_empty() && table.used() == 1);
     }
 
     proptest! {
@@ -355,11 +386,11 @@ mod tests {
                         now += Duration::from_secs(1);
                         table.expire(now);
                     }
-                    2 => drop(table.resize(&key(number), bytes)),
+                    2 => drop(table.update(&key(number), bytes, from > 2)),
                     _ => {
                         let end = Some(now + Duration::from_secs(u64::from(number % 7)));
                         let from = if from < 3 { source(from) } else { network(u16::from(from) + u16::from(number % 3)) };
-                        table.insert(key(number), number, from, bytes, end);
+                        table.insert(key(number), number, (from, number % 2 == 0), bytes, end);
                         prop_assert!(table.entries.contains_key(&key(number)));
                     }
                 }

@@ -145,7 +145,7 @@ mod tests {
         let passed = sessions.change(&Id::new("h2"), NOW, |it| it.is_mfa_complete = true);
         sessions.make_room(&passed.unwrap(), is_whole);
         assert_eq!(table.lock().len(), 2);
-        // Logins of the other protocol from the same source take their places.
+        // Logins of the other protocol from the same source, in which nobody has shown a factor yet, do not take their places.
         let begin = |number: u8| {
             let request = DeviceRequest {
                 client: Client::Native,
@@ -158,8 +158,8 @@ mod tests {
         };
         (1..=4).for_each(begin);
         sessions.end_crowded_out(|it| !is_whole(it));
-        assert_eq!(["whole", "h2", "h3", "h4"].map(is_there), [true, true, false, false]);
-        // And the other way round.
+        assert_eq!(["whole", "h2", "h3", "h4"].map(is_there), [true; 4]);
+        // They take the places of such logins, and then each other's.
         for number in 0..20 {
             open(&format!("late{number:02}"), false);
         }
