@@ -170,9 +170,10 @@ suite('oidc-provider as external signer', () => {
       await other.stop();
     }
     const token = await provider.robot();
+    assert.equal(await authenticate(token), robot);
     const [head, , signature] = token.split('.');
     const claims = JSON.parse(Buffer.from(token.split('.')[1], 'base64url'));
-    claims.sub = 'admin';
+    claims.jti = 'forged';
     const forged = Buffer.from(JSON.stringify(claims)).toString('base64url');
     assert.equal(await authenticate(`${head}.${forged}.${signature}`), 401);
     const none = Buffer.from('{"alg":"none","kid":"key-1"}').toString('base64url');

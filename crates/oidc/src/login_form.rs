@@ -400,10 +400,15 @@ pub fn auth_queries(missing: &Missing, signer: Option<&SignerInfo>) -> Value {
 }
 
 /// The body of the answer to a step after which something is missing, JSON: `{"authQueries":[..]}`. With a missing one-time
-/// code the answer has the header [`TOTP_REQUIRED`].
+/// code the answer has the header [`TOTP_REQUIRED`]. weft adds `identityName`, the name of the login's owner if it has one, with
+/// which programs ask for a code.
 #[must_use]
-pub fn missing_body(missing: &Missing, signer: Option<&SignerInfo>) -> String {
-    json!({"authQueries": auth_queries(missing, signer)}).to_string()
+pub fn missing_body(missing: &Missing, signer: Option<&SignerInfo>, owner: Option<&str>) -> String {
+    let mut body = json!({"authQueries": auth_queries(missing, signer)});
+    if let Some(owner) = owner {
+        body["identityName"] = owner.into();
+    }
+    body.to_string()
 }
 
 #[cfg(test)]
@@ -513,14 +518,17 @@ mod tests {
             scopes: Some(vec!["openid".into()]),
         };
         assert_eq!(
-            missing_body(&missing, Some(&signer)),
+            missing_body(&missing, Some(&signer), None),
             r#"{"authQueries":[{"typeId":"TOTP","provider":"ziti","httpMethod":"POST","httpUrl":"./oidc/login/totp","format":"numeric","minLength":6,"maxLength":8,"isTotpEnrolled":true,"scopes":null},{"typeId":"EXT-JWT","provider":"url","httpUrl":"https://idp.example","id":"s","clientId":"c","scopes":["openid"]}]}"#
         );
         let missing = Missing { totp: Some(Totp::NotEnrolled), signer: None };
         assert_eq!(
-            missing_body(&missing, None),
+            missing_body(&missing, None, None),
             r#"{"authQueries":[{"typeId":"TOTP","provider":"ziti","httpMethod":"POST","httpUrl":"./oidc/login/totp","format":"numeric","minLength":6,"maxLength":8,"scopes":null}]}"#
         );
-        assert_eq!(missing_body(&Missing::default(), None), r#"{"authQueries":[]}"#);
+        assert_eq!(
+            missing_body(&Missing::default(), None, Some("ann")),
+            r#"{"authQueries":[],"identityName":"ann"}"#
+        );
     }
 }

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use weft_oidc::authorize::{Refusal, Request};
 use weft_oidc::browser;
-use weft_oidc::login_form::{id_of, missing_body};
+use weft_oidc::login_form::id_of;
 use weft_oidc::logins::Callback;
 use weft_oidc::params::Params;
 
@@ -95,8 +95,7 @@ impl Auth {
                 Err(refused) => return OidcReply::refused(refused),
             }
         };
-        let signer = self.signer_of(&missing);
-        OidcReply::missing(&missing, missing_body(&missing, signer.as_ref())).of_login(&id)
+        self.missing_in(&id, &missing)
     }
 }
 

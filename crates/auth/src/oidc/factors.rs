@@ -6,7 +6,7 @@ use std::time::Instant;
 use weft_contract::resource::client::{EnvInfo, SdkInfo};
 use weft_contract::resource::session::{AuthenticateBody, method};
 use weft_kernel::Failure;
-use weft_model::entity::ExtJwtSigner;
+use weft_model::entity::{ExtJwtSigner, Identity};
 use weft_model::{Id, Snapshot};
 use weft_oidc::authorize::Method;
 use weft_oidc::login::{Missing, Owner, Primary, Totp, Visitor};
@@ -143,8 +143,16 @@ impl Auth {
                 Err(refused) => OidcReply::refused(refused),
             };
         }
-        let signer = self.signer_of(missing);
-        OidcReply::missing(missing, missing_body(missing, signer.as_ref())).of_login(id)
+        self.missing_in(id, missing)
+    }
+
+    /// The answer that names the factors that a login lacks.
+    pub(super) fn missing_in(&self, id: &str, missing: &Missing) -> OidcReply {
+        let (signer, snapshot) = (self.signer_of(missing), self.snapshot());
+        let owner = self.owner_of(id);
+        let owner = owner.and_then(|owner| snapshot.get::<Identity>(&owner));
+        let body = missing_body(missing, signer.as_ref(), owner.map(|owner| &*owner.name));
+        OidcReply::missing(missing, body).of_login(id)
     }
 
     /// The identity that a login belongs to.

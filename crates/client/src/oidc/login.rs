@@ -40,6 +40,8 @@ pub(crate) struct Login<'a> {
 struct Missing {
     #[serde(default)]
     auth_queries: Vec<AuthQuery>,
+    /// The name of the identity; controllers of OpenZiti do not tell it.
+    identity_name: Option<String>,
 }
 
 impl Login<'_> {
@@ -121,7 +123,10 @@ impl Login<'_> {
                 "MFA" | "TOTP" if query.is_totp_enrolled != Some(true) => {
                     return Err(Error::SecondFactor(FactorProblem::NotSetUp));
                 }
-                "MFA" | "TOTP" => self.give_code(id).await?,
+                "MFA" | "TOTP" => {
+                    let name = missing.identity_name.unwrap_or_else(|| self.name.clone());
+                    self.give_code(id, name).await?
+                }
                 other => {
                     return Err(Error::SecondFactor(FactorProblem::Unsupported(other.to_owned())));
                 }
@@ -130,7 +135,7 @@ impl Login<'_> {
         Err(answer.odd("it asks for more and more factors"))
     }
 
-    async fn give_code(&self, id: &str) -> Result<Answer> {
+    async fn give_code(&self, id: &str, name: String) -> Result<Answer> {
         let codes = self.codes.ok_or(Error::SecondFactor(FactorProblem::NoCode))?;
         let give = |code: String| {
             async move {
@@ -147,7 +152,7 @@ impl Login<'_> {
             }
             .boxed()
         };
-        codes.offer(self.name.clone(), CodePurpose::Login, give).await
+        codes.offer(name, CodePurpose::Login, give).await
     }
 
     /// The code of a finished login.

@@ -157,7 +157,11 @@ async fn old_and_odd_tokens_are_refused() {
     let (server, jwt) = controller(&pki, &pki, "updb", 600).await;
     let names = RouterNames::default();
     let error = enroll_router(&jwt, &key(), &names, Proxies::default()).await.unwrap_err();
-    assert!(error.to_string().contains("is `updb`, not `erott` or `trott`"), "{error}");
+    assert!(error.to_string().contains("a password that you choose"), "{error}");
+    let (odd_server, jwt) = controller(&pki, &pki, "odd", 600).await;
+    let error = enroll_router(&jwt, &key(), &names, Proxies::default()).await.unwrap_err();
+    assert!(error.to_string().contains("is `odd`, not `erott` or `trott`"), "{error}");
+    assert!(odd_server.seen().is_empty());
     assert!(server.seen().is_empty());
 
     for odd in ["", "a.b.c", "no token at all"] {

@@ -193,8 +193,8 @@ detail! {
         /// the member.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub expires_at: Option<Timestamp>,
-        /// How the client logged in, and what it is connected to. Only sessions that an administrator asks for have
-        /// the member. Of weft.
+        /// How the client logged in, and what it is connected to. Only sessions that are read with the
+        /// management API have the member. Of weft.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub login: Option<LoginDetail>,
     }
@@ -203,7 +203,7 @@ detail! {
 detail! {
     /// How the client of a session logged in, and what it is connected to. Of weft.
     pub struct LoginDetail {
-        /// The program and its release, as the client describes them.
+        /// The program and its release, as the client describes them; empty for a caller that may not read identities.
         pub application: String,
         /// The routers that the identity of the session is connected to, in this or another session; none for a
         /// caller that may not read routers.
@@ -218,7 +218,7 @@ detail! {
         pub has_signed_tokens: bool,
         /// The time at which the session ends even if the client uses it; null if it has no such end.
         pub last_end: Option<Timestamp>,
-        /// The SDK and its release, as the client describes them.
+        /// The SDK and its release, as the client describes them; empty for a caller that may not read identities.
         pub sdk: String,
     }
 }

@@ -53,7 +53,7 @@ pub(crate) struct CaAddArgs {
     /// Let every certificate make a new identity by itself
     #[arg(long)]
     pub(crate) enroll_by_itself: bool,
-    /// Name of identities that enroll by themselves, with [caName], [commonName], [requestedName], [identityId]
+    /// Name of identities that enroll by themselves, with `[caName]`, `[commonName]`, `[requestedName]`, `[identityId]`
     #[arg(long, value_name = "FORM", requires = "enroll_by_itself")]
     pub(crate) identity_name_format: Option<String>,
     /// Role attributes of identities that enroll by themselves

@@ -70,7 +70,7 @@ impl InMemoryKind for ApiSessions {
         let login = context.caller().login();
         let own = login.filter(|_| context.caller().is_admin());
         let own = own.filter(|login| login.session.id == record.base.id.as_str());
-        let own = own.map(|login| (login.session.token.as_str(), &[][..]));
+        let own = own.map(|login| (login.session.token.as_str(), &[][..], None));
         let mut detail = shown(context.controller(), record, own);
         detail.auth_queries.clear();
         (detail.expiration_seconds, detail.expires_at) = (None, None);
@@ -86,7 +86,8 @@ fn login_of(context: &Context, session: &ApiSession) -> LoginDetail {
     let routers = may_read.then(|| context.online().routers_of(&session.identity_id));
     let routers = routers.unwrap_or_default();
     let name = |router| convert::mention::<Router>(context.view(), ROUTERS, router);
-    let sdk = session.sdk_info.as_ref();
+    let may_know = context.caller().may(Subject::Identity, Action::Read);
+    let sdk = session.sdk_info.as_ref().filter(|_| may_know);
     let [application, sdk] = sdk.map(SdkInfo::described).unwrap_or_default();
     LoginDetail {
         application,
