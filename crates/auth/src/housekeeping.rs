@@ -52,6 +52,10 @@ async fn sweep(weak: WeakAuth) {
         auth.traces().sweep(auth.now());
         auth.sweep_postures();
         auth.unfinished().sweep();
-        auth.sweep_keys();
+        // It may look at all sessions.
+        let swept = tokio::task::spawn_blocking(move || auth.sweep_keys()).await;
+        if let Err(error) = swept {
+            tracing::warn!(%error, "keys could not be looked at; it is tried again");
+        }
     }
 }

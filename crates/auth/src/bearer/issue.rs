@@ -49,17 +49,19 @@ impl Auth {
             (now.plus(durations.access_token), now.plus(durations.refresh_token));
         let mut refused = None;
         let mut ends = (access, access);
-        let signer = self.token_keys().signer();
+        let (signer, settled) = (self.token_keys().signer(), self.settled_now());
         let changed = self.sessions().change(session, now, |session| {
             let Some(mut login) = session.tokens.take() else { return };
-            match change(&mut login) {
+            let is_stolen = self.is_of_stolen_key(&login, signer.kid());
+            let changed = if is_stolen { Err(E::from(ended())) } else { change(&mut login) };
+            match changed {
                 Ok(()) => {
                     let within = |end: Timestamp| login.last_end.map_or(end, |last| last.min(end));
                     ends = (within(access), within(refresh));
                     let is_refreshed = login.scopes.iter().any(|scope| scope == OFFLINE);
                     login.ends_at = if is_refreshed { ends.0.max(ends.1) } else { ends.0 };
                     login.issued_at = now;
-                    self.note_signer(&mut login, signer.kid());
+                    self.note_signer(&mut login, signer.kid(), settled);
                 }
                 Err(error) => refused = Some(error),
             }
@@ -72,10 +74,23 @@ impl Auth {
         Ok(self.sign_tokens(&signer, &changed, scopes, ends, now)?)
     }
 
-    /// Notes that a key signs tokens of a session, and forgets keys that count no more.
-    fn note_signer(&self, login: &mut TokenLogin, kid: &str) {
-        login.signed_by.retain(|known| known != kid && self.token_key(known).is_some());
+    /// Notes that a key signs tokens of a session, and forgets keys whose tokens have all ended by then, so that a session
+    /// that is refreshed for years keeps no former key.
+    fn note_signer(&self, login: &mut TokenLogin, kid: &str, settled: Option<Timestamp>) {
+        let keys = self.token_keys();
+        let ring = keys.ring.load();
+        login
+            .signed_by
+            .retain(|known| known != kid && ring.stages.may_have_tokens(known, keys.pace, settled));
         login.signed_by.push(kid.to_owned());
+    }
+
+    /// Whether a key that signed or is to sign for a session was stolen meanwhile: then the session is about to end, and no
+    /// other key may take its place before.
+    fn is_of_stolen_key(&self, login: &TokenLogin, signer: &str) -> bool {
+        let ring = self.token_keys().ring.load();
+        let mut known = login.signed_by.iter().map(String::as_str).chain([signer]);
+        known.any(|kid| ring.stages.is_stolen(kid))
     }
 
     /// Signs the tokens of a session with these ends of access and refresh token.
@@ -152,14 +167,20 @@ impl Auth {
         let end = now.plus(self.settings().durations.access_token).min(login.ends_at);
         let jti = self.ids().token().to_string();
         let claims = AccessClaims { z_rn: number, ..facts.access(TokenKind::Access, &jti, end) };
-        let signer = self.token_keys().signer();
+        let (signer, settled) = (self.token_keys().signer(), self.settled_now());
+        if self.is_of_stolen_key(login, signer.kid()) {
+            return Err(ended());
+        }
         if !login.signed_by.iter().any(|kid| kid == signer.kid()) {
+            let mut is_stolen = false;
             let changed = self.sessions().change(&session.base.id, now, |session| {
-                if let Some(login) = &mut session.tokens {
-                    self.note_signer(login, signer.kid());
+                let Some(login) = &mut session.tokens else { return };
+                is_stolen = self.is_of_stolen_key(login, signer.kid());
+                if !is_stolen {
+                    self.note_signer(login, signer.kid(), settled);
                 }
             });
-            changed.ok_or_else(ended)?;
+            changed.filter(|_| !is_stolen).ok_or_else(ended)?;
         }
         Ok((sign_with(&signer, &claims)?, seconds(end, now)))
     }

@@ -14,6 +14,7 @@ pub mod stages;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Instant;
 
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
@@ -77,6 +78,10 @@ pub struct TokenKeys {
     pub(crate) ring: ArcSwap<Ring>,
     /// Held during a change.
     change: Mutex<()>,
+    /// When sessions were last asked which former keys they need.
+    asked: Mutex<Option<Instant>>,
+    /// When it was last told that there are too many former keys.
+    told_full: Mutex<Option<Instant>>,
     /// Counts changes that routers have to be told.
     changes: watch::Sender<u64>,
 }
@@ -126,7 +131,17 @@ impl TokenKeys {
         let moment = Moment { now, settled: None };
         draft.advance(pace, moment, InUse::default)?;
         let ring = ArcSwap::from_pointee(draft.ring()?);
-        let keys = Self { store, seal, timeline, pace, ring, change: Mutex::default(), changes };
+        let keys = Self {
+            store,
+            seal,
+            timeline,
+            pace,
+            ring,
+            change: Mutex::default(),
+            asked: Mutex::default(),
+            told_full: Mutex::default(),
+            changes,
+        };
         keys.write(&Stages::default(), &keys.ring.load())?;
         Ok(keys)
     }

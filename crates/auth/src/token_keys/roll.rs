@@ -1,13 +1,20 @@
 //! What is due with the keys of tokens, and what administrators ask for.
 
 use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use weft_identity::PublicKey;
 use weft_kernel::{Caller, Failure};
 use weft_model::{Id, Timestamp};
 
 use super::stages::{InUse, Moment, NotYet, Stage};
 use crate::handle::Auth;
+
+/// The interval at which sessions are asked which former keys they need.
+const ASK: Duration = Duration::from_secs(3600);
+/// The interval at which it is told that there are too many former keys.
+const TOLD: Duration = Duration::from_secs(24 * 3600);
 
 /// A key of tokens as administrators see it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -144,35 +151,54 @@ impl Auth {
         }
     }
 
-    /// Goes on with the keys of tokens: rolls them by the schedule, and drops those whose tokens have ended.
+    /// Goes on with the keys of tokens: rolls them by the schedule, and drops those whose tokens have ended. The call may
+    /// look at all sessions, for which it needs a thread of its own.
     pub(crate) fn sweep_token_keys(&self) {
         let (now, settled) = (self.now(), self.settled_now());
         let keys = self.token_keys();
-        let before = keys.ring.load().stages.signing();
-        let swept = keys.change(|draft| {
-            draft.advance(keys.pace, Moment { now, settled }, || self.keys_in_use())
-        });
+        let before = keys.ring.load_full();
+        // Asked before the change, so that nobody waits for it.
+        let is_asked = before.stages.is_end_due(keys.pace, settled) && is_due(&keys.asked, ASK);
+        let in_use = if is_asked { self.keys_in_use() } else { InUse::unknown() };
+        let swept =
+            keys.change(|draft| draft.advance(keys.pace, Moment { now, settled }, || in_use));
         if let Err(error) = swept {
             tracing::warn!(%error, "a key of tokens could not be made or kept; it is tried again");
         }
-        let signing = keys.ring.load().stages.signing();
-        if let Some((kid, _)) =
-            signing.filter(|signing| before.as_ref().is_none_or(|it| it.0 != signing.0))
-        {
+        let after = keys.ring.load_full();
+        let (was, is) = (before.stages.signing(), after.stages.signing());
+        if let Some((kid, _)) = is.filter(|is| was.as_ref().is_none_or(|was| was.0 != is.0)) {
             tracing::info!(kid, "another key signs tokens, by the schedule");
+        }
+        if after.stages.is_full(keys.pace, now) && is_due(&keys.told_full, TOLD) {
+            tracing::warn!(
+                "the key of tokens goes on to sign after its time, because there are too many former keys whose tokens have not ended"
+            );
         }
     }
 
     fn keys_in_use(&self) -> InUse {
-        let named: BTreeSet<String> = self
-            .sessions()
-            .all()
-            .iter()
-            .filter_map(|session| session.tokens.as_ref())
-            .flat_map(|login| login.signed_by.iter().cloned())
-            .collect();
+        let mut named = BTreeSet::new();
+        for session in self.sessions().all() {
+            let Some(login) = &session.tokens else { continue };
+            for kid in &login.signed_by {
+                if !named.contains(kid) {
+                    named.insert(kid.clone());
+                }
+            }
+        }
         InUse { oldest_service: self.sessions().oldest_service(), named }
     }
+}
+
+/// Whether something is due that was done at this time, if at all; then it is done now.
+fn is_due(last: &Mutex<Option<Instant>>, every: Duration) -> bool {
+    let (mut last, now) = (last.lock(), Instant::now());
+    let is_due = last.is_none_or(|last| now.saturating_duration_since(last) >= every);
+    if is_due {
+        *last = Some(now);
+    }
+    is_due
 }
 
 /// Why a change of keys was not made.

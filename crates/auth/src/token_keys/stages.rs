@@ -104,6 +104,13 @@ pub(crate) struct InUse {
     pub(crate) named: BTreeSet<String>,
 }
 
+impl InUse {
+    /// Nobody has looked: every key may be in use.
+    pub(crate) fn unknown() -> Self {
+        Self { oldest_service: Some(Timestamp(i64::MIN)), named: BTreeSet::new() }
+    }
+}
+
 /// Why the next key does not sign yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NotYet {
@@ -111,6 +118,11 @@ pub enum NotYet {
     Young(Timestamp),
     /// There are too many former keys whose tokens have not ended.
     Full,
+}
+
+/// The time at which the last token of a former key has ended by any clock, except tokens that live with a session.
+fn last_end(pace: Pace, until: Timestamp) -> Timestamp {
+    until.plus(pace.longest).plus(OVERLAP)
 }
 
 /// The stages of all keys, by name.
@@ -156,6 +168,44 @@ impl Stages {
         if let Some(stage) = self.0.get_mut(kid).filter(|stage| stage.has_secret()) {
             *stage = Stage::Former { until: now };
         }
+    }
+
+    /// Whether tokens of a key may be good at a settled time: it counts, and not all of them have ended.
+    pub(crate) fn may_have_tokens(
+        &self,
+        kid: &str,
+        pace: Pace,
+        settled: Option<Timestamp>,
+    ) -> bool {
+        match self.get(kid) {
+            Some(Stage::Former { until }) => settled.is_none_or(|now| now < last_end(pace, until)),
+            other => other.is_some_and(Stage::verifies),
+        }
+    }
+
+    /// Whether a key was stolen.
+    pub(crate) fn is_stolen(&self, kid: &str) -> bool {
+        matches!(self.get(kid), Some(Stage::Gone { stolen: true, .. }))
+    }
+
+    /// The keys that were dropped together with this one because it was stolen, and itself; none if it was not.
+    pub(crate) fn stolen_with(&self, kid: &str) -> Vec<String> {
+        let same = self.get(kid).filter(|_| self.is_stolen(kid));
+        let all = self.iter().filter(|(_, stage)| Some(*stage) == same);
+        all.map(|(kid, _)| kid.to_owned()).collect()
+    }
+
+    /// Whether the signing key goes on to sign after its time, because there are too many former keys.
+    pub(crate) fn is_full(&self, pace: Pace, now: Timestamp) -> bool {
+        let signing = self.signing();
+        signing.is_some_and(|(_, stage)| now.since(stage.since()) >= pace.every)
+            && self.count(|stage| matches!(stage, Stage::Former { .. })) >= MOST_FORMER
+    }
+
+    /// Whether a former key goes if no session uses it.
+    pub(crate) fn is_end_due(&self, pace: Pace, settled: Option<Timestamp>) -> bool {
+        let mut former = self.iter().filter(|(_, stage)| matches!(stage, Stage::Former { .. }));
+        former.any(|(kid, _)| !self.may_have_tokens(kid, pace, settled))
     }
 
     /// Lets the next key sign.
@@ -244,12 +294,13 @@ impl Stages {
 
     fn end_former(&mut self, pace: Pace, moment: Moment, in_use: impl FnOnce() -> InUse) {
         let Some(settled) = moment.settled else { return };
-        let end = |until: Timestamp| until.plus(pace.longest).plus(OVERLAP);
         let due: Vec<(String, Timestamp)> = self
             .0
             .iter()
             .filter_map(|(kid, stage)| match stage {
-                Stage::Former { until } if settled >= end(*until) => Some((kid.clone(), *until)),
+                Stage::Former { until } if settled >= last_end(pace, *until) => {
+                    Some((kid.clone(), *until))
+                }
                 _ => None,
             })
             .collect();

@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use weft_identity::{Authority, AuthoritySpec};
 use weft_identity::{KeyedChain, Leaf, Purpose, Subject, TrustBundle};
-use weft_kernel::{Addresses, Caller, Kernel, Keys, Settings};
+use weft_kernel::{Addresses, Caller, Failure, Kernel, Keys, Settings};
 use weft_model::entity::{ApiSession, TokenLogin};
 use weft_model::token::{AUDIENCE, TokenKind};
 use weft_model::{Base, Id, Revision, Snapshot};
@@ -246,6 +246,25 @@ async fn a_stolen_key_ends_the_sessions_that_it_signed_for_and_no_others() {
     session(&auth, "other", auth.token_keys().signer().kid());
     auth.end_of_stolen_keys();
     assert!(auth.sessions().by_id("left").is_none() && auth.sessions().by_id("other").is_some());
+}
+
+#[tokio::test]
+async fn a_refresh_under_way_saves_no_session_of_a_stolen_key() {
+    let auth = auth();
+    let former = auth.token_keys().signer();
+    let older = session(&auth, "older", former.kid());
+    auth.roll_token_keys(&Caller::system()).unwrap();
+    let keys = auth.token_keys();
+    // The key counts no more, and the session has not ended yet.
+    keys.change(|draft| {
+        draft.stages.steal(Some(former.kid()), auth.now());
+        Ok::<_, weft_identity::Error>(())
+    })
+    .unwrap();
+    let refreshed = auth.issue_tokens(&older.base.id, None, |_| Ok::<_, Failure>(()));
+    assert_eq!(refreshed.unwrap_err().status(), 401);
+    auth.end_of_stolen_keys();
+    assert!(auth.sessions().by_id("older").is_none());
 }
 
 #[tokio::test]

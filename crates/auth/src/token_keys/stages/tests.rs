@@ -124,6 +124,35 @@ fn a_former_key_lives_with_the_sessions_that_it_signed_for() {
 }
 
 #[test]
+fn tokens_of_a_former_key_have_ended_by_a_settled_clock() {
+    let mut world = World::new();
+    let first = world.signing();
+    world.pass(DAY);
+    world.stages.roll(PACE, world.now()).unwrap();
+    let rolled = world.now();
+    let may_have = |world: &World, settled| world.stages.may_have_tokens(&first, PACE, settled);
+    let due = |world: &World, settled| world.stages.is_end_due(PACE, settled);
+    let end = rolled.plus(PACE.longest).plus(OVERLAP);
+    let before = Timestamp(end.0 - 1);
+    assert!(may_have(&world, None) && may_have(&world, Some(before)));
+    assert!(!due(&world, None) && !due(&world, Some(before)));
+    assert!(!may_have(&world, Some(end)) && due(&world, Some(end)));
+    // It goes only after somebody has looked whether it is in use.
+    let moment = Moment { now: end, settled: Some(end) };
+    let fresh = || Ok::<_, Infallible>("fresh".to_owned());
+    world.stages.advance(PACE, moment, InUse::unknown, fresh).unwrap();
+    assert!(world.counts(&first));
+    assert!(world.stages.may_have_tokens(&world.signing(), PACE, Some(end)));
+    world.stages.advance(PACE, moment, InUse::default, fresh).unwrap();
+    assert!(!world.counts(&first) && !world.stages.may_have_tokens(&first, PACE, None));
+    assert!(!world.stages.is_stolen(&first) && world.stages.stolen_with(&first).is_empty());
+    // Keys that were dropped together are known together.
+    let mut dropped = world.stages.steal(None, end);
+    dropped.sort_unstable();
+    assert_eq!(world.stages.stolen_with(&dropped[0]), dropped);
+}
+
+#[test]
 fn a_key_that_was_just_made_signs_only_in_place_of_a_stolen_one() {
     let mut world = World::new();
     world.pass(2 * HOUR);
@@ -178,6 +207,7 @@ fn keys_that_count_and_names_of_others_are_limited() {
     let is_former: fn(Stage) -> bool = |stage| matches!(stage, Stage::Former { .. });
     assert_eq!(count(&world, is_former), MOST_FORMER);
     assert_eq!(world.stages.roll(PACE, world.now()), Err(NotYet::Full));
+    assert!(world.stages.is_full(PACE, world.now().plus(PACE.every)));
     let signing = world.signing();
     world.at += 31 * DAY;
     world.advance(in_use());
