@@ -288,12 +288,14 @@ impl LiveStore for Memory {
         Ok(())
     }
 
-    fn put_note(&self, space: Space, key: &str, value: Option<Bytes>) {
+    fn put_notes(&self, space: Space, notes: Vec<(String, Option<Bytes>)>) {
         let mut state = self.0.state.lock();
-        match value {
-            Some(value) => state.notes.insert((space, key.to_owned()), value),
-            None => state.notes.remove(&(space, key.to_owned())),
-        };
+        for (key, value) in notes {
+            match value {
+                Some(value) => state.notes.insert((space, key), value),
+                None => state.notes.remove(&(space, key)),
+            };
+        }
     }
 
     fn note(&self, space: Space, key: &str) -> Result<Option<Bytes>, ReadError> {

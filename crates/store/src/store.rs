@@ -112,7 +112,12 @@ pub trait LiveStore: Send + Sync {
     fn load(&self, entities: &mut dyn FnMut(Entity)) -> Result<(), ReadError>;
 
     /// Stores a note; `None` removes it.
-    fn put_note(&self, space: Space, key: &str, value: Option<Bytes>);
+    fn put_note(&self, space: Space, key: &str, value: Option<Bytes>) {
+        self.put_notes(space, vec![(key.to_owned(), value)]);
+    }
+
+    /// Stores notes of a space, all of them or none; `None` removes one.
+    fn put_notes(&self, space: Space, notes: Vec<(String, Option<Bytes>)>);
 
     /// One note. The call blocks while the disk is read.
     fn note(&self, space: Space, key: &str) -> Result<Option<Bytes>, ReadError>;

@@ -44,7 +44,7 @@ pub(crate) async fn follow_ends(weak: WeakAuth) {
             auth.sessions().unrevoked().expire(live, auth.now());
         }
         match done {
-            Ok(true) => {}
+            Ok(true) => tokio::task::yield_now().await,
             Ok(false) => {
                 let unrevoked = Arc::clone(auth.sessions().unrevoked());
                 drop(auth);

@@ -174,9 +174,9 @@ impl TokenKeys {
         Ok(answer)
     }
 
-    /// Notes the differences in the store.
+    /// Notes the differences in the store, all of them or none.
     fn write(&self, before: &Stages, ring: &Ring) -> weft_identity::Result<()> {
-        let (live, after) = (self.store.live(), &ring.stages);
+        let (mut notes, after) = (Vec::new(), &ring.stages);
         for (kid, stage) in after.iter().filter(|(kid, stage)| before.get(kid) != Some(*stage)) {
             let note = kept::Note {
                 stage,
@@ -184,11 +184,11 @@ impl TokenKeys {
                 secret: ring.secrets.get(kid),
                 timeline: &self.timeline,
             };
-            live.put_note(NOTES, kid, Some(note.write(kid, &self.seal)?));
+            notes.push((kid.to_owned(), Some(note.write(kid, &self.seal)?)));
         }
-        for (kid, _) in before.iter().filter(|(kid, _)| after.get(kid).is_none()) {
-            live.put_note(NOTES, kid, None);
-        }
+        let forgotten = before.iter().filter(|(kid, _)| after.get(kid).is_none());
+        notes.extend(forgotten.map(|(kid, _)| (kid.to_owned(), None)));
+        self.store.live().put_notes(NOTES, notes);
         Ok(())
     }
 }

@@ -82,10 +82,11 @@ impl Auth {
     }
 
     /// Drops a stolen key with all that it signed; without a name, the signing one. The next key signs at once, although not
-    /// every router knows it yet. The answer comes when it is on the disk that the key counts no more.
+    /// every router knows it yet. The answer comes when it is on the disk that the key counts no more. A key that was stolen
+    /// already can be named again, if that failed.
     ///
     /// # Errors
-    /// For a name that is none of a key that counts.
+    /// For a name that is none of a key that counts or was stolen.
     pub async fn drop_stolen_token_keys(
         &self,
         caller: &Caller,
@@ -94,6 +95,11 @@ impl Auth {
         let now = self.now();
         let keys = self.token_keys();
         let dropped = keys.change(|draft| {
+            // One that was stolen already is dropped again: what followed from it may have failed.
+            let again = kid.map(|kid| draft.stages.stolen_with(kid)).unwrap_or_default();
+            if !again.is_empty() {
+                return Ok(again);
+            }
             let dropped = draft.stages.steal(kid, now);
             let moment = Moment { now, settled: None };
             draft.advance(keys.pace, moment, InUse::default)?;
@@ -102,7 +108,11 @@ impl Auth {
         if dropped.is_empty() {
             return Err(Failure::not_found("token key", kid.unwrap_or_default()));
         }
-        let sessions = self.end_of_keys(&dropped);
+        let (auth, keys) = (self.clone(), dropped.clone());
+        let ended = tokio::task::spawn_blocking(move || auth.end_of_keys(&keys)).await;
+        let sessions = ended.map_err(|error| {
+            Failure::unhandled(format!("the sessions of stolen keys could not be ended: {error}"))
+        })?;
         let names = dropped.join(", ");
         tracing::warn!(
             caller = caller.author(),

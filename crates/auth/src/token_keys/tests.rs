@@ -235,8 +235,13 @@ async fn a_stolen_key_ends_the_sessions_that_it_signed_for_and_no_others() {
     assert!(auth.sessions().by_id("older").is_none());
     assert!(is_good(&auth, &token(&auth, &signer, &newer)));
     assert_eq!(auth.token_keys().signer().kid(), signer.kid());
-    let again = auth.drop_stolen_token_keys(&system, Some(former.kid())).await;
-    assert_eq!(again.unwrap_err().status(), 404);
+    let other = auth.drop_stolen_token_keys(&system, Some("no key")).await;
+    assert_eq!(other.unwrap_err().status(), 404);
+    // It can be asked for again, and ends what was left.
+    session(&auth, "left", former.kid());
+    let again = auth.drop_stolen_token_keys(&system, Some(former.kid())).await.unwrap();
+    assert_eq!(again, dropped);
+    assert!(auth.sessions().by_id("left").is_none());
 
     let dropped = auth.drop_stolen_token_keys(&system, None).await.unwrap();
     assert_eq!((dropped.keys.len(), dropped.sessions), (2, 1));

@@ -194,12 +194,17 @@ impl LiveStore for LiveWriter {
         Ok(())
     }
 
-    fn put_note(&self, space: Space, key: &str, value: Option<Bytes>) {
-        let key = codec::note_key(space.0, key);
-        let sealed = value.map(|value| codec::seal(&key, &value));
-        self.push(|pending| {
-            pending.values.notes.insert(key, sealed);
-        });
+    fn put_notes(&self, space: Space, notes: Vec<(String, Option<Bytes>)>) {
+        let sealed: Vec<_> = notes
+            .into_iter()
+            .map(|(key, value)| {
+                let key = codec::note_key(space.0, &key);
+                let sealed = value.map(|value| codec::seal(&key, &value));
+                (key, sealed)
+            })
+            .collect();
+        // The thread takes all values that wait at once, and writes them in one record or transaction.
+        self.push(|pending| pending.values.notes.extend(sealed));
     }
 
     fn note(&self, space: Space, key: &str) -> Result<Option<Bytes>, ReadError> {

@@ -200,6 +200,11 @@ fn notes_are_kept_by_space() {
         let notes = live.notes(one).unwrap();
         assert_eq!(notes, [("a".into(), Bytes::from("1a")), ("b".into(), Bytes::from("1b"))]);
         assert!(live.notes(two).unwrap().is_empty());
+        let more = [("a", None), ("c", Some(Bytes::from("1c")))];
+        live.put_notes(one, more.map(|(key, value)| (key.to_owned(), value)).into());
+        live.flush().await.unwrap();
+        let notes = live.notes(one).unwrap();
+        assert_eq!(notes, [("b".into(), Bytes::from("1b")), ("c".into(), Bytes::from("1c"))]);
     });
 }
 
