@@ -195,6 +195,7 @@ impl Sessions {
         sessions.drop_strays();
         sessions.drop_stray_activity();
         sessions.drop_locked_out();
+        sessions.end_noted();
         sessions.expect_ends(now);
         Ok(sessions)
     }

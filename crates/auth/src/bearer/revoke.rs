@@ -25,6 +25,8 @@ use crate::handle::{Auth, WeakAuth};
 const AGAIN: Duration = Duration::from_secs(1);
 /// A session whose tokens ended within this time ended with them.
 const WITH_TOKENS: Duration = Duration::from_secs(60);
+/// A clock that is further ahead than this is wrong, or was wrong some hours ago.
+const AHEAD: Duration = Duration::from_secs(60);
 /// The interval at which sessions of lists are forgotten whose tokens have ended.
 const EXPIRY: Duration = Duration::from_secs(60);
 
@@ -66,6 +68,11 @@ fn may_be_good(ended: &Pending, now: Timestamp) -> bool {
     ended.end > now || (WITH_TOKENS..JUMP).contains(&since)
 }
 
+/// Whether the clock seems to be ahead of the right one, by its readings of the last hours.
+fn is_ahead(auth: &Auth, now: Timestamp) -> bool {
+    auth.settled_now().is_some_and(|settled| now.since(settled) > AHEAD)
+}
+
 /// A revocation of this kind.
 fn revocation(id: &Id, kind: RevocationType, now: Timestamp, end: Timestamp) -> Revocation {
     Revocation {
@@ -81,12 +88,13 @@ fn revocation(id: &Id, kind: RevocationType, now: Timestamp, end: Timestamp) -> 
 async fn revoke_each(auth: &Auth, ended: Ended) -> Result<(), Failure> {
     let now = auth.now();
     let last = now.plus(auth.settings().durations.access_token);
-    let mut due: BTreeMap<Id, Revocation> = BTreeMap::new();
+    let (mut due, is_ahead) = (BTreeMap::<Id, Revocation>::new(), is_ahead(auth, now));
     let current = ended.iter().filter(|(_, it)| may_be_good(it, now));
     for (session, Pending { identity, end, is_counted }) in current {
         let row = match is_counted.unwrap_or(true) {
-            true => revocation(session, RevocationType::ApiSession, now, last.min(*end)),
-            false => of_identity(identity, now, last),
+            // By a clock that is ahead, a revocation of the identity would cover logins that are still to come.
+            false if *end > now && !is_ahead => of_identity(identity, now, last),
+            _ => revocation(session, RevocationType::ApiSession, now, last.min(*end)),
         };
         due.insert(row.base.id.clone(), row);
     }
@@ -96,15 +104,19 @@ async fn revoke_each(auth: &Auth, ended: Ended) -> Result<(), Failure> {
 }
 
 /// Writes one revocation with a list of these sessions.
-async fn revoke_together(auth: &Auth, ended: Ended) -> Result<(), Failure> {
+async fn revoke_together(auth: &Auth, mut ended: Ended) -> Result<(), Failure> {
     let now = auth.now();
     let last = now.plus(auth.settings().durations.access_token);
+    for (_, pending) in &mut ended {
+        // The end of the last access token: from then on nobody has to be told.
+        pending.end = last.min(pending.end);
+    }
     let (mut keys, mut due, mut end) = (Vec::new(), Vec::new(), now);
     for (session, pending) in ended.iter().filter(|(_, it)| may_be_good(it, now)) {
-        end = end.max(last.min(pending.end));
+        end = end.max(pending.end);
         match session_list::key(session.as_str()) {
             Some(key) => keys.push(key),
-            None => due.push(revocation(session, RevocationType::ApiSession, now, end)),
+            None => due.push(revocation(session, RevocationType::ApiSession, now, pending.end)),
         }
     }
     if !keys.is_empty() {
@@ -120,8 +132,13 @@ async fn revoke_together(auth: &Auth, ended: Ended) -> Result<(), Failure> {
         );
     }
     write(auth, due).await?;
-    auth.sessions().unrevoked().listed(ended);
-    Ok(())
+    let (auth, count) = (auth.clone(), ended.len());
+    let noted = tokio::task::spawn_blocking(move || {
+        auth.sessions().unrevoked().listed(auth.settings().store.live(), ended);
+    });
+    noted.await.map_err(|error| {
+        Failure::unhandled(format!("{count} sessions of a list cannot be noted: {error}"))
+    })
 }
 
 /// Tells routers that know no lists of sessions in lists. True if there may be more to tell.
@@ -131,17 +148,26 @@ async fn tell_others(auth: &Auth) -> Result<bool, Failure> {
     if ended.is_empty() {
         return Ok(false);
     }
+    write(auth, rows_for_others(auth, &ended)).await?;
+    auth.sessions().unrevoked().done(auth.settings().store.live(), &ended);
+    Ok(true)
+}
+
+/// The revocations of sessions of lists for routers that know no lists.
+fn rows_for_others(auth: &Auth, ended: &[(Id, Pending)]) -> Vec<Revocation> {
     let now = auth.now();
     let last = now.plus(auth.settings().durations.access_token);
     let mut by_identity: BTreeMap<&Id, Vec<(&Id, &Pending)>> = BTreeMap::new();
     for (session, pending) in ended.iter().filter(|(_, it)| may_be_good(it, now)) {
         by_identity.entry(&pending.identity).or_default().push((session, pending));
     }
-    let mut due = Vec::new();
+    let (mut due, is_ahead) = (Vec::new(), is_ahead(auth, now));
     for (identity, own) in by_identity {
-        // An identity with another session by tokens goes on with that.
-        let others = auth.sessions().of_identity(identity);
-        let one_by_one = others.iter().any(|session| session.tokens.is_some());
+        // An identity with another session goes on with that: its tokens, or the service tokens in it, stay good. By a
+        // clock that is ahead, a revocation of the identity would cover logins that are still to come.
+        let one_by_one = is_ahead
+            || own.iter().any(|(_, pending)| pending.end <= now)
+            || !auth.sessions().of_identity(identity).is_empty();
         let end = |pending: &Pending| last.min(pending.end);
         match one_by_one {
             true => due.extend(own.iter().map(|(session, pending)| {
@@ -153,9 +179,7 @@ async fn tell_others(auth: &Auth) -> Result<bool, Failure> {
             }
         }
     }
-    write(auth, due).await?;
-    auth.sessions().unrevoked().done(auth.settings().store.live(), &ended);
-    Ok(true)
+    due
 }
 
 /// A revocation of all tokens of an identity until now.
@@ -182,4 +206,57 @@ async fn write(auth: &Auth, due: Vec<Revocation>) -> Result<(), Failure> {
         Ok(())
     };
     auth.decide(&Caller::own("end of sessions"), decide).await.map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use weft_model::entity::ApiSession;
+
+    use super::*;
+    use crate::token_keys::tests::auth;
+
+    fn ended(identity: &str, session: &str, end: Timestamp) -> (Id, Pending) {
+        let identity = Id::new(identity);
+        (Id::new(session), Pending { identity, end, is_counted: Some(false) })
+    }
+
+    fn kinds(rows: &[Revocation]) -> Vec<(&str, RevocationType)> {
+        rows.iter().map(|row| (row.base.id.as_str(), row.revocation_type)).collect()
+    }
+
+    #[tokio::test]
+    async fn an_identity_is_revoked_only_if_that_covers_no_other_login() {
+        let auth = auth();
+        let now = auth.now();
+        let (ahead, past) = (now.plus(Duration::from_secs(600)), Timestamp(now.0 - 600_000));
+        let opaque = ApiSession {
+            base: Base::new(Id::new("goes on"), now),
+            identity_id: Id::new("bob"),
+            last_activity_at: now,
+            ..ApiSession::default()
+        };
+        auth.sessions().open(opaque, "a token", |_| true).unwrap();
+        let all = [
+            ended("ann", "a1", ahead),
+            ended("ann", "a2", ahead),
+            ended("bob", "b1", ahead),
+            // The clock may be ahead: then logins by the right time come before this one.
+            ended("cid", "c1", past),
+            ended("cid", "c2", ahead),
+        ];
+        let single = RevocationType::ApiSession;
+        let rows = rows_for_others(&auth, &all);
+        let one_each = [("b1", single), ("c1", single), ("c2", single)];
+        assert_eq!(kinds(&rows)[0], ("ann", RevocationType::Identity));
+        assert_eq!(kinds(&rows)[1..], one_each);
+
+        revoke_each(&auth, vec![ended("dan", "d1", past), ended("eve", "e1", ahead)])
+            .await
+            .unwrap();
+        let snapshot = auth.snapshot();
+        let found =
+            |id: &str| snapshot.get::<Revocation>(&Id::new(id)).map(|it| it.revocation_type);
+        assert_eq!((found("d1"), found("dan")), (Some(single), None));
+        assert_eq!((found("e1"), found("eve")), (None, Some(RevocationType::Identity)));
+    }
 }

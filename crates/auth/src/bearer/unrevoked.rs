@@ -109,16 +109,36 @@ impl Drop for Gathering<'_> {
     }
 }
 
+/// What follows the identity in the note of a session that is in a list. No id has it.
+const IN_LIST: u8 = 0;
+
+/// The note of a session: the end of its tokens, its identity, and whether it is in a list.
+fn note(pending: &Pending, is_listed: bool) -> Bytes {
+    let flag: &[u8] = if is_listed { &[IN_LIST] } else { &[] };
+    [&pending.end.0.to_be_bytes(), pending.identity.as_bytes(), flag].concat().into()
+}
+
+/// Reads a note, and whether the session is in a list; none for one that no release wrote.
+fn read(note: &[u8]) -> Option<(Pending, bool)> {
+    let (end, rest) = note.split_first_chunk::<8>()?;
+    let (identity, is_listed) = match rest.split_last() {
+        Some((&IN_LIST, identity)) => (identity, true),
+        _ => (rest, false),
+    };
+    let identity = Id::parse(std::str::from_utf8(identity).ok()?).ok()?;
+    let end = Timestamp(i64::from_be_bytes(*end));
+    Some((Pending { identity, end, is_counted: None }, is_listed))
+}
+
 impl Unrevoked {
     /// Those that an earlier run left.
     pub(crate) fn load(live: &dyn LiveStore) -> Result<Self, ReadError> {
-        let read = |(id, note): (String, Bytes)| {
-            let (end, identity) = note.split_first_chunk::<8>()?;
-            let identity = Id::parse(std::str::from_utf8(identity).ok()?).ok()?;
-            let end = Timestamp(i64::from_be_bytes(*end));
-            Some((Id::new(&id), Pending { identity, end, is_counted: None }))
-        };
-        let waiting = live.notes(UNREVOKED)?.into_iter().filter_map(read).collect();
+        let mut sessions = Sessions::default();
+        for (id, note) in live.notes(UNREVOKED)? {
+            let Some((pending, is_listed)) = read(&note) else { continue };
+            let kept = if is_listed { &mut sessions.listed } else { &mut sessions.waiting };
+            kept.insert(Id::new(&id), pending);
+        }
         let counts = || {
             Mutex::new(BoundedTable::new(Caps {
                 total: COUNTED,
@@ -127,15 +147,20 @@ impl Unrevoked {
                 when_full: WhenFull::EvictOldest,
             }))
         };
-        let sessions = Mutex::new(Sessions { waiting, ..Sessions::default() });
+        let sessions = Mutex::new(sessions);
         Ok(Self { sessions, counts: counts(), tokens: counts(), more: Notify::new() })
+    }
+
+    /// Whether the end of a session is noted.
+    pub(crate) fn has(&self, session: &Id) -> bool {
+        let sessions = self.sessions.lock();
+        sessions.waiting.contains_key(session) || sessions.listed.contains_key(session)
     }
 
     /// Adds a session of an identity whose tokens end at `end`.
     pub(crate) fn add(&self, live: &dyn LiveStore, session: &Id, identity: &Id, end: Timestamp) {
-        let note = [&end.0.to_be_bytes(), identity.as_bytes()].concat();
-        live.put_note(UNREVOKED, session.as_str(), Some(note.into()));
         let pending = Pending { identity: identity.clone(), end, is_counted: None };
+        live.put_note(UNREVOKED, session.as_str(), Some(note(&pending, false)));
         self.sessions.lock().waiting.insert(session.clone(), pending);
         self.more.notify_one();
     }
@@ -191,7 +216,10 @@ impl Unrevoked {
     }
 
     /// Notes that sessions are in a list: routers that know no lists may have to be told.
-    pub(super) fn listed(&self, listed: Ended) {
+    pub(super) fn listed(&self, live: &dyn LiveStore, listed: Ended) {
+        let notes = listed.iter();
+        let notes = notes.map(|(id, pending)| (id.to_string(), Some(note(pending, true))));
+        live.put_notes(UNREVOKED, notes.collect());
         let mut sessions = self.sessions.lock();
         for (id, pending) in listed {
             sessions.waiting.remove(&id);
@@ -271,8 +299,13 @@ mod tests {
         drop(gathering);
         let Turn::Together(listed) = unrevoked.turn() else { panic!() };
         assert_eq!(listed.len(), EACH + 1);
-        unrevoked.listed(listed);
+        unrevoked.listed(live, listed);
         assert_eq!(unrevoked.turn(), Turn::Nothing);
+        // They are not listed again after a restart.
+        let again = Unrevoked::load(live).unwrap();
+        assert_eq!(again.turn(), Turn::Nothing);
+        assert_eq!(again.for_others(true), unrevoked.for_others(true));
+        assert!(again.has(&Id::new("s0000")) && !again.has(&Id::new("s9999")));
         // Nobody has to be told otherwise, until a router that knows no lists is there.
         assert_eq!(unrevoked.for_others(false), []);
         let others = unrevoked.for_others(true);

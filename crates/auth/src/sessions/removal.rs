@@ -30,6 +30,14 @@ impl Sessions {
         }
     }
 
+    /// Ends sessions whose end was noted by a run that was killed before they went.
+    pub(super) fn end_noted(&self) {
+        let all = self.all();
+        let noted = all.iter().filter(|session| self.0.unrevoked.has(&session.base.id));
+        let noted: Vec<Id> = noted.map(|session| session.base.id.clone()).collect();
+        self.end(&noted);
+    }
+
     /// Ends service sessions.
     pub fn remove_services(&self, ids: &[Id]) {
         let are_told = self.are_told(ids, |_, _| true, |tables| tables.service.len());
@@ -79,12 +87,16 @@ impl Sessions {
             tables.ending.remove(id);
             tables.former.remove(id);
             if let Some(removed) = tables.api.remove(id) {
+                let session = removed.get::<ApiSession>();
+                let tokens = session.and_then(|it| it.tokens.as_ref());
+                // Noted before the session goes, so that a kill in between loses neither.
+                if let Some((session, login)) =
+                    session.zip(tokens.filter(|it| it.refresh_number > 0))
+                {
+                    self.0.unrevoked.add(live, id, &session.identity_id, login.ends_at);
+                }
                 live.delete(Kind::ApiSession, id);
-                if let Some(session) = removed.get::<ApiSession>() {
-                    if let Some(login) = session.tokens.as_ref().filter(|it| it.refresh_number > 0)
-                    {
-                        self.0.unrevoked.add(live, id, &session.identity_id, login.ends_at);
-                    }
+                if let Some(session) = session {
                     self.tell_end(session);
                     tables.gone.login(id.clone(), session.identity_id.clone());
                 }

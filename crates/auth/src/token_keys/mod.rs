@@ -266,4 +266,4 @@ impl Draft {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -152,7 +152,7 @@ fn tokens_of_an_earlier_release_are_good_until_they_end() {
 }
 
 /// A controller without a network.
-fn auth() -> Auth {
+pub(crate) fn auth() -> Auth {
     let chain = chain();
     let root = Authority::make_root(&AuthoritySpec::new("root"), SystemTime::now()).unwrap();
     let keys = Keys {
