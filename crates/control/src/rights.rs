@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt as _;
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 use weft_auth::sessions::SessionNotice;
 use weft_kernel::{Notice, Published};
@@ -145,7 +145,7 @@ pub(crate) async fn follow(plane: Arc<Plane>) {
                 Some(
                     SessionNotice::ServiceRemoved(ended) | SessionNotice::ServicesOfTokens(ended),
                 ) => {
-                    hosting_ended(&plane, &ended);
+                    hosting_ended(&plane, &ended).await;
                     false
                 }
                 Some(SessionNotice::Resync) => true,
@@ -187,15 +187,28 @@ async fn end_unheld(plane: &Plane) {
     }
 }
 
+/// The services that identities hosted in sessions that have ended, each once.
+fn hosted_in(ended: &[Arc<ServiceSession>]) -> HashMap<&Id, HashSet<&Id>> {
+    let mut hosted: HashMap<&Id, HashSet<&Id>> = HashMap::new();
+    for session in ended.iter().filter(|it| it.session_type == PolicyType::Bind) {
+        hosted.entry(&session.identity_id).or_default().insert(&session.service_id);
+    }
+    hosted
+}
+
 /// Ends circuits to hosts whose last session to host the service has ended. Routers end circuits of
 /// sessions that dialed.
-fn hosting_ended(plane: &Plane, ended: &[Arc<ServiceSession>]) {
+async fn hosting_ended(plane: &Plane, ended: &[Arc<ServiceSession>]) {
     let snapshot = plane.auth.snapshot();
-    for session in ended.iter().filter(|it| it.session_type == PolicyType::Bind) {
-        snapshot
-            .referring::<Terminator>(Terminator::SERVICE, &session.service_id)
-            .filter(|it| it.host_id == session.identity_id && !is_founded(&plane.auth, it))
-            .for_each(|it| plane.network.end_circuits_to(&it.base.id));
+    for (host, services) in hosted_in(ended) {
+        // A host has few terminators, whereas a service may have very many.
+        let unfounded: Vec<Id> = snapshot
+            .referring::<Terminator>(Terminator::HOST, host)
+            .filter(|it| services.contains(&it.service_id) && !is_founded(&plane.auth, it))
+            .map(|it| it.base.id.clone())
+            .collect();
+        unfounded.iter().for_each(|id| plane.network.end_circuits_to(id));
+        tokio::task::yield_now().await;
     }
 }
 
@@ -249,6 +262,29 @@ mod tests {
     fn policy() -> Change {
         let base = Base::new(Id::new("p"), NOW);
         put(ServicePolicy { base, name: "p".into(), ..ServicePolicy::default() })
+    }
+
+    #[test]
+    fn a_host_is_looked_at_once_whatever_number_of_sessions_it_had() {
+        let session = |id: &str, host: &str, service: &str, session_type| {
+            Arc::new(ServiceSession {
+                base: Base::new(Id::new(id), NOW),
+                identity_id: Id::new(host),
+                service_id: Id::new(service),
+                session_type,
+                ..ServiceSession::default()
+            })
+        };
+        let ended = [
+            session("1", "h", "s", PolicyType::Bind),
+            session("2", "h", "s", PolicyType::Bind),
+            session("3", "h", "t", PolicyType::Bind),
+            session("4", "h", "u", PolicyType::Dial),
+            session("5", "d", "s", PolicyType::Dial),
+        ];
+        let hosted = hosted_in(&ended);
+        assert_eq!(hosted.len(), 1);
+        assert_eq!(hosted[&Id::new("h")], HashSet::from_iter([&Id::new("s"), &Id::new("t")]));
     }
 
     #[test]
