@@ -1,11 +1,12 @@
 //! Logins of a person at the identity provider of their company, with a code that a program shows: the program reads the
 //! provider's description, and needs an endpoint for devices in it.
 //!
-//! A refresh token of the provider is kept in memory, and asked for the next token before the person is asked again.
+//! A refresh token of the provider is kept in memory, and asked for the next token before the person is asked again. It goes
+//! only to the endpoint that gave it: the controller, which names the provider at each login, may name another one.
 
 use std::fmt;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustls_platform_verifier::BuilderVerifierExt as _;
 use serde::Deserialize;
@@ -33,8 +34,20 @@ pub struct ProviderLogin {
     /// The signer, by name or id; none: the only one that names an address for logins.
     signer: Option<String>,
     show: Box<Show>,
-    /// The refresh token of the provider.
-    kept: Mutex<Option<String>>,
+    kept: Mutex<Option<Kept>>,
+}
+
+/// A refresh token of a provider, and where it came from.
+struct Kept {
+    tokens: Url,
+    client: String,
+    refresh: String,
+}
+
+impl Kept {
+    fn is_of(&self, place: &Place) -> bool {
+        self.tokens == place.tokens && self.client == place.client
+    }
 }
 
 impl fmt::Debug for ProviderLogin {
@@ -46,6 +59,7 @@ impl fmt::Debug for ProviderLogin {
 /// What of a provider's description is needed.
 #[derive(Deserialize)]
 struct Description {
+    issuer: Option<String>,
     token_endpoint: Option<String>,
     device_authorization_endpoint: Option<String>,
 }
@@ -110,25 +124,26 @@ impl ProviderLogin {
 
     /// The token that the provider gives for its refresh token, if it does.
     async fn renewed(&self, place: &Place) -> Option<ExternalToken> {
-        let refresh = self.kept.lock().unwrap_or_else(PoisonError::into_inner).take()?;
+        let former = self.kept().take_if(|kept| kept.is_of(place))?;
         let form = [
             ("grant_type", "refresh_token"),
             ("client_id", place.client.as_str()),
-            ("refresh_token", refresh.as_str()),
+            ("refresh_token", former.refresh.as_str()),
         ];
         let answer = posted(&place.http, place.tokens.clone(), &form).await.and_then(accepted);
         match answer {
             Ok(answer) => {
                 let taken = self.take(place, &answer).ok();
-                let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut kept = self.kept();
                 if taken.is_some() && kept.is_none() {
-                    *kept = Some(refresh);
+                    *kept = Some(former);
                 }
+                drop(kept);
                 taken
             }
             Err(problem) => {
                 if problem.is_temporary() {
-                    *self.kept.lock().unwrap_or_else(PoisonError::into_inner) = Some(refresh);
+                    *self.kept() = Some(former);
                 }
                 tracing::debug!(%problem, "the provider gives no token for its refresh token");
                 None
@@ -136,11 +151,16 @@ impl ProviderLogin {
         }
     }
 
+    fn kept(&self) -> MutexGuard<'_, Option<Kept>> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// The token of an answer that the signer wants.
     fn take(&self, place: &Place, answer: &Answer) -> Result<ExternalToken, NoToken> {
         let given: Given = serde_json::from_slice(&answer.body).map_err(NoToken::for_now)?;
         if let Some(refresh) = given.refresh_token {
-            *self.kept.lock().unwrap_or_else(PoisonError::into_inner) = Some(refresh);
+            let (tokens, client) = (place.tokens.clone(), place.client.clone());
+            *self.kept() = Some(Kept { tokens, client, refresh });
         }
         let (token, name) = match place.wanted {
             TargetToken::Id => (given.id_token, "ID token"),
@@ -202,6 +222,10 @@ impl Place {
         let answer = http.send(&Outgoing::get(described)).await?.accept()?;
         let found: Description =
             serde_json::from_slice(&answer.body).map_err(|error| answer.odd(&error.to_string()))?;
+        if !found.issuer.as_deref().is_some_and(|issuer| is_issuer_at(issuer, address)) {
+            let named = found.issuer.unwrap_or_default();
+            return Err(answer.odd(&format!("it is of the issuer `{named}`, not of `{address}`")));
+        }
         let tokens =
             found.token_endpoint.ok_or_else(|| answer.odd("it has no `token_endpoint`"))?;
         let devices = found.device_authorization_endpoint.as_deref().map(judged).transpose()?;
@@ -218,6 +242,13 @@ impl Place {
             http,
         })
     }
+}
+
+/// Whether a description that was asked for at this address may be of this issuer (OpenID Connect Discovery 4.3). A slash at
+/// the end makes no difference, as it makes none to where the description lies.
+fn is_issuer_at(issuer: &str, address: &str) -> bool {
+    let address = address.strip_suffix(WELL_KNOWN).unwrap_or(address);
+    issuer.trim_end_matches('/') == address.trim_end_matches('/')
 }
 
 /// A URL that secrets may be sent to: https, or this machine.
@@ -274,6 +305,51 @@ mod tests {
         let two = [signer("a", Some("https://a.example")), signer("b", Some("https://b.example"))];
         assert!(chosen(&two, None).unwrap_err().contains("a, b"));
         assert!(chosen(&[], None).is_err() && chosen(&one[..1], None).is_err());
+    }
+
+    fn place(tokens: &str, client: &str) -> Place {
+        Place {
+            http: Http::of_system(true).unwrap(),
+            devices: None,
+            tokens: Url::parse(tokens).unwrap(),
+            client: client.to_owned(),
+            scope: OPENID.to_owned(),
+            wanted: TargetToken::Access,
+        }
+    }
+
+    #[tokio::test]
+    async fn a_refresh_token_stays_with_the_provider_that_gave_it() {
+        let home = "http://127.0.0.1:1/token";
+        let login = ProviderLogin::new(|_| Ok(()));
+        let kept = || login.kept().as_ref().map(|kept| kept.refresh.clone());
+        let refresh = || {
+            let (tokens, client) = (Url::parse(home).unwrap(), "weft".to_owned());
+            Some(Kept { tokens, client, refresh: "secret".to_owned() })
+        };
+        *login.kept() = refresh();
+        for (tokens, client) in [("http://127.0.0.1:1/other", "weft"), (home, "another")] {
+            assert!(login.renewed(&place(tokens, client)).await.is_none());
+            assert_eq!(kept().as_deref(), Some("secret"), "it was not taken for {tokens} {client}");
+        }
+        assert!(login.kept().as_ref().is_some_and(|kept| kept.is_of(&place(home, "weft"))));
+    }
+
+    #[test]
+    fn a_description_is_of_the_issuer_that_was_asked() {
+        let asked = "https://idp.example/realms/a";
+        for (issuer, address) in [
+            (asked, asked),
+            ("https://idp.example/realms/a/", asked),
+            (asked, "https://idp.example/realms/a/.well-known/openid-configuration"),
+        ] {
+            assert!(is_issuer_at(issuer, address), "{issuer} {address}");
+        }
+        for issuer in
+            ["", "https://idp.example/realms/b", "https://idp.example", "https://evil.example"]
+        {
+            assert!(!is_issuer_at(issuer, asked), "{issuer}");
+        }
     }
 
     #[test]
