@@ -89,12 +89,14 @@ async fn choose_password(args: &EnrollArgs, token: &str) -> Result<(), Failure> 
 /// The certificate of the flags, as an identity file names it.
 fn own_certificate(args: &EnrollArgs) -> Result<Option<OwnCertificate>, Failure> {
     let (Some(cert), Some(key)) = (&args.cert, &args.key) else { return Ok(None) };
-    let named = |path: &Path| {
-        let wrong = |error: std::io::Error| Failure::new(format!("{}: {error}", path.display()));
-        let whole = fs::canonicalize(path).map_err(wrong)?;
-        Ok::<_, Failure>(format!("file://{}", whole.display()))
-    };
-    Ok(Some(OwnCertificate { cert: named(cert)?, key: named(key)? }))
+    Ok(Some(OwnCertificate { cert: file_url(cert)?, key: file_url(key)? }))
+}
+
+/// A file that exists, as an identity file names it. Links stay: who renews certificates leads them to the new files.
+fn file_url(path: &Path) -> Result<String, Failure> {
+    let wrong = |error: std::io::Error| Failure::new(format!("{}: {error}", path.display()));
+    fs::metadata(path).map_err(wrong)?;
+    Ok(format!("file://{}", std::path::absolute(path).map_err(wrong)?.display()))
 }
 
 /// Writes the identity file of somebody who logs in with tokens of an identity provider.
@@ -231,6 +233,18 @@ mod tests {
         assert_eq!(held.metadata().unwrap().len(), ROOM as u64);
         drop(room);
         assert!(fs::read_dir(folder.path()).unwrap().next().is_none());
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_certificate_behind_a_link_is_named_by_the_link() {
+        let folder = tempfile::tempdir().unwrap();
+        let (first, link) = (folder.path().join("cert-1.pem"), folder.path().join("cert.pem"));
+        std::os::unix::fs::symlink(&first, &link).unwrap();
+        let error = file_url(&link).unwrap_err().to_string();
+        assert!(error.contains("cert.pem"), "{error}");
+        fs::write(&first, "PEM").unwrap();
+        assert_eq!(file_url(&link).unwrap(), format!("file://{}", link.display()));
     }
 
     #[cfg(target_os = "linux")]
