@@ -69,10 +69,13 @@ async fn log_in(
         _ => return attempt.with(credentials, None).await,
     };
     let token = tokens.ask(caller, TokenRequest::default()).await?;
-    match attempt.with(credentials, Some(&token)).await {
+    let refused = |error| tokens.refused(error);
+    match attempt.with(credentials, Some(&token)).await.map_err(refused) {
         Err(error) if error.is_unauthorized() => {
             match tokens.ask(caller, TokenRequest { is_repeated: true }).await {
-                Ok(another) if another != token => attempt.with(credentials, Some(&another)).await,
+                Ok(another) if another != token => {
+                    attempt.with(credentials, Some(&another)).await.map_err(refused)
+                }
                 _ => Err(error),
             }
         }

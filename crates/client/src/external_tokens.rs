@@ -13,7 +13,7 @@ use futures::future::{BoxFuture, Shared};
 use weft_contract::resource::external_jwt_signer::ClientSignerDetail;
 
 use crate::call::{Caller, ExternalToken, row};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, chain};
 use crate::provider_login::ProviderLogin;
 
 /// Largest token that is read, in bytes.
@@ -166,6 +166,20 @@ impl ExternalTokens {
         Ok(answer?)
     }
 
+    /// The refusal of the token that was given last. If a person has just logged in for it, another login, or the same one
+    /// for another controller, gives no better one: there is no token then.
+    pub(crate) fn refused(&self, error: Error) -> Error {
+        let is_fresh = matches!(&self.source, Source::Provider(login) if login.is_fresh());
+        match is_fresh && error.is_unauthorized() {
+            true => NoToken::at_all(format!(
+                "the controller refused the token of this login, whose person may have no identity there: {}",
+                chain(&error)
+            ))
+            .into(),
+            false => error,
+        }
+    }
+
     fn open(&self) -> Option<Question> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -251,6 +265,19 @@ mod tests {
         assert!(failed.contains("false: it failed"), "{failed}");
         assert!(printed(&["/no/such/program"]).await.unwrap_err().is_temporary());
         assert!(!printed(&[]).await.unwrap_err().is_temporary());
+    }
+
+    #[test]
+    fn a_person_whose_new_token_is_refused_is_not_asked_again() {
+        let login = Arc::new(ProviderLogin::new(|_| Ok(())));
+        let tokens = ExternalTokens::from_source(Source::Provider(Arc::clone(&login)));
+        let refusal = |status| crate::oidc::requests::refused(status, "access_denied", "no");
+        assert!(tokens.refused(refusal(401)).is_unauthorized(), "nobody has logged in");
+        login.set_fresh(true);
+        let refused = tokens.refused(refusal(401));
+        assert!(matches!(refused, Error::NoToken { may_pass: false, .. }), "{refused}");
+        assert!(refused.to_string().contains("access_denied"), "{refused}");
+        assert_eq!(tokens.refused(refusal(503)).status(), Some(503));
     }
 
     #[tokio::test]

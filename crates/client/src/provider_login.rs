@@ -6,6 +6,7 @@
 
 use std::fmt;
 use std::net::IpAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustls_platform_verifier::BuilderVerifierExt as _;
@@ -35,6 +36,8 @@ pub struct ProviderLogin {
     signer: Option<String>,
     show: Box<Show>,
     kept: Mutex<Option<Kept>>,
+    /// True if the person has logged in for the token that was given last.
+    is_fresh: AtomicBool,
 }
 
 /// A refresh token of a provider, and where it came from.
@@ -78,7 +81,12 @@ impl ProviderLogin {
     pub fn new(
         show: impl Fn(DevicePrompt) -> std::result::Result<(), String> + Send + Sync + 'static,
     ) -> Self {
-        Self { signer: None, show: Box::new(show), kept: Mutex::default() }
+        Self {
+            signer: None,
+            show: Box::new(show),
+            kept: Mutex::default(),
+            is_fresh: AtomicBool::new(false),
+        }
     }
 
     /// Uses the provider of this signer, by its name or id.
@@ -103,6 +111,7 @@ impl ProviderLogin {
         if !request.is_repeated
             && let Some(token) = self.renewed(&place).await
         {
+            self.set_fresh(false);
             return Ok(token);
         }
         let Some(devices) = &place.devices else {
@@ -119,7 +128,18 @@ impl ProviderLogin {
         // A code that has ended, or that the person has refused, is asked for anew.
         let answer = answer
             .map_err(|error| NoToken::for_now(format!("{}: {}", signer.name, chain(&error))))?;
-        self.take(&place, &answer)
+        let token = self.take(&place, &answer)?;
+        self.set_fresh(true);
+        Ok(token)
+    }
+
+    /// Whether the person has logged in for the token that was given last, which was not made of an earlier login.
+    pub(crate) fn is_fresh(&self) -> bool {
+        self.is_fresh.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_fresh(&self, is_fresh: bool) {
+        self.is_fresh.store(is_fresh, Ordering::Relaxed);
     }
 
     /// The token that the provider gives for its refresh token, if it does.

@@ -309,7 +309,7 @@ impl Account {
         self.ensure_login().await?;
         let used = self.used()?;
         match self.watch(used, call(used.api).await) {
-            Err(Error::Controller(problem)) if problem.is_temporary() && self.apis.len() > 1 => {
+            Err(Error::Controller(problem)) if may_another(&problem) && self.apis.len() > 1 => {
                 self.ensure_login().await?;
                 let next = self.used()?;
                 self.watch(next, call(next.api).await)
@@ -329,12 +329,17 @@ impl Account {
     /// Turns to the next controller if the used one cannot be reached.
     fn watch<T>(&self, used: Used<'_>, done: weft_client::Result<T>) -> Result<T> {
         done.map_err(|error| {
-            if error.is_temporary() {
+            if may_another(&error) {
                 self.turn_from(used);
             }
             error.into()
         })
     }
+}
+
+/// Whether another controller may do what one has failed to do. Each would ask the same person for a token.
+fn may_another(error: &weft_client::Error) -> bool {
+    error.is_temporary() && !matches!(error, weft_client::Error::NoToken { .. })
 }
 
 #[cfg(test)]
@@ -373,6 +378,9 @@ mod tests {
         assert_eq!(account.api().unwrap().address().port(), 2);
         account.watch(account.used().unwrap(), lost()).unwrap_err();
         assert_eq!(account.api().unwrap().address().port(), 1);
+        let nobody = weft_client::Error::NoToken { reason: String::new(), may_pass: true };
+        account.watch(account.used().unwrap(), Err::<(), _>(nobody)).unwrap_err();
+        assert_eq!(account.api().unwrap().address().port(), 1, "the person is the same one");
     }
 
     #[test]
