@@ -17,6 +17,8 @@ use crate::error::{Error, Result};
 const DUE: (f64, f64) = (0.5, 0.75);
 /// The shortest life that is believed; an access token that is to be refreshed all the time helps nobody.
 const SHORTEST: Duration = Duration::from_secs(2);
+/// The longest life that is believed; a time far ahead does not exist for the clock.
+const LONGEST: Duration = Duration::from_secs(365 * 24 * 3600);
 /// The longest wait until another attempt at a new login, while the tokens of the former one are good.
 const LATER: Duration = Duration::from_secs(60);
 
@@ -68,7 +70,7 @@ impl Tokens {
         let told = answer.expires_in.unwrap_or_else(|| {
             u64::try_from(claims.exp.saturating_sub(claims.iat)).unwrap_or_default()
         });
-        let life = Duration::from_secs(told).max(SHORTEST);
+        let life = Duration::from_secs(told).clamp(SHORTEST, LONGEST);
         let (least, most) = DUE;
         let part = least + (most - least) * rand::random::<f64>();
         let former = former.filter(|former| former.session == claims.z_asid);
@@ -152,6 +154,28 @@ mod tests {
         let untold = Tokens::of(&answer("s", None, Some("r")), now, None).unwrap();
         assert_eq!(untold.end() - now, Duration::from_secs(60));
         assert!(Tokens::of(&answer("", Some(1800), None), now, None).is_err());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_life_without_measure_is_a_year() {
+        let now = Instant::now();
+        let part = |text: &str| BASE64_URL_SAFE_NO_PAD.encode(text);
+        let claims = |iat: i64, exp: i64| {
+            let claims = format!(r#"{{"z_asid":"s","iat":{iat},"exp":{exp}}}"#);
+            format!("{}.{}.{}", part(r#"{"alg":"ES256"}"#), part(&claims), part("x"))
+        };
+        let untold = |iat, exp| TokenAnswer {
+            access_token: claims(iat, exp),
+            ..answer("s", None, Some("r"))
+        };
+        let long = [answer("s", Some(u64::MAX), Some("r")), untold(0, i64::MAX)];
+        for answer in long.into_iter().chain([untold(i64::MIN, i64::MAX)]) {
+            let tokens = Tokens::of(&answer, now, None).unwrap();
+            assert_eq!(tokens.end() - now, LONGEST);
+            assert!(tokens.due() < tokens.end() && tokens.clone().postponed().due() > now);
+        }
+        let backwards = Tokens::of(&untold(i64::MAX, i64::MIN), now, None).unwrap();
+        assert_eq!(backwards.end() - now, SHORTEST);
     }
 
     #[tokio::test(start_paused = true)]
