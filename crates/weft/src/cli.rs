@@ -335,6 +335,21 @@ mod tests {
         }
     }
 
+    /// What the environment has counts as given, whoever put it there.
+    #[test]
+    fn a_password_of_the_environment_is_in_the_way_of_nothing() {
+        for line in [
+            "login ctrl.example --browser -p secret",
+            "login ctrl.example --device -p secret",
+            "login ctrl.example --ext-jwt token.jwt -p secret",
+            "login --identity me.json -p secret",
+            "enroll ca.jwt --cert cert.pem --key key.pem --new-password secret",
+        ] {
+            let words = ["weft"].into_iter().chain(line.split(' '));
+            Cli::try_parse_from(words).unwrap_or_else(|error| panic!("{line}: {error}"));
+        }
+    }
+
     #[test]
     fn no_two_commands_have_the_same_name() {
         let command = command();

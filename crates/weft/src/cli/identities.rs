@@ -196,13 +196,7 @@ pub(crate) struct EnrollArgs {
     #[arg(long, short = 'n', value_name = "NAME", requires = "cert")]
     pub(crate) name: Option<String>,
     /// The password to choose, with a token for one; asked for when absent
-    #[arg(
-        long,
-        value_name = "PASSWORD",
-        env = "WEFT_NEW_PASSWORD",
-        hide_env_values = true,
-        conflicts_with = "cert"
-    )]
+    #[arg(long, value_name = "PASSWORD", env = "WEFT_NEW_PASSWORD", hide_env_values = true)]
     pub(crate) new_password: Option<String>,
     /// With the token of the network: the external JWT signer at whose provider the person logs in, by name or id
     /// [default: the only one that names an address for logins]

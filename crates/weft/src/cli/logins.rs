@@ -63,10 +63,10 @@ pub(crate) struct LoginArgs {
     )]
     pub(crate) ext_jwt: Option<PathBuf>,
     /// Log in on the controller's page, in a browser of this machine
-    #[arg(long, conflicts_with_all = ["device", "identity", "cert", "token", "password", "ext_jwt"])]
+    #[arg(long, conflicts_with_all = ["device", "identity", "cert", "token", "ext_jwt"])]
     pub(crate) browser: bool,
     /// Log in on the controller's page in any browser, with a code that is shown here
-    #[arg(long, conflicts_with_all = ["identity", "cert", "token", "password", "ext_jwt"])]
+    #[arg(long, conflicts_with_all = ["identity", "cert", "token", "ext_jwt"])]
     pub(crate) device: bool,
     #[command(flatten)]
     pub(crate) codes: CodeSource,
