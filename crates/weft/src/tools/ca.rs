@@ -3,6 +3,7 @@
 use std::time::SystemTime;
 
 use serde_json::{Value, json};
+use weft_client::ManagementClient;
 use weft_contract::{Api, headers};
 use weft_identity::{Certificate, PrivateKey};
 
@@ -37,23 +38,54 @@ async fn add(args: CaAddArgs) -> Result<(), Failure> {
     let created: Value =
         client.call(row(Api::Management, "createCa")?, &[], &[], Some(&body)).await?;
     let id = created.get("id").and_then(Value::as_str).unwrap_or_default();
-    let made: Value = client.get(kind("ca")?, id).await?;
-    let token = made.get("verificationToken").and_then(Value::as_str).unwrap_or_default();
-    let next = match &key {
-        Some(key) => {
-            let proof = issue(token, &pem, key)?.into_bytes();
-            let verify = row(Api::Management, "verifyCa")?;
-            let proved = Some((headers::TEXT, proof));
-            client.raw(Api::Management, verify, &[id], &[], proved).await?;
-            first_identity(&args, name)
-        }
-        None => proof(name, token),
+    let proved = prove(&client, id, &pem, key.as_deref()).await;
+    let token = proved.map_err(|failure| half_made(failure, name))?;
+    let next = match token {
+        None => first_identity(&args, name),
+        Some(token) => proof(name, &token),
     };
     let shown: Value = client.get(kind("ca")?, id).await?;
     output::value(args.output.format(), &shown, || {
         format!("{}\n{next}", summary(&body, &authority))
     });
     Ok(())
+}
+
+/// Proves to the controller that one holds the key of a new CA. Without the key: the token to prove it with.
+async fn prove(
+    client: &ManagementClient,
+    id: &str,
+    pem: &[u8],
+    key: Option<&[u8]>,
+) -> Result<Option<String>, Failure> {
+    let made: Value = client.get(kind("ca")?, id).await?;
+    let token = token_of(&made)?;
+    let Some(key) = key else { return Ok(Some(token.to_owned())) };
+    let proved = Some((headers::TEXT, issue(token, pem, key)?.into_bytes()));
+    client.raw(Api::Management, row(Api::Management, "verifyCa")?, &[id], &[], proved).await?;
+    Ok(None)
+}
+
+/// The token of a CA that is not proved. It becomes a part of a command that people copy into a shell, so that it may have
+/// nothing in it that a shell reads as more than a word.
+fn token_of(made: &Value) -> Result<&str, Failure> {
+    let token = made.get("verificationToken").and_then(Value::as_str).unwrap_or_default();
+    let is_plain = |one: char| one.is_ascii_alphanumeric() || matches!(one, '-' | '_' | '.');
+    match !token.is_empty() && token.chars().all(is_plain) {
+        true => Ok(token),
+        false => Err(Failure::refused(
+            "the controller gave a token to prove the key with that is empty, or has other characters than letters, \
+             digits, `-`, `_` and `.`",
+        )),
+    }
+}
+
+/// The failure of a command that has made a CA, and no more.
+fn half_made(failure: Failure, name: &str) -> Failure {
+    let name = quoted(name);
+    failure
+        .during(format!("the CA {name} was made, and is not proved yet"))
+        .and(format!("hint: weft verify ca {name} --ca-cert FILE --ca-key FILE"))
 }
 
 /// The first authority in a file.
@@ -194,6 +226,18 @@ mod tests {
             let error = read(text, at).unwrap_err().to_string();
             assert!(error.starts_with("ca.pem: ") && error.contains(says), "{error}");
         }
+    }
+
+    #[test]
+    fn a_token_that_a_shell_would_read_is_refused_and_the_ca_named() {
+        let of = |token: &str| token_of(&json!({"verificationToken": token})).map(str::to_owned);
+        assert_eq!(of("T0.ken-a_b").unwrap(), "T0.ken-a_b");
+        for token in ["", "a b", "$(id)", "a;id", "`id`", "a\nid", "ä", "a/b"] {
+            assert!(of(token).is_err(), "{token}");
+        }
+        assert!(token_of(&json!({})).is_err());
+        let told = half_made(of("$(id)").unwrap_err(), "a b").to_string();
+        assert!(told.starts_with("the CA 'a b' was made, and is not proved yet: "), "{told}");
     }
 
     #[test]
