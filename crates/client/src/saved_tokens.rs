@@ -12,7 +12,7 @@ use crate::error::Result;
 use crate::http::Tls;
 use crate::oidc::{SessionKey, Tokens};
 
-/// Tokens are refreshed this long before the access token ends.
+/// Tokens are refreshed this long before the access token ends, at most: not before the last quarter of its life.
 const BEFORE_END: Duration = Duration::from_secs(60);
 
 /// The tokens of a login.
@@ -27,6 +27,9 @@ pub struct SavedTokens {
     refresh: Option<String>,
     /// When the access token ends, by the clock of this machine.
     ends_at: Timestamp,
+    /// The whole life of the access token in seconds; 0 if the file is of a release that did not keep it.
+    #[serde(default)]
+    life: u64,
     /// The key, PEM.
     key: String,
     /// The certificate of the session for it, PEM; empty if the controller issued none.
@@ -54,6 +57,7 @@ impl SavedTokens {
             access: tokens.access().to_owned(),
             refresh: tokens.refresh().map(str::to_owned),
             ends_at: end_of(tokens),
+            life: tokens.life().as_secs(),
             key: key.key()?.to_pem(),
             certificate: certificate.unwrap_or_default().to_owned(),
         })
@@ -65,6 +69,7 @@ impl SavedTokens {
             access: tokens.access().to_owned(),
             refresh: tokens.refresh().map(str::to_owned).or_else(|| self.refresh.clone()),
             ends_at: end_of(tokens),
+            life: tokens.life().as_secs(),
             ..self.clone()
         }
     }
@@ -90,11 +95,20 @@ impl SavedTokens {
         Some(Timestamp::from_millis(claims.exp.checked_mul(1000)?))
     }
 
-    /// Whether the access token has ended, or ends within a minute.
+    /// Whether the access token has ended, or ends within a minute and the last quarter of its life.
     #[must_use]
     pub fn end_soon(&self) -> bool {
-        let soon = SystemTime::now() + BEFORE_END;
-        self.ends_at <= at(soon)
+        let before = match self.life {
+            0 => BEFORE_END,
+            life => BEFORE_END.min(Duration::from_secs(life) / 4),
+        };
+        self.ends_at <= at(SystemTime::now() + before)
+    }
+
+    /// Whether the access token has ended.
+    #[must_use]
+    pub fn have_ended(&self) -> bool {
+        self.ends_at <= at(SystemTime::now())
     }
 
     /// TLS with the certificate of the session.
@@ -116,4 +130,46 @@ fn end_of(tokens: &Tokens) -> Timestamp {
 fn at(time: SystemTime) -> Timestamp {
     let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     Timestamp::from_millis(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tokens(life: u64, left: u64) -> SavedTokens {
+        SavedTokens {
+            access: String::new(),
+            refresh: None,
+            ends_at: at(SystemTime::now() + Duration::from_secs(left)),
+            life,
+            key: String::new(),
+            certificate: String::new(),
+        }
+    }
+
+    #[test]
+    fn tokens_are_refreshed_in_the_last_quarter_of_a_short_life() {
+        for (life, left, is_soon) in [
+            (60, 50, false),
+            (60, 10, true),
+            (1800, 100, false),
+            (1800, 30, true),
+            // Of a file without the life.
+            (0, 100, false),
+            (0, 50, true),
+        ] {
+            let tokens = tokens(life, left);
+            assert_eq!(tokens.end_soon(), is_soon, "{life} {left}");
+            assert!(!tokens.have_ended(), "{life} {left}");
+        }
+        let ended = tokens(60, 0);
+        assert!(ended.end_soon() && ended.have_ended());
+    }
+
+    #[test]
+    fn a_file_without_the_life_is_read() {
+        let mut file = serde_json::to_value(tokens(60, 10)).unwrap();
+        file.as_object_mut().unwrap().remove("life").unwrap();
+        assert_eq!(serde_json::from_value::<SavedTokens>(file).unwrap().life, 0);
+    }
 }

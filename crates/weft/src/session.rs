@@ -103,7 +103,8 @@ impl LoginChoice {
     }
 }
 
-/// A client with a login whose tokens are refreshed if they have ended or are about to. Commands that run at the same time
+/// A client with a login whose tokens are refreshed if they have ended or are about to. If they cannot be refreshed now, they
+/// are used as long as they are good. Commands that run at the same time
 /// may do that together: the controller gives them the same tokens, and whoever is late takes those of the file.
 async fn refreshed(
     logins: &Logins,
@@ -114,7 +115,8 @@ async fn refreshed(
     for _ in 0..2 {
         let client = ManagementClient::resume(&login)?;
         let Some(tokens) = login.tokens.clone() else { return Ok(client) };
-        if !tokens.end_soon() && !has_ended(&client).await? {
+        let is_due = tokens.end_soon();
+        if !is_due && !has_ended(&client).await? {
             return Ok(client);
         }
         match tokens.refreshed(&login.address()?, &login.tls()?).await {
@@ -126,6 +128,9 @@ async fn refreshed(
                     logins.save(name, &renewed)?;
                 }
                 return Ok(ManagementClient::resume(&renewed)?);
+            }
+            Err(error) if error.is_temporary() && is_due && !tokens.have_ended() => {
+                return Ok(client);
             }
             Err(error) if error.is_temporary() => return Err(error.into()),
             Err(error) => {

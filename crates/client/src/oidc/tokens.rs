@@ -108,6 +108,11 @@ impl Tokens {
         self.due
     }
 
+    /// The whole life of the access token.
+    pub(crate) fn life(&self) -> Duration {
+        self.life
+    }
+
     /// When the access token ends.
     pub(crate) fn end(&self) -> Instant {
         self.since + self.life
