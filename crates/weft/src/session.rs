@@ -103,9 +103,21 @@ impl LoginChoice {
     }
 }
 
+impl LoginChoice {
+    /// A client with the tokens of the login, refreshed, for a command that runs on when they end. None if the login has no
+    /// such tokens: another one is renewed by a certificate, which may need a person at the terminal.
+    pub(crate) async fn client_of_tokens(&self) -> Result<Option<ManagementClient>, Failure> {
+        let (name, login) = self.saved()?;
+        match login.tokens {
+            Some(_) => refreshed(&self.folder.logins()?, &name, login).await.map(Some),
+            None => Ok(None),
+        }
+    }
+}
+
 /// A client with a login whose tokens are refreshed if they have ended or are about to. If they cannot be refreshed now, they
-/// are used as long as they are good. Commands that run at the same time
-/// may do that together: the controller gives them the same tokens, and whoever is late takes those of the file.
+/// are used as long as they are good. Commands that run at the same time may do that together: the controller gives them the
+/// same tokens, and whoever is late takes those of the file.
 async fn refreshed(
     logins: &Logins,
     name: &str,

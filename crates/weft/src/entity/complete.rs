@@ -117,12 +117,21 @@ fn candidates(before: &str, words: &[String], prefix: &str) -> Vec<CompletionCan
 
 /// Asks the controller; empty if there is no login, or no answer within [`PATIENCE`].
 fn ask(question: impl AsyncFnOnce(ManagementClient) -> Option<Vec<String>>) -> Vec<String> {
-    let Ok((_, login)) = LoginChoice::of_environment().saved() else { return Vec::new() };
+    let choice = LoginChoice::of_environment();
+    let Ok((_, login)) = choice.saved() else { return Vec::new() };
     let Ok(client) = ManagementClient::resume(&login) else { return Vec::new() };
     let Ok(runtime) = Builder::new_current_thread().enable_all().build() else {
         return Vec::new();
     };
-    let answer = runtime.block_on(async { tokio::time::timeout(PATIENCE, question(client)).await });
+    let has_ended = login.tokens.is_some_and(|tokens| tokens.have_ended());
+    let asked = async {
+        let client = match has_ended {
+            true => choice.client_of_tokens().await.ok().flatten()?,
+            false => client,
+        };
+        question(client).await
+    };
+    let answer = runtime.block_on(async { tokio::time::timeout(PATIENCE, asked).await });
     runtime.shutdown_background();
     answer.ok().flatten().unwrap_or_default()
 }

@@ -12,6 +12,8 @@ mod tables;
 
 use std::time::Duration;
 
+use weft_client::ManagementClient;
+
 use crate::{
     cli::TopologyArgs,
     failure::Failure,
@@ -80,7 +82,7 @@ fn text(mesh: &Mesh, width: Option<usize>) -> String {
 
 /// Redraws the mesh until a key ends it.
 async fn watch(session: &LoginChoice, pause: Duration) -> Result<(), Failure> {
-    let client = session.client().await?;
+    let mut client = session.client().await?;
     // A refusal, as for a login without the permission, is shown before the screen changes.
     let mut mesh = Mesh::ask(&client).await?;
     let mut screen = Screen::open("weft topology")?;
@@ -97,10 +99,24 @@ async fn watch(session: &LoginChoice, pause: Duration) -> Result<(), Failure> {
             Some(Key::End) => return Ok(()),
             Some(Key::Other) | None => {}
         }
-        match Mesh::ask(&client).await {
+        match ask_again(session, &mut client).await {
             Ok(now) => (mesh, trouble) = (now, None),
             Err(failure) => trouble = Some(failure),
         }
+    }
+}
+
+/// Asks for the mesh, if need be with new tokens: a login in a browser has some that end while this runs.
+async fn ask_again(session: &LoginChoice, client: &mut ManagementClient) -> Result<Mesh, Failure> {
+    match Mesh::ask(client).await {
+        Err(failure) if !failure.is_temporary() => match session.client_of_tokens().await? {
+            Some(new) => {
+                *client = new;
+                Mesh::ask(client).await
+            }
+            None => Err(failure),
+        },
+        done => done,
     }
 }
 
