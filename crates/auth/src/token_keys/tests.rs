@@ -230,7 +230,7 @@ async fn a_stolen_key_ends_the_sessions_that_it_signed_for_and_no_others() {
     let newer = session(&auth, "newer", signer.kid());
     let system = Caller::system();
     let dropped = auth.drop_stolen_token_keys(&system, Some(former.kid())).await.unwrap();
-    assert_eq!((dropped.keys, dropped.sessions), (vec![former.kid().to_owned()], 1));
+    assert_eq!((dropped.keys.clone(), dropped.sessions), (vec![former.kid().to_owned()], 1));
     assert!(!is_good(&auth, &token(&auth, &former, &older)));
     assert!(auth.sessions().by_id("older").is_none());
     assert!(is_good(&auth, &token(&auth, &signer, &newer)));
