@@ -89,6 +89,8 @@ pub(crate) struct Caller {
     http: RwLock<Http>,
     /// The trust, and the certificate that is shown.
     identity: Arc<LiveIdentity>,
+    /// The certificate that was made for a session of this client.
+    made: RwLock<Option<KeyedChain>>,
     address: Address,
     api: Api,
     session: RwLock<Option<Session>>,
@@ -109,7 +111,8 @@ impl Caller {
         let http = RwLock::new(Http::new(&Tls::Identity(Arc::clone(&identity)))?);
         let (session, external_token) = (RwLock::new(None), RwLock::new(None));
         let changes = watch::Sender::default();
-        Ok(Self { http, identity, address, api, session, changes, external_token })
+        let made = RwLock::default();
+        Ok(Self { http, identity, made, address, api, session, changes, external_token })
     }
 
     /// The present connections.
@@ -119,6 +122,21 @@ impl Caller {
 
     /// Shows this certificate from now on.
     pub(crate) fn present(&self, chain: KeyedChain) -> Result<()> {
+        *self.made.write().unwrap_or_else(PoisonError::into_inner) = Some(chain.clone());
+        self.show(chain)
+    }
+
+    /// Shows the certificate that was made for the present session, if there is one: another client of the same identity may
+    /// have shown its own meanwhile.
+    pub(crate) fn present_again(&self) -> Result<()> {
+        let made = self.made.read().unwrap_or_else(PoisonError::into_inner).clone();
+        match made.filter(|_| self.session().is_some()) {
+            Some(chain) => self.show(chain),
+            None => Ok(()),
+        }
+    }
+
+    fn show(&self, chain: KeyedChain) -> Result<()> {
         let trust = self.identity.current().ca().clone();
         self.identity.replace(Identity::new(Some(chain), Vec::new(), trust));
         self.reconnect()

@@ -92,6 +92,15 @@ impl ClientApi {
         self.caller.reconnect()
     }
 
+    /// Shows the certificate that was made for the session of this client again, if it has one. Clients of several
+    /// controllers that share an identity each have one of their own, and the last one to log in shows its own.
+    ///
+    /// # Errors
+    /// When TLS cannot be set up.
+    pub fn present_again(&self) -> Result<()> {
+        self.caller.present_again()
+    }
+
     /// A client of the first controller that an identity file names, as that identity.
     ///
     /// # Errors

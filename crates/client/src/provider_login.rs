@@ -305,6 +305,8 @@ impl Http {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::http::Tls;
+    use weft_identity::TrustBundle;
 
     fn signer(name: &str, url: Option<&str>) -> ClientSignerDetail {
         let text = serde_json::json!({
@@ -329,7 +331,7 @@ mod tests {
 
     fn place(tokens: &str, client: &str) -> Place {
         Place {
-            http: Http::of_system(true).unwrap(),
+            http: Http::new(&Tls::Anonymous(TrustBundle::new([]))).unwrap(),
             devices: None,
             tokens: Url::parse(tokens).unwrap(),
             client: client.to_owned(),

@@ -140,6 +140,11 @@ impl Account {
     fn turn_from(&self, Used { number, .. }: Used<'_>) {
         let (next, order) = (number.wrapping_add(1), Ordering::Relaxed);
         if self.current.compare_exchange(number, next, order, order).is_ok() {
+            if let Ok(used) = self.used()
+                && let Err(problem) = used.api.present_again()
+            {
+                tracing::debug!(%problem, "the certificate of the session cannot be shown");
+            }
             self.turned.notify_one();
         }
     }

@@ -101,9 +101,7 @@ impl LoginChoice {
         self.folder.logins()?.save(&name, &renewed)?;
         Ok(client)
     }
-}
 
-impl LoginChoice {
     /// A client with the tokens of the login, refreshed, for a command that runs on when they end. None if the login has no
     /// such tokens: another one is renewed by a certificate, which may need a person at the terminal.
     pub(crate) async fn client_of_tokens(&self) -> Result<Option<ManagementClient>, Failure> {

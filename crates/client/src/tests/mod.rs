@@ -5,6 +5,7 @@ mod proxied;
 mod second_factor;
 mod server;
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime};
 
@@ -14,8 +15,9 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use weft_contract::entity::DialBind;
 use weft_contract::resource::service::{self, ServiceBody, ServiceDetail};
 use weft_contract::{Api, Timestamp};
-use weft_identity::SpiffeId;
+use weft_identity::{Identity, LiveIdentity, SpiffeId};
 
+use crate::call::Caller;
 use crate::{
     About, Address, ClientApi, Credentials, Error, LoginProtocol, Logins, MAX_ANSWER,
     ManagementClient, SavedLogin, Tls, trust,
@@ -28,6 +30,30 @@ fn session(token: &str, queries: Value) -> Value {
     json!({"id": "s1", "token": token, "expiresAt": "2026-01-31T12:30:00.000Z",
         "expirationSeconds": 1800, "authQueries": queries,
         "identity": {"id": "i1", "name": "admin"}})
+}
+
+#[test]
+fn each_session_shows_the_certificate_that_was_made_for_it() {
+    let identity = LiveIdentity::fixed(Identity::new(None, Vec::new(), Pki::new().bundle()));
+    let tls = Tls::Identity(Arc::clone(&identity));
+    let caller = || Caller::new("localhost:1".parse().unwrap(), Api::Client, &tls).unwrap();
+    let shown = || identity.current().client().map(|chain| chain.leaf().to_pem());
+    let (one, other) = (caller(), caller());
+    one.present_again().unwrap();
+    assert_eq!(shown(), None);
+    let made = [Pki::new().server, Pki::new().server];
+    let pem = made.each_ref().map(|chain| Some(chain.leaf().to_pem()));
+    for (caller, chain) in [&one, &other].into_iter().zip(made) {
+        caller.present(chain).unwrap();
+        caller.set_session(Some("token".to_owned()));
+    }
+    assert_eq!(shown(), pem[1]);
+    one.present_again().unwrap();
+    assert_eq!(shown(), pem[0]);
+    // Without a session there is nothing to show its certificate for.
+    other.set_session(None);
+    other.present_again().unwrap();
+    assert_eq!(shown(), pem[0]);
 }
 
 fn management(server: &Server, pki: &Pki) -> ManagementClient {
