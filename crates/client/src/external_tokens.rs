@@ -228,6 +228,7 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use super::*;
+    use crate::error::ProviderError;
     use crate::http::Tls;
     use weft_contract::Api;
     use weft_identity::TrustBundle;
@@ -271,7 +272,10 @@ mod tests {
     fn a_person_whose_new_token_is_refused_is_not_asked_again() {
         let login = Arc::new(ProviderLogin::new(|_| Ok(())));
         let tokens = ExternalTokens::from_source(Source::Provider(Arc::clone(&login)));
-        let refusal = |status| crate::oidc::requests::refused(status, "access_denied", "no");
+        let refusal = |status| {
+            let (error, description) = ("access_denied".to_owned(), "no".to_owned());
+            Error::Provider(Box::new(ProviderError { status, error, description }))
+        };
         assert!(tokens.refused(refusal(401)).is_unauthorized(), "nobody has logged in");
         login.set_fresh(true);
         let refused = tokens.refused(refusal(401));
