@@ -345,11 +345,8 @@ mod tests {
         let home = "http://127.0.0.1:1/token";
         let login = ProviderLogin::new(|_| Ok(()));
         let kept = || login.kept().as_ref().map(|kept| kept.refresh.clone());
-        let refresh = || {
-            let (tokens, client) = (Url::parse(home).unwrap(), "weft".to_owned());
-            Some(Kept { tokens, client, refresh: "secret".to_owned() })
-        };
-        *login.kept() = refresh();
+        let (tokens, client) = (Url::parse(home).unwrap(), "weft".to_owned());
+        *login.kept() = Some(Kept { tokens, client, refresh: "secret".to_owned() });
         for (tokens, client) in [("http://127.0.0.1:1/other", "weft"), (home, "another")] {
             assert!(login.renewed(&place(tokens, client)).await.is_none());
             assert_eq!(kept().as_deref(), Some("secret"), "it was not taken for {tokens} {client}");
