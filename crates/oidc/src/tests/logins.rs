@@ -237,9 +237,9 @@ fn sessions_that_wait_lose_their_place_and_are_named() {
     }
     assert_eq!(logins.take_ended(), [""; 0], "nobody has shown a factor in the others");
     let others = ["second", "third", "fourth", "fifth"];
-    others.map(|session| logins.hold(session, address(1), 1, now));
+    others.iter().for_each(|session| logins.hold(session, address(1), 1, now));
     assert_eq!(logins.take_ended(), ["half"]);
-    others.map(|session| logins.release(session));
+    others.iter().for_each(|session| logins.release(session));
     // A large one takes the places of others, and time takes none.
     logins.hold("large", address(2), 3 << 10, now);
     logins.hold("small", address(2), 1, now);
