@@ -253,7 +253,8 @@ async fn a_link_of_another_router_is_not_taken_over_by_its_id() {
     let network = network().await;
     let port = free_port();
     let victim = network.router_behind("victim", port, port).await;
-    let other = network.another_router("other").await;
+    // It dials the victim, and not the other way round: both at once would make two links.
+    let other = network.router_behind("other", free_port(), free_port()).await;
     let talk = talk(&network, &victim, &other, true).await;
     let id = network.circuits().links().all()[0].id.clone();
     let liar = liar(&network).await;
