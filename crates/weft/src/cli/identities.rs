@@ -174,8 +174,8 @@ pub(crate) enum OverrideCommand {
                         weft enroll network.jwt --token-file /var/run/secrets/tokens/weft -o robot.json\n      \
                         for a program whose token somebody else renews, such as Kubernetes\n\n\
                         The token says in which way it enrolls; `weft jwt` shows tokens. With --cert the identity file \
-                        names the two\nfiles, which may be replaced by renewed ones. `weft jwt network -o network.jwt` \
-                        writes the token of the\nnetwork, which is no secret.")]
+                        names the two\nfiles: programs that start later read renewed ones in their place.\n\
+                        `weft jwt network -o network.jwt` writes the token of the network, which is no secret.")]
 pub(crate) struct EnrollArgs {
     /// File with the enrollment token
     #[arg(value_name = "TOKENFILE")]
