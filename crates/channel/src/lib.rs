@@ -77,6 +77,8 @@ mod lanes;
 mod line;
 mod listener;
 mod lookup;
+#[cfg(any(test, feature = "inbox"))]
+pub mod memory;
 mod options;
 mod peer;
 mod pump;

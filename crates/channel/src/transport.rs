@@ -19,6 +19,8 @@ use crate::{
 pub(crate) enum Transport {
     Tls(TlsPump),
     Datagrams(Box<DatagramPump>),
+    #[cfg(any(test, feature = "inbox"))]
+    Memory(crate::memory::MemoryPump),
 }
 
 impl Transport {
@@ -27,6 +29,8 @@ impl Transport {
         match self {
             Self::Tls(pump) => pump.rebind(),
             Self::Datagrams(_) => Ok(()),
+            #[cfg(any(test, feature = "inbox"))]
+            Self::Memory(_) => Ok(()),
         }
     }
 
@@ -35,6 +39,8 @@ impl Transport {
         match self {
             Self::Tls(pump) => Some(pump.stream()),
             Self::Datagrams(_) => None,
+            #[cfg(any(test, feature = "inbox"))]
+            Self::Memory(_) => None,
         }
     }
 
@@ -45,6 +51,8 @@ impl Transport {
                 pump.stream().and_then(|tcp| Ok((tcp.peer_addr()?, tcp.local_addr()?)))
             }
             Self::Datagrams(pump) => Ok(pump.addresses()),
+            #[cfg(any(test, feature = "inbox"))]
+            Self::Memory(pump) => Ok(pump.addresses()),
         }
     }
 
@@ -60,6 +68,8 @@ impl Transport {
         match self {
             Self::Tls(pump) => pump.held(),
             Self::Datagrams(_) => 0,
+            #[cfg(any(test, feature = "inbox"))]
+            Self::Memory(_) => 0,
         }
     }
 
@@ -68,6 +78,8 @@ impl Transport {
         match self {
             Self::Tls(pump) => pump.keep_alive_at(),
             Self::Datagrams(_) => None,
+            #[cfg(any(test, feature = "inbox"))]
+            Self::Memory(_) => None,
         }
     }
 
@@ -76,6 +88,8 @@ impl Transport {
         match self {
             Self::Tls(pump) => pump.keep_alive(now),
             Self::Datagrams(_) => Ok(()),
+            #[cfg(any(test, feature = "inbox"))]
+            Self::Memory(_) => Ok(()),
         }
     }
 
@@ -84,6 +98,8 @@ impl Transport {
         match self {
             Self::Tls(pump) => pump.plaintext(),
             Self::Datagrams(pump) => Ok(pump.plaintext()),
+            #[cfg(any(test, feature = "inbox"))]
+            Self::Memory(pump) => Ok(pump.plaintext()),
         }
     }
 
@@ -92,6 +108,8 @@ impl Transport {
         match self {
             Self::Tls(pump) => pump.consume(bytes),
             Self::Datagrams(pump) => pump.consume(bytes),
+            #[cfg(any(test, feature = "inbox"))]
+            Self::Memory(pump) => pump.consume(bytes),
         }
     }
 
@@ -100,6 +118,8 @@ impl Transport {
         match self {
             Self::Tls(pump) => pump.has_input(),
             Self::Datagrams(_) => false,
+            #[cfg(any(test, feature = "inbox"))]
+            Self::Memory(_) => false,
         }
     }
 
@@ -108,6 +128,8 @@ impl Transport {
         match self {
             Self::Tls(pump) => pump.decrypt(),
             Self::Datagrams(_) => Ok(()),
+            #[cfg(any(test, feature = "inbox"))]
+            Self::Memory(_) => Ok(()),
         }
     }
 
@@ -116,6 +138,8 @@ impl Transport {
         match self {
             Self::Tls(pump) => pump.receive(),
             Self::Datagrams(pump) => Ok(pump.receive()),
+            #[cfg(any(test, feature = "inbox"))]
+            Self::Memory(pump) => Ok(pump.receive()),
         }
     }
 
@@ -124,6 +148,8 @@ impl Transport {
         match self {
             Self::Tls(pump) => pump.idle_at(),
             Self::Datagrams(_) => None,
+            #[cfg(any(test, feature = "inbox"))]
+            Self::Memory(_) => None,
         }
     }
 
@@ -132,6 +158,8 @@ impl Transport {
         match self {
             Self::Tls(pump) => pump.give_back(now),
             Self::Datagrams(_) => false,
+            #[cfg(any(test, feature = "inbox"))]
+            Self::Memory(_) => false,
         }
     }
 
@@ -140,6 +168,8 @@ impl Transport {
         match self {
             Self::Tls(pump) => pump.encrypt(slices),
             Self::Datagrams(pump) => pump.encrypt(slices),
+            #[cfg(any(test, feature = "inbox"))]
+            Self::Memory(pump) => Ok(pump.encrypt(slices)),
         }
     }
 
@@ -149,6 +179,8 @@ impl Transport {
         match self {
             Self::Tls(pump) => pump.flush(),
             Self::Datagrams(pump) => pump.flush(),
+            #[cfg(any(test, feature = "inbox"))]
+            Self::Memory(pump) => Ok(pump.flush()),
         }
     }
 
@@ -157,6 +189,8 @@ impl Transport {
         match self {
             Self::Tls(pump) => pump.say_goodbye(),
             Self::Datagrams(pump) => pump.say_goodbye(),
+            #[cfg(any(test, feature = "inbox"))]
+            Self::Memory(_) => {}
         }
     }
 
@@ -165,6 +199,11 @@ impl Transport {
         match self {
             Self::Tls(pump) => pump.ready(interest).await,
             Self::Datagrams(pump) => pump.ready(interest).await,
+            #[cfg(any(test, feature = "inbox"))]
+            Self::Memory(pump) => {
+                pump.ready(interest).await;
+                Ok(())
+            }
         }
     }
 }
