@@ -201,6 +201,7 @@ impl Network {
             egress: assembled.egress,
             addresses: EndAddresses::default(),
             created_at: self.0.kernel.now(),
+            made_at: before.as_ref().map_or_else(clock::now, |before| before.made_at),
             routed_at: clock::now(),
             tags: assembled.tags,
             is_whole: assembled.is_whole,
@@ -286,10 +287,13 @@ fn with_member(circuit: &Circuit, router: &Id) -> Path {
     path
 }
 
-/// Whether a circuit went over a router before the router connected. Only such circuits have to be in the
-/// router's report.
+/// Whether a circuit went over a router before the router connected. Only such circuits have to be in the router's
+/// report. A circuit that moves comes to routers between its ends anew; the routers at its ends have carried it since
+/// it was made, also if it has moved since one of them restarted and connected.
 pub(crate) fn is_of_before(circuit: &Circuit, router: &LiveRouter) -> bool {
-    circuit.path.nodes.contains(&router.id) && circuit.routed_at < router.since
+    let is_at_end = circuit.has_ends() && circuit.path.has_end(&router.id);
+    let since = if is_at_end { circuit.made_at } else { circuit.routed_at };
+    circuit.path.nodes.contains(&router.id) && since < router.since
 }
 
 /// The terminator that an end was dialed for, if it still exists.

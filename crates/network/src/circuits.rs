@@ -58,6 +58,8 @@ pub struct Circuit {
     pub addresses: EndAddresses,
     /// The time at which the circuit was made or adopted.
     pub created_at: Timestamp,
+    /// The same on the monotonic clock. The routers at known ends have carried the circuit since then.
+    pub made_at: Instant,
     /// The time at which all routers on the path had set up the circuit.
     pub routed_at: Instant,
     /// The tags of the circuit.
@@ -129,6 +131,7 @@ impl Circuit {
             egress: self.egress.clone(),
             addresses: self.addresses.clone(),
             created_at: self.created_at,
+            made_at: self.made_at,
             routed_at: clock::now(),
             tags: self.tags.clone(),
             is_whole: self.is_whole,
@@ -512,6 +515,7 @@ pub fn sample(id: &str, nodes: &[&str], links: &[&str]) -> Circuit {
         egress: "E".into(),
         addresses: EndAddresses::default(),
         created_at: Timestamp(0),
+        made_at: clock::now(),
         routed_at: clock::now(),
         tags: CircuitTags::default(),
         is_whole: true,

@@ -181,7 +181,7 @@ impl LiveRouter {
     }
 
     /// Whether its last heartbeat was answered, or is still young.
-    fn answers(&self) -> bool {
+    pub(crate) fn answers(&self) -> bool {
         self.channel.liveness().outstanding.is_none_or(|waits| waits < UNANSWERED)
     }
 

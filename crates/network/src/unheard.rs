@@ -8,8 +8,8 @@
 //! not heard, it is asked at intervals which links it has. A router of weft reports all its links that break; it is
 //! asked once after it has connected, because a link may have broken while it was away, too.
 //!
-//! Only the router that dialed a link reports the link when it is back. If that router is not heard, the other one is
-//! asked for a while whether it has the link again.
+//! Only the router that dialed a link reports the link when it is back. If that router is not heard, or does not answer
+//! heartbeats and may soon count as lost, the other one is asked for a while whether it has the link again.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -50,10 +50,11 @@ impl Network {
         [path.first(), path.last()].into_iter().flatten().all(|end| self.is_there(end))
     }
 
-    /// Whether a router is connected, or not heard with a link that stands.
+    /// Whether a router is connected, or not heard with a link that stands, or that may be back already.
     pub(crate) fn is_there(&self, router: &Id) -> bool {
+        let has_link = || self.0.links.has_any(router) || self.0.broken.may_have(router);
         self.0.routers.get(router.as_str()).is_some()
-            || (self.0.links.has_any(router) && self.cost_unheard(router).is_some())
+            || (has_link() && self.cost_unheard(router).is_some())
     }
 
     /// Whether a router at an end of a path is not heard.
@@ -87,15 +88,12 @@ impl Network {
                 if !self.is_to_be_asked(router, is_new) {
                     break;
                 }
-                let doubtful = self.doubtful(&router.id);
+                let (doubtful, asked_at) = (self.doubtful(&router.id), clock::now());
                 match links_of(router).await {
                     Ok(links) => {
-                        self.drop_all_but(&doubtful, &links);
-                        self.0
-                            .broken
-                            .take(&router.id, &links)
-                            .iter()
-                            .for_each(|it| self.is_back(it));
+                        let back = self.0.broken.take(&router.id, &links, asked_at);
+                        back.iter().for_each(|link| self.is_back(link));
+                        self.drop_all_but(router, &doubtful, &links);
                         is_new = false;
                     }
                     Err(problem) => {
@@ -103,19 +101,28 @@ impl Network {
                     }
                 }
             }
-            router.doubts.notified().await;
+            let doubts = router.doubts.notified();
+            if self.0.broken.dialers(&router.id, clock::now()).is_empty() {
+                doubts.await;
+            } else {
+                // A router that has dialed one of them may stop answering.
+                let _ = tokio::time::timeout(INTERVAL, doubts).await;
+            }
         }
     }
 
-    /// Notes that a link broke, of which a router said so that is connected. If the other one is not heard, the link
-    /// may come back without a report.
+    /// Notes that a link broke, of which a connected router said so. If another router dialed it and is not heard by
+    /// then, the link may come back without a report.
     pub(crate) fn may_come_back(&self, link: &Arc<Link>, reporter: &LiveRouter) {
-        let other = link.other_end(reporter.id.as_str());
-        let is_unheard = self.0.routers.get(other.as_str()).is_none();
-        if link.source == *other && is_unheard && self.cost_unheard(other).is_some() {
+        if link.destination == reporter.id && self.cost_unheard(&link.source).is_some() {
             self.0.broken.insert(link, clock::now());
             reporter.doubts.notify_one();
         }
+    }
+
+    /// Whether a router is not heard: it is not connected, or has not answered for some seconds.
+    fn is_unheard(&self, router: &Id) -> bool {
+        self.0.routers.get(router.as_str()).is_none_or(|live| !live.answers())
     }
 
     /// Handles a broken link that one of its routers has again.
@@ -140,8 +147,9 @@ impl Network {
     /// about links that may come back.
     fn is_to_be_asked(&self, router: &LiveRouter, is_new: bool) -> bool {
         let reports_faults = router.reports_by_itself() && !is_new;
+        let dialers = || self.0.broken.dialers(&router.id, clock::now());
         (!reports_faults && !self.doubtful(&router.id).is_empty())
-            || self.0.broken.has_at(&router.id, clock::now())
+            || dialers().iter().any(|dialer| self.is_unheard(dialer))
     }
 
     /// The links of a router with routers that are not heard.
@@ -152,7 +160,7 @@ impl Network {
     }
 
     /// Removes the links that their router does not have.
-    fn drop_all_but(&self, asked: &[Arc<Link>], links: &HashSet<String>) {
+    fn drop_all_but(&self, router: &LiveRouter, asked: &[Arc<Link>], links: &HashSet<String>) {
         for link in asked.iter().filter(|link| !links.contains(&link.id)) {
             // The link may have been dialed anew since the question.
             let is_same =
@@ -160,6 +168,7 @@ impl Network {
             if is_same && let Some(link) = self.0.links.fault(&link.id, link.iteration) {
                 tracing::info!(link = %link.id, "a link with a router that is not heard is gone");
                 self.link_lost(&link, LinkChange::Fault);
+                self.may_come_back(&link, router);
             }
         }
     }

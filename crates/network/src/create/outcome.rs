@@ -36,6 +36,7 @@ impl Making<'_> {
             egress,
             addresses,
             created_at: self.network.0.kernel.now(),
+            made_at: clock::now(),
             routed_at: clock::now(),
             tags,
             is_whole: true,
