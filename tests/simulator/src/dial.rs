@@ -1,0 +1,127 @@
+//! Dials, and the payloads of the circuits that they make.
+
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep, timeout};
+use weft_model::Id;
+use weft_network::create::{CircuitSpec, MadeCircuit};
+use weft_network::tags::CircuitTags;
+use weft_spans::Span;
+use weft_wire::PeerData;
+
+use crate::mesh::{Life, Step};
+use crate::run::Run;
+
+/// How long a payload may be on its way.
+const ON_ITS_WAY: Duration = Duration::from_secs(30);
+/// How long a dial may take: two attempts of 10 s, and waits for places.
+const DIAL: Duration = Duration::from_secs(26);
+
+impl Run {
+    /// Dials a service at a router.
+    pub(crate) async fn dial(self, router: String, service: String) {
+        let Some(controller) = self.controller() else { return };
+        let incarnation = {
+            let world = self.world.lock();
+            let Some(node) = world.routers.get(&router) else { return };
+            if !world.works(&router) || node.open_channel().is_none() {
+                return;
+            }
+            node.incarnation
+        };
+        let tags = CircuitTags { service: Some(Id::new(&service)), ..CircuitTags::default() };
+        let spec = CircuitSpec {
+            router: Id::new(&router),
+            service: Id::new(&service),
+            instance: String::new(),
+            client: format!("session of {router}"),
+            is_of_session: false,
+            dialer_proves: false,
+            peer_data: PeerData::new(),
+            tags,
+            id: None,
+        };
+        let mut span = Span::none();
+        let making = controller.network.create_circuit(&spec, &mut span);
+        match timeout(DIAL, making).await {
+            Ok(Ok(made)) => {
+                self.journal.note(format!("circuit {} from {router} to {service}", made.id));
+                sleep(self.delays.millis(1, 60)).await;
+                self.begin(&router, incarnation, &made);
+            }
+            Ok(Err(failure)) => {
+                self.journal.note(format!("a dial of {service} at {router} fails: {failure}"));
+                self.summary.lock().failed += 1;
+            }
+            Err(_) => {
+                self.violated(format!("a dial at {router} is not answered within {DIAL:?}"));
+            }
+        }
+    }
+
+    /// The answer to a dial has come to the router of the dialer.
+    fn begin(&self, router: &str, incarnation: u32, made: &MadeCircuit) {
+        self.summary.lock().made += 1;
+        let mut world = self.world.lock();
+        let node = world.routers.get_mut(router).filter(|node| node.incarnation == incarnation);
+        let Some(held) = node.and_then(|node| node.circuits.get_mut(&made.id)) else {
+            return self.journal.note("its router does not have it any more");
+        };
+        held.ends.insert(made.address.clone(), true);
+        let near = (router.to_owned(), incarnation, made.address.clone());
+        let far = world.routers.iter().find_map(|(id, node)| {
+            let held = node.circuits.get(&made.id)?;
+            let address = held.ends.keys().find(|address| **address != made.address)?;
+            Some((id.clone(), node.incarnation, address.clone()))
+        });
+        let Some(far) = far else {
+            return self.journal.note("its host does not have it any more");
+        };
+        world.lives.insert(made.id.clone(), Life::new([near, far]));
+    }
+
+    /// Sends a payload from an end of a circuit. True if it arrives at the other end.
+    pub(crate) async fn payload(&self, circuit: &str, from: &(String, u32, String)) -> bool {
+        let (mut router, mut address) = (from.0.clone(), from.2.clone());
+        let until = Instant::now() + ON_ITS_WAY;
+        while Instant::now() < until {
+            match self.step(circuit, &router, &address) {
+                Step::Arrived => return true,
+                Step::Nowhere | Step::Unknown => return false,
+                Step::Waits => sleep(Duration::from_millis(100)).await,
+                Step::Over(link, next) => {
+                    sleep(self.delays.millis(1, 40)).await;
+                    if self.world.lock().links.get(&link).is_none_or(|link| !link.is_up) {
+                        return false;
+                    }
+                    (router, address) = (next, link);
+                }
+            }
+        }
+        false
+    }
+
+    /// A payload is at a router: the router passes it on, or takes note that it cannot.
+    fn step(&self, circuit: &str, router: &str, address: &str) -> Step {
+        let mut world = self.world.lock();
+        let Some(node) = world.routers.get_mut(router).filter(|node| node.is_up) else {
+            return Step::Unknown;
+        };
+        if node.is_frozen {
+            return Step::Waits;
+        }
+        if let Some(held) = node.circuits.get_mut(circuit) {
+            held.active = Some(Instant::now());
+        }
+        let step = world.next(router, circuit, address);
+        let is_known = match step {
+            Step::Arrived | Step::Over(..) => return step,
+            Step::Waits | Step::Nowhere => true,
+            Step::Unknown => false,
+        };
+        if let Some(node) = world.routers.get_mut(router) {
+            node.faults.insert(circuit.to_owned(), is_known);
+        }
+        step
+    }
+}

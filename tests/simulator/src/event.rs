@@ -1,0 +1,141 @@
+//! What happens to the network of a run.
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::mesh::{Host, World};
+use crate::random::Draw;
+
+/// Something that happens to the network.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Event {
+    /// Somebody dials a service at a router.
+    Dial {
+        /// The router of the dialer.
+        router: String,
+        /// The service.
+        service: String,
+    },
+    /// The application at an end of a circuit closes it.
+    HangUp {
+        /// The number of the circuit, in the order of the ids.
+        circuit: usize,
+        /// Whether it is the dialer.
+        by_dialer: bool,
+    },
+    /// A link breaks, and is dialed again at once.
+    Break {
+        /// The link.
+        link: String,
+    },
+    /// A link breaks, and cannot be dialed again for some time.
+    Unplug {
+        /// The link.
+        link: String,
+        /// The time.
+        time: Duration,
+    },
+    /// The control channel of a router breaks, and it cannot connect again for some time.
+    CutOff {
+        /// The router.
+        router: String,
+        /// The time.
+        time: Duration,
+    },
+    /// Nothing passes between a router and the controller for some time; nothing is lost.
+    Stall {
+        /// The router.
+        router: String,
+        /// The time.
+        time: Duration,
+    },
+    /// A router stops, loses its circuits, and starts some time later.
+    Restart {
+        /// The router.
+        router: String,
+        /// The time.
+        time: Duration,
+    },
+    /// A router handles nothing for some time, and loses nothing.
+    Freeze {
+        /// The router.
+        router: String,
+        /// The time.
+        time: Duration,
+    },
+    /// The hosts at a router behave otherwise from now on.
+    Hosts {
+        /// The router.
+        router: String,
+        /// What they do.
+        host: Host,
+    },
+    /// The controller stops, and starts some time later.
+    RestartController {
+        /// The time.
+        time: Duration,
+    },
+    /// Nothing happens for some time.
+    Wait {
+        /// The time.
+        time: Duration,
+    },
+}
+
+impl Event {
+    /// Chooses an event for the world as it is; none if it has nothing to which that could happen.
+    pub(crate) fn choose(draw: Draw, world: &World, services: &[String]) -> Option<Self> {
+        let routers: Vec<String> = world.routers.keys().cloned().collect();
+        let up = world.links.iter().filter(|(_, link)| link.is_up).map(|(id, _)| id.clone());
+        let up: Vec<String> = up.collect();
+        let (router, link) = (draw.one(&routers).cloned(), draw.one(&up).cloned());
+        Some(match draw.kind % 100 {
+            0..40 => Self::Dial { router: router?, service: draw.other(services)?.clone() },
+            40..48 => {
+                let circuits: Vec<usize> = (0..world.lives.len()).collect();
+                let by_dialer = *draw.other(&[true, false])?;
+                Self::HangUp { circuit: *draw.one(&circuits)?, by_dialer }
+            }
+            48..60 => Self::Unplug { link: link?, time: draw.millis(100, 40_000) },
+            60..68 => Self::Break { link: link? },
+            68..78 => Self::CutOff { router: router?, time: draw.millis(500, 60_000) },
+            78..83 => Self::Stall { router: router?, time: draw.millis(1000, 40_000) },
+            83..88 => Self::Restart { router: router?, time: draw.millis(500, 20_000) },
+            88..93 => Self::Freeze { router: router?, time: draw.millis(500, 15_000) },
+            93..97 => {
+                let hosts = [Host::Refuses, Host::IsSilent, Host::Answers, Host::Answers];
+                Self::Hosts { router: router?, host: *draw.other(&hosts)? }
+            }
+            _ => Self::RestartController { time: draw.millis(200, 10_000) },
+        })
+    }
+}
+
+impl fmt::Display for Event {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Dial { router, service } => write!(f, "somebody dials {service} at {router}"),
+            Self::HangUp { circuit, by_dialer } => {
+                let end = if *by_dialer { "dialer" } else { "host" };
+                write!(f, "the {end} of circuit number {circuit} closes it")
+            }
+            Self::Break { link } => write!(f, "link {link} breaks"),
+            Self::Unplug { link, time } => write!(f, "link {link} is unplugged for {time:?}"),
+            Self::CutOff { router, time } => {
+                write!(f, "{router} is cut off from the controller for {time:?}")
+            }
+            Self::Stall { router, time } => {
+                write!(f, "nothing passes between {router} and the controller for {time:?}")
+            }
+            Self::Restart { router, time } => {
+                write!(f, "{router} stops, and starts {time:?} later")
+            }
+            Self::Freeze { router, time } => write!(f, "{router} is frozen for {time:?}"),
+            Self::Hosts { router, host } => write!(f, "hosts at {router}: {host:?}"),
+            Self::RestartController { time } => {
+                write!(f, "the controller stops, and starts {time:?} later")
+            }
+            Self::Wait { time } => write!(f, "nothing happens for {time:?}"),
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! Makes events happen.
+
+use std::time::Duration;
+
+use tokio::time::sleep;
+use weft_channel::memory::Wire;
+use weft_wire::ProtoBody as _;
+use weft_wire::ctrl::Fault;
+
+use crate::event::Event;
+use crate::mesh::Node;
+use crate::run::Run;
+
+impl Run {
+    /// Makes an event happen. It may go on for some time after that.
+    pub(crate) async fn happen(&self, event: Event) {
+        self.journal.note(event.to_string());
+        match event {
+            Event::Dial { router, service } => {
+                tokio::spawn(self.clone().dial(router, service));
+            }
+            Event::HangUp { circuit, by_dialer } => {
+                let circuit = self.world.lock().lives.keys().nth(circuit).cloned();
+                circuit.iter().for_each(|circuit| self.hang_up(circuit, by_dialer));
+            }
+            Event::Break { link } => self.break_link(&mut self.world.lock(), &link),
+            Event::Unplug { link, time } => self.unplug(link, time),
+            Event::CutOff { router, time } => self.cut_off(router, time),
+            Event::Stall { router, time } => self.stall(router, time),
+            Event::Restart { router, time } => self.restart(&router, time),
+            Event::Freeze { router, time } => self.freeze(router, time),
+            Event::Hosts { router, host } => self.change(&router, |node| node.host = host),
+            Event::RestartController { time } => self.restart_controller(time).await,
+            Event::Wait { time } => sleep(time).await,
+        }
+    }
+
+    fn change(&self, router: &str, change: impl FnOnce(&mut Node)) {
+        self.world.lock().routers.get_mut(router).map(change);
+    }
+
+    /// Does something later.
+    fn later(&self, time: Duration, then: impl FnOnce(&Self) + Send + 'static) {
+        let run = self.clone();
+        tokio::spawn(async move {
+            sleep(time).await;
+            then(&run);
+        });
+    }
+
+    /// The application at an end of a circuit closes it.
+    pub(crate) fn hang_up(&self, circuit: &str, by_dialer: bool) {
+        let mut world = self.world.lock();
+        let Some(life) = world.lives.get_mut(circuit) else { return };
+        if std::mem::replace(&mut life.is_over, true) {
+            return;
+        }
+        let (router, incarnation, address) = life.ends[usize::from(!by_dialer)].clone();
+        let node = world.routers.get_mut(&router);
+        let Some(node) = node.filter(|node| node.incarnation == incarnation) else { return };
+        let held = node.circuits.get_mut(circuit);
+        if let Some(end) = held.and_then(|held| held.ends.get_mut(&address)) {
+            *end = false;
+        }
+        self.journal.note(format!("the application at {router} closes circuit {circuit}"));
+        let fault = Fault::circuit(by_dialer, circuit).to_message();
+        self.send(&mut world, &router, fault, true);
+    }
+
+    fn unplug(&self, id: String, time: Duration) {
+        let mut world = self.world.lock();
+        self.break_link(&mut world, &id);
+        let plug = |run: &Self, id: &str, is_plugged: bool| {
+            let mut world = run.world.lock();
+            world.links.get_mut(id).into_iter().for_each(|link| link.is_plugged = is_plugged);
+        };
+        drop(world);
+        plug(self, &id, false);
+        self.later(time, move |run| plug(run, &id, true));
+    }
+
+    fn cut_off(&self, router: String, time: Duration) {
+        self.change(&router, |node| {
+            node.is_cut_off = true;
+            node.wire.iter().for_each(Wire::cut);
+        });
+        self.later(time, move |run| run.change(&router, |node| node.is_cut_off = false));
+    }
+
+    fn stall(&self, router: String, time: Duration) {
+        let mut wire = None;
+        self.change(&router, |node| {
+            node.is_cut_off = true;
+            wire = node.wire.clone();
+        });
+        wire.iter().for_each(|wire| wire.set_stopped(true));
+        self.later(time, move |run| {
+            wire.iter().for_each(|wire| wire.set_stopped(false));
+            run.change(&router, |node| node.is_cut_off = false);
+        });
+    }
+
+    fn restart(&self, id: &str, time: Duration) {
+        let mut world = self.world.lock();
+        for link in world.links_of(id) {
+            self.break_link(&mut world, &link);
+        }
+        let Some(node) = world.routers.get_mut(id) else { return };
+        node.is_up = false;
+        node.incarnation += 1;
+        node.circuits.clear();
+        node.reports.clear();
+        node.faults.clear();
+        node.wire.iter().for_each(Wire::cut);
+        // The links that it dials have other ids after its start.
+        let incarnation = node.incarnation;
+        let own = world.links.iter().filter(|(_, link)| link.dialer == id);
+        let own: Vec<String> = own.map(|(id, _)| id.clone()).collect();
+        for (number, link) in own.into_iter().enumerate() {
+            if let Some(mut link) = world.links.remove(&link) {
+                link.iteration = 0;
+                let name = format!("{}-{}-{incarnation}.{number}", link.dialer, link.peer);
+                world.links.insert(name, link);
+            }
+        }
+        let id = id.to_owned();
+        self.later(time, move |run| run.change(&id, |node| node.is_up = true));
+    }
+
+    fn freeze(&self, router: String, time: Duration) {
+        let mut wire = None;
+        self.change(&router, |node| {
+            node.is_frozen = true;
+            wire = node.wire.clone();
+        });
+        wire.iter().for_each(|wire| wire.set_stopped(true));
+        self.later(time, move |run| {
+            wire.iter().for_each(|wire| wire.set_stopped(false));
+            run.change(&router, |node| node.is_frozen = false);
+        });
+    }
+
+    async fn restart_controller(&self, time: Duration) {
+        if let Some(stopped) = self.take_controller() {
+            stopped.network.stop().await;
+            sleep(time).await;
+            self.start_controller();
+        }
+    }
+}

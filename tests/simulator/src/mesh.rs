@@ -1,0 +1,315 @@
+//! The world of a run as it really is, whatever controllers believe: routers with their circuits, links, and the
+//! circuits as the applications at their ends see them.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
+
+use tokio::time::Instant;
+use weft_channel::ChannelHandle;
+use weft_channel::memory::Wire;
+use weft_wire::Message;
+use weft_wire::ctrl::{DestType, Route};
+
+use crate::journal::Journal;
+
+/// The program that a router is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// It reports the circuits that it carries when it connects, keeps reports for a controller that is away, and
+    /// reports the links at both of its ends that break.
+    Weft,
+    /// It does none of these, as the routers of the original.
+    Original,
+}
+
+/// What the hosts at a router do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Host {
+    /// They answer.
+    Answers,
+    /// They refuse every dial.
+    Refuses,
+    /// They say nothing for a long time.
+    IsSilent,
+}
+
+/// A router.
+#[derive(Debug)]
+pub(crate) struct Node {
+    pub(crate) kind: Kind,
+    /// False between its stop and its next start.
+    pub(crate) is_up: bool,
+    /// Goes up with every start.
+    pub(crate) incarnation: u32,
+    /// A frozen router handles nothing: no message of the controller, and no payload.
+    pub(crate) is_frozen: bool,
+    /// Whether the way to the controller is cut.
+    pub(crate) is_cut_off: bool,
+    pub(crate) host: Host,
+    pub(crate) circuits: BTreeMap<String, Held>,
+    pub(crate) channel: Option<ChannelHandle>,
+    pub(crate) wire: Option<Wire>,
+    /// Reports that wait for the controller.
+    pub(crate) reports: VecDeque<Message>,
+    /// Circuits of payloads that had no next place since the last report, and whether the router carries them.
+    pub(crate) faults: BTreeMap<String, bool>,
+}
+
+impl Node {
+    pub(crate) fn new(kind: Kind) -> Self {
+        Self {
+            kind,
+            is_up: true,
+            incarnation: 1,
+            is_frozen: false,
+            is_cut_off: false,
+            host: Host::Answers,
+            circuits: BTreeMap::new(),
+            channel: None,
+            wire: None,
+            reports: VecDeque::new(),
+            faults: BTreeMap::new(),
+        }
+    }
+
+    /// The channel to the controller, while it is open.
+    pub(crate) fn open_channel(&self) -> Option<&ChannelHandle> {
+        self.channel.as_ref().filter(|channel| !channel.is_closed())
+    }
+
+    fn works(&self) -> bool {
+        self.is_up && !self.is_frozen
+    }
+
+    /// Whether a controller can have it set up routes.
+    fn is_managed(&self) -> bool {
+        self.works() && !self.is_cut_off && self.open_channel().is_some()
+    }
+}
+
+/// A circuit at a router.
+#[derive(Debug, Default)]
+pub(crate) struct Held {
+    /// The next address, by the address that a payload comes from.
+    pub(crate) ways: BTreeMap<String, (String, DestType)>,
+    /// The ends at this router, and whether their applications are there.
+    pub(crate) ends: BTreeMap<String, bool>,
+    /// The route as it was told first, for reports.
+    pub(crate) route: Route,
+    /// The number of the newest attempt.
+    pub(crate) attempt: Option<u32>,
+    pub(crate) active: Option<Instant>,
+    /// Whether the controller has ended it, and it stays for payloads on their way.
+    pub(crate) is_leaving: bool,
+}
+
+impl Held {
+    /// Whether an end that its ways lead to is gone.
+    pub(crate) fn lacks_an_end(&self) -> bool {
+        let mut to = self.ways.values().filter(|(_, kind)| *kind != DestType::Link);
+        to.any(|(address, _)| self.ends.get(address) != Some(&true))
+    }
+}
+
+/// A link, which `dialer` dials.
+#[derive(Debug, Clone)]
+pub(crate) struct Link {
+    pub(crate) dialer: String,
+    pub(crate) peer: String,
+    pub(crate) iteration: u32,
+    pub(crate) is_up: bool,
+    /// Whether the cable between the routers is there: a link is dialed again while it is.
+    pub(crate) is_plugged: bool,
+}
+
+impl Link {
+    /// A link that is up.
+    pub(crate) fn new(dialer: &str, peer: &str) -> Self {
+        let (dialer, peer) = (dialer.to_owned(), peer.to_owned());
+        Self { dialer, peer, iteration: 1, is_up: true, is_plugged: true }
+    }
+
+    pub(crate) fn other(&self, router: &str) -> &str {
+        if self.dialer == router { &self.peer } else { &self.dialer }
+    }
+}
+
+/// A circuit as the applications at its ends see it.
+#[derive(Debug, Clone)]
+pub(crate) struct Life {
+    /// The router of each end with its incarnation, and the address of the end; the dialer's first.
+    pub(crate) ends: [(String, u32, String); 2],
+    /// Whether an application, or the loss of a router at an end, has ended it.
+    pub(crate) is_over: bool,
+    /// Since when payloads cannot go from end to end, and since when they could if the circuit was moved.
+    pub(crate) broken: Option<Instant>,
+    pub(crate) movable: Option<Instant>,
+    /// Since when payloads cannot go from end to end and no other path is there. Short times in which they can do not
+    /// count: a controller may not hear of them.
+    pub(crate) stranded: Option<Instant>,
+    /// When the circuit was last without a path for so long that it may be ended.
+    pub(crate) was_stranded: Option<Instant>,
+    /// Since when it is not stranded.
+    pub(crate) is_well: Option<Instant>,
+}
+
+impl Life {
+    /// A circuit that has just been made.
+    pub(crate) fn new(ends: [(String, u32, String); 2]) -> Self {
+        let (broken, movable, stranded, was_stranded, is_well) = (None, None, None, None, None);
+        Self { ends, is_over: false, broken, movable, stranded, was_stranded, is_well }
+    }
+}
+
+/// How long a circuit without a path is kept at least.
+const KEPT: Duration = Duration::from_secs(4);
+/// A path that is there for a shorter time may be overlooked: while a router is not heard, others are asked for its
+/// links at intervals.
+const NOTICED: Duration = Duration::from_secs(6);
+/// How long after the end of such a time a circuit may be ended for it: the controller may not have noticed earlier.
+const LATE: Duration = Duration::from_secs(30);
+
+/// The world.
+#[derive(Debug)]
+pub(crate) struct World {
+    pub(crate) routers: BTreeMap<String, Node>,
+    pub(crate) links: BTreeMap<String, Link>,
+    pub(crate) lives: BTreeMap<String, Life>,
+    /// The first rule that was broken.
+    pub(crate) violation: Option<String>,
+    journal: Journal,
+}
+
+impl World {
+    /// A world without routers.
+    pub(crate) fn new(journal: Journal) -> Self {
+        let (routers, links, lives) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+        Self { routers, links, lives, violation: None, journal }
+    }
+
+    pub(crate) fn works(&self, router: &str) -> bool {
+        self.routers.get(router).is_some_and(Node::works)
+    }
+
+    pub(crate) fn held(&self, router: &str, circuit: &str) -> Option<&Held> {
+        self.routers.get(router)?.circuits.get(circuit)
+    }
+
+    /// The links at a router.
+    pub(crate) fn links_of(&self, router: &str) -> Vec<String> {
+        let at = self.links.iter().filter(|(_, it)| it.dialer == router || it.peer == router);
+        at.map(|(id, _)| id.clone()).collect()
+    }
+
+    /// Where a payload of a circuit goes that comes to a router from an address: the address, and the router behind it
+    /// if it is a link that is up.
+    pub(crate) fn next(&self, router: &str, circuit: &str, from: &str) -> Step {
+        let Some(held) = self.held(router, circuit) else { return Step::Unknown };
+        match held.ways.get(from) {
+            None => Step::Nowhere,
+            Some((to, DestType::Link)) => match self.links.get(to).filter(|link| link.is_up) {
+                Some(link) => Step::Over(to.clone(), link.other(router).to_owned()),
+                None => Step::Waits,
+            },
+            Some((to, _)) if held.ends.contains_key(to) => Step::Arrived,
+            Some(_) => Step::Nowhere,
+        }
+    }
+
+    /// Whether payloads go from one end of a circuit to the other one.
+    fn carries(&self, circuit: &str, from: &(String, u32, String)) -> bool {
+        let (mut router, mut address) = (from.0.clone(), from.2.clone());
+        for _ in 0..self.routers.len() + 1 {
+            if !self.works(&router) {
+                return false;
+            }
+            match self.next(&router, circuit, &address) {
+                Step::Arrived => return true,
+                Step::Over(link, next) => (router, address) = (next, link),
+                Step::Nowhere | Step::Waits | Step::Unknown => return false,
+            }
+        }
+        false
+    }
+
+    /// Whether a controller could lead a circuit from one router to another.
+    fn has_managed_path(&self, from: &str, to: &str) -> bool {
+        let is_managed = |router: &str| self.routers.get(router).is_some_and(Node::is_managed);
+        let (mut seen, mut open) = (BTreeSet::from([from.to_owned()]), vec![from.to_owned()]);
+        if !is_managed(from) || !is_managed(to) {
+            return false;
+        }
+        while let Some(router) = open.pop() {
+            if router == to {
+                return true;
+            }
+            let links = self.links.values().filter(|link| link.is_up);
+            let at = links.filter(|link| link.dialer == router || link.peer == router);
+            let next = at.map(|link| link.other(&router)).filter(|next| is_managed(next));
+            for next in next.map(str::to_owned).collect::<Vec<_>>() {
+                if seen.insert(next.clone()) {
+                    open.push(next);
+                }
+            }
+        }
+        false
+    }
+
+    /// Takes note of how all circuits are now.
+    pub(crate) fn look(&mut self, now: Instant) {
+        let ids: Vec<String> = self.lives.keys().cloned().collect();
+        for id in ids {
+            let Some(mut life) = self.lives.remove(&id) else { continue };
+            life.is_over |= life.ends.iter().any(|(router, incarnation, _)| {
+                self.routers.get(router).is_none_or(|node| node.incarnation != *incarnation)
+            });
+            let [near, far] = &life.ends;
+            let carries = self.carries(&id, near) && self.carries(&id, far);
+            let could = self.has_managed_path(&near.0, &far.0);
+            let since = |is: bool, before: Option<Instant>| is.then(|| before.unwrap_or(now));
+            life.broken = since(!carries, life.broken);
+            life.movable = since(!carries && could, life.movable);
+            let is_stranded = !carries && !could;
+            life.is_well = since(!is_stranded, life.is_well);
+            if is_stranded {
+                let began = *life.stranded.get_or_insert(now);
+                if now.duration_since(began) >= KEPT {
+                    life.was_stranded = Some(now);
+                }
+            } else if life.is_well.is_some_and(|since| now.duration_since(since) >= NOTICED) {
+                life.stranded = None;
+            }
+            self.lives.insert(id, life);
+        }
+    }
+
+    /// Handles that the controller has ended a circuit at a router where an end of it is: it may have a reason.
+    pub(crate) fn ended_by_controller(&mut self, router: &str, circuit: &str, now: Instant) {
+        self.look(now);
+        self.journal.note(format!("the controller ends circuit {circuit} at {router}"));
+        let Some(life) = self.lives.get(circuit) else { return };
+        let is_late = |at: Instant| now.duration_since(at) < LATE;
+        if !life.is_over && !life.was_stranded.is_some_and(is_late) {
+            let text = format!("circuit {circuit} is ended at {router} without a reason: {life:?}");
+            self.violation.get_or_insert(text);
+        }
+        if let Some(life) = self.lives.get_mut(circuit) {
+            life.is_over = true;
+        }
+    }
+}
+
+/// The next step of a payload.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// It is at the other end.
+    Arrived,
+    /// Over this link, to this router.
+    Over(String, String),
+    /// Its link is away, or the router handles nothing.
+    Waits,
+    /// The router knows no next place.
+    Nowhere,
+    /// The router does not know the circuit.
+    Unknown,
+}

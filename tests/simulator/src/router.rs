@@ -1,0 +1,463 @@
+//! A router of a run: it does what controllers can see of a router, and carries payloads by the routes that it has.
+
+use std::time::Duration;
+
+use serde_json::{Map, Value, json};
+use tokio::time::{Instant, sleep};
+use weft_channel::{InboxLimits, Lane, inbox};
+use weft_wire::ctrl::inspect_response::InspectValue;
+use weft_wire::ctrl::route::Forward;
+use weft_wire::ctrl::{
+    CarriedCircuits, CircuitConfirmation, DestType, Fault, InspectRequest, InspectResponse, Route,
+    RouteError, RouteErrorCode, RouteResult, RouterLink, RouterLinks, RouterTerminatorState,
+    Unroute, ValidateTerminatorsV2Request, ValidateTerminatorsV2Response, content_type,
+};
+use weft_wire::{Message, PeerData, ProtoBody as _};
+
+use crate::mesh::{Held, Host, Kind, Link, World};
+use crate::run::Run;
+
+/// How long a circuit without payloads is idle.
+const IDLE: Duration = Duration::from_secs(60);
+/// How long a circuit that the controller has ended stays for payloads on their way.
+const QUIET: Duration = Duration::from_secs(5);
+
+impl Run {
+    /// Keeps a router connected while it is up.
+    pub(crate) async fn keep_connected(self, id: String) {
+        loop {
+            sleep(self.delays.millis(50, 1500)).await;
+            let (inbox_behaviour, mut inbox) = inbox(InboxLimits::default());
+            {
+                let Some(controller) = self.controller() else { continue };
+                let mut world = self.world.lock();
+                let Some(node) = world.routers.get_mut(&id) else { return };
+                if !node.is_up || node.is_cut_off || node.is_frozen {
+                    continue;
+                }
+                let delay = self.delays.millis(1, 60);
+                let Some((near, wire)) = controller.connect(&id, delay) else { continue };
+                node.channel = Some(near.start(inbox_behaviour));
+                node.wire = Some(wire);
+                let first = reports_at_connect(&world, &id);
+                for report in first {
+                    self.send(&mut world, &id, report, false);
+                }
+                self.send_reports(&mut world, &id);
+            }
+            while let Some(message) = inbox.recv().await {
+                while self.world.lock().routers.get(&id).is_some_and(|node| node.is_frozen) {
+                    sleep(Duration::from_millis(100)).await;
+                }
+                self.handle(&id, &message);
+            }
+            if let Some(node) = self.world.lock().routers.get_mut(&id) {
+                (node.channel, node.wire) = (None, None);
+            }
+        }
+    }
+
+    /// Sends a message to the controller. A report that is `kept` waits while the controller is away.
+    pub(crate) fn send(&self, world: &mut World, id: &str, message: Message, is_kept: bool) {
+        let Some(node) = world.routers.get_mut(id) else { return };
+        let sent = node.open_channel().map(|channel| channel.try_send(message.clone()).is_ok());
+        if sent != Some(true) && is_kept && node.kind == Kind::Weft {
+            node.reports.push_back(message);
+        }
+    }
+
+    fn send_reports(&self, world: &mut World, id: &str) {
+        let reports = world.routers.get_mut(id).map(|node| std::mem::take(&mut node.reports));
+        for report in reports.unwrap_or_default() {
+            self.send(world, id, report, true);
+        }
+    }
+
+    fn handle(&self, id: &str, message: &Message) {
+        match message.content_type {
+            content_type::ROUTE => {
+                if let Ok(route) = Route::from_message(message) {
+                    tokio::spawn(self.clone().route(id.to_owned(), route, message.clone()));
+                }
+            }
+            content_type::UNROUTE => {
+                if let Ok(unroute) = Unroute::from_message(message) {
+                    self.unroute(id, &unroute);
+                }
+            }
+            content_type::FAULT => {
+                if let Ok(fault) = Fault::from_message(message) {
+                    let mut world = self.world.lock();
+                    let is_same = |link: &&Link| link.is_up && link.iteration == fault.iteration;
+                    if world.links.get(&fault.id).filter(is_same).is_some() {
+                        self.break_link(&mut world, &fault.id);
+                    }
+                }
+            }
+            content_type::INSPECT_REQUEST => {
+                if let Ok(asked) = InspectRequest::from_message(message) {
+                    let mut world = self.world.lock();
+                    let answer = inspect(&world, id, asked).to_message().in_reply_to(message);
+                    self.send(&mut world, id, answer, false);
+                }
+            }
+            content_type::VALIDATE_TERMINATORS_V2 => {
+                if let Ok(asked) = ValidateTerminatorsV2Request::from_message(message) {
+                    let states = asked.terminators.into_iter().map(|one| {
+                        let marker = one.marker;
+                        let state =
+                            RouterTerminatorState { valid: true, marker, ..Default::default() };
+                        (one.id, state)
+                    });
+                    let states = states.collect();
+                    let answer = ValidateTerminatorsV2Response { states }.to_message();
+                    self.send(&mut self.world.lock(), id, answer, false);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Sets a route up, and answers.
+    async fn route(self, id: String, route: Route, message: Message) {
+        let incarnation = self.incarnation(&id);
+        let done = self.set_up(&id, &route, incarnation).await;
+        if self.incarnation(&id) != incarnation {
+            return;
+        }
+        let (circuit_id, attempt) = (route.circuit_id, route.attempt);
+        let result = RouteResult { circuit_id, attempt, result: done.map(|()| PeerData::new()) };
+        let answer = result.to_message().in_reply_to(&message);
+        let mut world = self.world.lock();
+        let Some(node) = world.routers.get_mut(&id) else { return };
+        if let Some(channel) = node.open_channel() {
+            let _ = channel.try_send_on(Lane::High, answer);
+        }
+    }
+
+    fn incarnation(&self, id: &str) -> Option<u32> {
+        self.world.lock().routers.get(id).filter(|node| node.is_up).map(|node| node.incarnation)
+    }
+
+    async fn set_up(
+        &self,
+        id: &str,
+        route: &Route,
+        incarnation: Option<u32>,
+    ) -> Result<(), RouteError> {
+        let circuit = &route.circuit_id;
+        let is_new = !route.is_reroute();
+        let dials = {
+            let mut world = self.world.lock();
+            let Some(node) = world.routers.get_mut(id) else { return Err(refused("gone")) };
+            let held = node.circuits.entry(circuit.clone()).or_default();
+            if is_new {
+                if held.attempt.is_some_and(|newest| newest > route.attempt) {
+                    return Err(refused("a newer attempt was begun"));
+                }
+                if held.attempt != Some(route.attempt) {
+                    *held = Held { attempt: Some(route.attempt), ..Held::default() };
+                }
+            }
+            let egress = route.egress.as_ref();
+            egress.filter(|egress| !held.ends.contains_key(&egress.address)).map(|_| node.host)
+        };
+        let answer = match dials {
+            None => Ok(()),
+            Some(host) => {
+                sleep(self.delays.millis(1, 200)).await;
+                match host {
+                    Host::Answers => Ok(()),
+                    Host::Refuses => Err(refused("the host refuses")),
+                    Host::IsSilent => {
+                        sleep(Duration::from_secs(40)).await;
+                        Err(refused("the host says nothing"))
+                    }
+                }
+            }
+        };
+        let mut world = self.world.lock();
+        let is_same =
+            world.routers.get(id).is_some_and(|node| Some(node.incarnation) == incarnation);
+        if !is_same {
+            return Err(refused("restarted"));
+        }
+        let done = answer.and_then(|()| apply(&mut world, id, route));
+        let node = world.routers.get_mut(id);
+        // A route that fails leaves nothing behind.
+        if let Some(node) = node
+            && node.circuits.get(circuit).is_some_and(|held| held.ways.is_empty())
+        {
+            node.circuits.remove(circuit);
+        }
+        if let Err(error) = &done
+            && error.code == RouteErrorCode::InvalidLinkDestination
+        {
+            let missing = route.forwards.iter().map(|forward| &forward.dst_address);
+            let missing = missing.filter(|link| world.links.get(*link).is_some_and(|it| !it.is_up));
+            let faults: Vec<Message> = missing
+                .filter_map(|link| Some(Fault::link(link, world.links.get(link)?.iteration)))
+                .map(|fault| fault.to_message())
+                .collect();
+            for fault in faults {
+                self.send(&mut world, id, fault, true);
+            }
+        }
+        done
+    }
+
+    /// Takes a circuit down, at once or when it has been quiet.
+    fn unroute(&self, id: &str, unroute: &Unroute) {
+        let circuit = &unroute.circuit_id;
+        let mut world = self.world.lock();
+        let Some(node) = world.routers.get_mut(id) else { return };
+        let Some(held) = node.circuits.get_mut(circuit) else { return };
+        let has_application = held.ends.values().any(|is_there| *is_there);
+        if unroute.now || (!held.ends.is_empty() && !has_application) {
+            if has_application {
+                world.ended_by_controller(id, circuit, Instant::now());
+            }
+            if let Some(node) = world.routers.get_mut(id) {
+                node.circuits.remove(circuit);
+            }
+            return;
+        }
+        held.is_leaving = true;
+        if has_application {
+            world.ended_by_controller(id, circuit, Instant::now());
+        }
+        let (run, id, circuit) = (self.clone(), id.to_owned(), circuit.clone());
+        tokio::spawn(async move {
+            sleep(QUIET).await;
+            let mut world = run.world.lock();
+            let Some(node) = world.routers.get_mut(&id) else { return };
+            if node.circuits.get(&circuit).is_some_and(|held| held.is_leaving) {
+                node.circuits.remove(&circuit);
+            }
+        });
+    }
+
+    /// Reports at intervals: circuits without a next place, and idle circuits.
+    pub(crate) async fn report(self, id: String) {
+        sleep(self.delays.millis(0, 15_000)).await;
+        for number in 0_u32.. {
+            sleep(Duration::from_secs(15)).await;
+            let mut world = self.world.lock();
+            if !world.works(&id) {
+                continue;
+            }
+            self.send_reports(&mut world, &id);
+            self.report_faults(&mut world, &id);
+            if number % 4 == 3 {
+                self.report_idle(&mut world, &id);
+            }
+        }
+    }
+
+    fn report_faults(&self, world: &mut World, id: &str) {
+        let Some(node) = world.routers.get_mut(id) else { return };
+        let faults = std::mem::take(&mut node.faults);
+        let is_leaving = |id: &str| node.circuits.get(id).is_some_and(|held| held.is_leaving);
+        let of = |is_owned: bool| -> Vec<String> {
+            let of = faults.iter().filter(|(id, owned)| **owned == is_owned && !is_leaving(id));
+            of.map(|(id, _)| id.clone()).collect()
+        };
+        for (is_owned, ids) in [(true, of(true)), (false, of(false))] {
+            if !ids.is_empty() {
+                self.send(world, id, Fault::forward(is_owned, &ids).to_message(), false);
+            }
+        }
+    }
+
+    fn report_idle(&self, world: &mut World, id: &str) {
+        let now = Instant::now();
+        let Some(node) = world.routers.get(id) else { return };
+        let is_idle = |held: &Held| {
+            !held.is_leaving && held.active.is_none_or(|at| now.duration_since(at) >= IDLE)
+        };
+        let idle = node.circuits.iter().filter(|(_, held)| is_idle(held));
+        let ids: Vec<String> = idle.map(|(id, _)| id.clone()).collect();
+        if node.kind == Kind::Weft {
+            // The end of a circuit is reported once more: its owner may have stopped since the first report.
+            let has_lost_an_end =
+                |id: &&String| node.circuits.get(*id).is_some_and(Held::lacks_an_end);
+            let gone: Vec<String> = ids.iter().filter(has_lost_an_end).cloned().collect();
+            for circuit in gone {
+                let fault = Fault::circuit(true, circuit).to_message();
+                self.send(world, id, fault, false);
+            }
+        }
+        if !ids.is_empty() {
+            let idle_times = ids.iter().map(|id| (id.clone(), 60_000_000_000)).collect();
+            let asked = CircuitConfirmation { circuit_ids: ids, idle_times };
+            self.send(world, id, asked.to_message(), false);
+        }
+    }
+
+    /// Reports that a link is up; its dialer does.
+    pub(crate) fn report_link(&self, world: &mut World, link: &str) {
+        let Some(known) = world.links.get(link) else { return };
+        let (dialer, report) = (known.dialer.clone(), router_link(link, known));
+        let report = RouterLinks { links: vec![report], full_refresh: false };
+        self.send(world, &dialer, report.to_message(), false);
+    }
+
+    /// Breaks a link that is up: routers that notice report it.
+    pub(crate) fn break_link(&self, world: &mut World, id: &str) {
+        let Some(link) = world.links.get_mut(id) else { return };
+        if !std::mem::take(&mut link.is_up) {
+            return;
+        }
+        let link = link.clone();
+        for router in [&link.dialer, &link.peer] {
+            let reports = *router == link.dialer
+                || world.routers.get(router).is_some_and(|node| node.kind == Kind::Weft);
+            if reports && world.works(router) {
+                self.send(world, router, Fault::link(id, link.iteration).to_message(), true);
+            }
+        }
+    }
+}
+
+/// Puts the ways of a route into effect, all or none.
+fn apply(world: &mut World, id: &str, route: &Route) -> Result<(), RouteError> {
+    for forward in &route.forwards {
+        let is_link = forward.dst_type() == DestType::Link;
+        if is_link && !world.links.get(&forward.dst_address).is_some_and(|link| link.is_up) {
+            let text = format!("there is no link {}", forward.dst_address);
+            return Err(RouteError { code: RouteErrorCode::InvalidLinkDestination, text });
+        }
+        // The end of the dialer comes later than its route. That of the host is there, or dialed for this route.
+        let is_dialed = route.egress.as_ref().is_some_and(|it| it.address == forward.dst_address);
+        let is_there = || {
+            let held = world.held(id, &route.circuit_id);
+            held.is_some_and(|held| held.ends.contains_key(&forward.dst_address))
+        };
+        if forward.dst_type() == DestType::End && !is_dialed && !is_there() {
+            return Err(refused("there is no end of this address"));
+        }
+    }
+    let Some(node) = world.routers.get_mut(id) else { return Err(refused("gone")) };
+    let Some(held) = node.circuits.get_mut(&route.circuit_id) else {
+        return Err(refused("the circuit was taken down meanwhile"));
+    };
+    if !route.is_reroute() && held.attempt != Some(route.attempt) {
+        return Err(refused("a newer attempt was begun"));
+    }
+    for forward in &route.forwards {
+        let to = (forward.dst_address.clone(), forward.dst_type());
+        held.ways.insert(forward.src_address.clone(), to);
+    }
+    if let Some(egress) = &route.egress {
+        held.ends.entry(egress.address.clone()).or_insert(true);
+        held.route.egress = Some(egress.clone());
+    }
+    held.route.circuit_id.clone_from(&route.circuit_id);
+    if !route.tags.is_empty() {
+        held.route.tags.clone_from(&route.tags);
+    }
+    held.active = Some(Instant::now());
+    Ok(())
+}
+
+fn refused(text: &str) -> RouteError {
+    RouteError { code: RouteErrorCode::Generic, text: text.to_owned() }
+}
+
+fn router_link(id: &str, link: &Link) -> RouterLink {
+    RouterLink {
+        id: id.to_owned(),
+        dest_router_id: link.peer.clone(),
+        link_protocol: "tls".into(),
+        dial_address: "tls:127.0.0.1:6000".into(),
+        iteration: link.iteration,
+        conn_state: None,
+    }
+}
+
+/// What a router reports when it connects.
+fn reports_at_connect(world: &World, id: &str) -> Vec<Message> {
+    let mut reports = Vec::new();
+    let Some(node) = world.routers.get(id) else { return reports };
+    if node.kind == Kind::Weft {
+        let held = node.circuits.values().filter(|held| !held.is_leaving && !held.ways.is_empty());
+        let routes = held.map(carried).collect();
+        reports.push(CarriedCircuits { routes, last: true }.to_message());
+    }
+    let own = world.links.iter().filter(|(_, link)| link.is_up && link.dialer == id);
+    let links = own.map(|(id, link)| router_link(id, link)).collect();
+    reports.push(RouterLinks { links, full_refresh: true }.to_message());
+    reports
+}
+
+fn carried(held: &Held) -> Route {
+    let forwards = held.ways.iter().map(|(from, (to, kind))| Forward {
+        src_address: from.clone(),
+        dst_address: to.clone(),
+        dst_type: (*kind).into(),
+    });
+    Route {
+        forwards: forwards.collect(),
+        attempt: held.attempt.unwrap_or_default(),
+        ..held.route.clone()
+    }
+}
+
+/// The answer to a question about a router's inside, in the form of the original.
+fn inspect(world: &World, id: &str, asked: InspectRequest) -> InspectResponse {
+    let values = asked.requested_values.into_iter().filter_map(|name| {
+        let value = inspected(world, id, &name)?.to_string();
+        Some(InspectValue { name, value })
+    });
+    InspectResponse { success: true, errors: Vec::new(), values: values.collect() }
+}
+
+fn inspected(world: &World, id: &str, name: &str) -> Option<Value> {
+    let node = world.routers.get(id)?;
+    if let Some(circuit) = name.strip_prefix("circuit:") {
+        let held = node.circuits.get(circuit)?;
+        let starts = held.ways.values().filter(|(_, kind)| *kind == DestType::Start);
+        let starts: Vec<&String> = starts.map(|(to, _)| to).collect();
+        let ends: Map<String, Value> = held
+            .ends
+            .keys()
+            .map(|address| {
+                let originator = if starts.contains(&address) { "Initiator" } else { "Terminator" };
+                let end = json!({"circuitId": circuit, "address": address, "originator": originator,
+                    "tags": held.route.tags});
+                (address.clone(), end)
+            })
+            .collect();
+        return Some(json!({ "xgressDetails": ends }));
+    }
+    match name {
+        "links" => {
+            let at = world.links_of(id);
+            let up = at.iter().filter(|link| world.links.get(*link).is_some_and(|it| it.is_up));
+            Some(json!({ "links": up.map(|id| json!({ "id": id })).collect::<Vec<_>>() }))
+        }
+        "router-circuits" => {
+            let circuits: Map<String, Value> = node
+                .circuits
+                .iter()
+                .map(|(id, held)| (id.clone(), listed(world, id, held)))
+                .collect();
+            Some(json!({ "circuits": circuits }))
+        }
+        "router-edge-circuits" => Some(json!({ "circuits": {} })),
+        _ => None,
+    }
+}
+
+fn listed(world: &World, id: &str, held: &Held) -> Value {
+    let routes: Map<String, Value> =
+        held.ways.iter().map(|(from, (to, _))| (from.clone(), json!(to))).collect();
+    let kind = |to: &str, kind: DestType| match kind {
+        DestType::Link if world.links.get(to).is_some_and(|link| link.is_up) => "link",
+        DestType::Start | DestType::End if held.ends.get(to).copied() == Some(true) => "xgress",
+        _ => "missing",
+    };
+    let destinations: Map<String, Value> =
+        held.ways.values().map(|(to, of)| (to.clone(), json!(kind(to, *of)))).collect();
+    json!({"id": id, "ctrlId": crate::controller::ID, "routes": routes, "destinations": destinations})
+}

@@ -1,0 +1,102 @@
+//! Networks to which one thing happens after the other, chosen from what has gone wrong before.
+
+use std::time::Duration;
+
+use weft_simulator::{Event, Host, Kind, Layout, Summary, play};
+
+fn seconds(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+fn wait(time: u64) -> Event {
+    Event::Wait { time: seconds(time) }
+}
+
+fn dial(router: &str) -> Event {
+    Event::Dial { router: router.into(), service: "mail".into() }
+}
+
+fn restart(router: &str, time: u64) -> Event {
+    Event::Restart { router: router.into(), time: seconds(time) }
+}
+
+fn cut_off(router: &str, time: u64) -> Event {
+    Event::CutOff { router: router.into(), time: seconds(time) }
+}
+
+fn unplug(link: &str, time: u64) -> Event {
+    Event::Unplug { link: link.into(), time: seconds(time) }
+}
+
+/// Plays the events for each mix of the two programs in a mesh of routers, the last of which hosts.
+fn play_mixed(routers: usize, links: &[(usize, usize)], events: &[Event], survivors: usize) {
+    for mix in 0..1_u32 << routers {
+        let kind = |at: usize| match mix >> at & 1 {
+            0 => Kind::Weft,
+            _ => Kind::Original,
+        };
+        let kinds: Vec<Kind> = (0..routers).map(kind).collect();
+        let Summary { survived, events: happened, .. } =
+            match play(&Layout::of(&kinds, links), events) {
+                Ok(summary) => summary,
+                Err(violation) => {
+                    panic!("{kinds:?}: {} {:#?}", violation.rule, violation.summary.events)
+                }
+            };
+        assert_eq!(survived, survivors, "{kinds:?} {happened:#?}");
+    }
+}
+
+/// A ring of three routers.
+const RING: [(usize, usize); 3] = [(1, 2), (2, 3), (1, 3)];
+
+#[test]
+fn a_circuit_lives_while_the_router_at_its_end_is_not_heard() {
+    let events = [dial("r1"), wait(3), cut_off("r1", 50), wait(5), unplug("r1-r3-2", 3), wait(60)];
+    play_mixed(3, &RING, &events, 1);
+}
+
+#[test]
+fn a_transit_is_lost_after_a_restart_of_the_controller() {
+    let links = [(1, 2), (2, 4), (1, 3), (3, 4)];
+    let controller = Event::RestartController { time: seconds(2) };
+    let events =
+        [dial("r1"), dial("r1"), wait(3), controller, wait(15), restart("r2", 20), wait(30)];
+    play_mixed(4, &links, &events, 2);
+    let controller = Event::RestartController { time: seconds(10) };
+    let events = [dial("r1"), dial("r1"), wait(3), restart("r2", 60), controller, wait(60)];
+    play_mixed(4, &links, &events, 2);
+}
+
+#[test]
+fn a_transit_is_frozen() {
+    let links = [(1, 2), (2, 4), (1, 3), (3, 4)];
+    let freeze = Event::Freeze { router: "r2".into(), time: seconds(14) };
+    let events = [dial("r1"), dial("r4"), wait(3), freeze, wait(1), unplug("r1-r2-0", 5), wait(30)];
+    play_mixed(4, &links, &events, 2);
+}
+
+#[test]
+fn a_router_at_an_end_has_restarted_and_its_circuit_moves_to_it_at_once() {
+    // The link to the router is there again before the controller knows what the router carries.
+    for router in ["r1", "r3"] {
+        let events = [dial("r1"), wait(3), restart(router, 1), wait(30)];
+        play_mixed(3, &RING, &events, 0);
+    }
+}
+
+#[test]
+fn a_link_is_back_while_the_controller_gets_no_answer_of_the_router_that_dials_it() {
+    let links = [(1, 2)];
+    let stall = Event::Stall { router: "r1".into(), time: seconds(34) };
+    let events =
+        [dial("r1"), wait(3), stall, wait(7), Event::Break { link: "r1-r2-0".into() }, wait(60)];
+    play_mixed(2, &links, &events, 1);
+}
+
+#[test]
+fn a_silent_host_leaves_nothing() {
+    let host = Event::Hosts { router: "r3".into(), host: Host::IsSilent };
+    let events = [host, dial("r1"), wait(2), dial("r2"), wait(60)];
+    play_mixed(3, &RING, &events, 0);
+}
