@@ -17,6 +17,11 @@ const ON_ITS_WAY: Duration = Duration::from_secs(30);
 /// How long a dial may take: two attempts of 10 s, and waits for places.
 const DIAL: Duration = Duration::from_secs(26);
 
+/// The session of all dialers at a router.
+pub(crate) fn client(router: &str) -> String {
+    format!("session at {router}")
+}
+
 impl Run {
     /// Dials a service at a router.
     pub(crate) async fn dial(self, router: String, service: String) {
@@ -34,7 +39,7 @@ impl Run {
             router: Id::new(&router),
             service: Id::new(&service),
             instance: String::new(),
-            client: format!("session of {router}"),
+            client: client(&router),
             is_of_session: false,
             dialer_proves: false,
             peer_data: PeerData::new(),

@@ -63,6 +63,18 @@ pub enum Event {
         /// The time.
         time: Duration,
     },
+    /// A router sets routes up, and answers only after so much time, for a minute.
+    Slow {
+        /// The router.
+        router: String,
+        /// The time.
+        time: Duration,
+    },
+    /// The sessions of the dialers at a router end.
+    EndSessions {
+        /// The router.
+        router: String,
+    },
     /// The hosts at a router behave otherwise from now on.
     Hosts {
         /// The router.
@@ -90,7 +102,9 @@ impl Event {
         let up: Vec<String> = up.collect();
         let (router, link) = (draw.one(&routers).cloned(), draw.one(&up).cloned());
         Some(match draw.kind % 100 {
-            0..40 => Self::Dial { router: router?, service: draw.other(services)?.clone() },
+            0..36 => Self::Dial { router: router?, service: draw.other(services)?.clone() },
+            36..38 => Self::EndSessions { router: router? },
+            38..40 => Self::Slow { router: router?, time: draw.millis(1000, 15_000) },
             40..48 => {
                 let circuits: Vec<usize> = (0..world.lives.len()).collect();
                 let by_dialer = *draw.other(&[true, false])?;
@@ -131,6 +145,8 @@ impl fmt::Display for Event {
                 write!(f, "{router} stops, and starts {time:?} later")
             }
             Self::Freeze { router, time } => write!(f, "{router} is frozen for {time:?}"),
+            Self::Slow { router, time } => write!(f, "{router} answers after {time:?} only"),
+            Self::EndSessions { router } => write!(f, "the sessions of dialers at {router} end"),
             Self::Hosts { router, host } => write!(f, "hosts at {router}: {host:?}"),
             Self::RestartController { time } => {
                 write!(f, "the controller stops, and starts {time:?} later")

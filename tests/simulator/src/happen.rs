@@ -2,14 +2,20 @@
 
 use std::time::Duration;
 
+use hashbrown::HashSet;
 use tokio::time::sleep;
 use weft_channel::memory::Wire;
+use weft_model::Id;
 use weft_wire::ProtoBody as _;
 use weft_wire::ctrl::Fault;
 
+use crate::dial::client;
 use crate::event::Event;
 use crate::mesh::Node;
 use crate::run::Run;
+
+/// For how long a router is slow.
+const SLOW: Duration = Duration::from_secs(60);
 
 impl Run {
     /// Makes an event happen. It may go on for some time after that.
@@ -29,6 +35,8 @@ impl Run {
             Event::Stall { router, time } => self.stall(router, time),
             Event::Restart { router, time } => self.restart(&router, time),
             Event::Freeze { router, time } => self.freeze(router, time),
+            Event::Slow { router, time } => self.slow_down(router, time),
+            Event::EndSessions { router } => self.end_sessions(&router),
             Event::Hosts { router, host } => self.change(&router, |node| node.host = host),
             Event::RestartController { time } => self.restart_controller(time).await,
             Event::Wait { time } => sleep(time).await,
@@ -138,6 +146,25 @@ impl Run {
             wire.iter().for_each(|wire| wire.set_stopped(false));
             run.change(&router, |node| node.is_frozen = false);
         });
+    }
+
+    fn slow_down(&self, router: String, time: Duration) {
+        self.change(&router, |node| node.answers_after = time);
+        self.later(SLOW, move |run| {
+            run.change(&router, |node| node.answers_after = Duration::ZERO)
+        });
+    }
+
+    fn end_sessions(&self, router: &str) {
+        let Some(controller) = self.controller() else { return };
+        // Of circuits of an earlier run, the controller knows no session.
+        let client = client(router);
+        for circuit in controller.network.circuits().of_client(&client) {
+            if let Some(life) = self.world.lock().lives.get_mut(&circuit.id) {
+                life.is_over = true;
+            }
+        }
+        controller.network.end_circuits_of(&HashSet::from([client.as_str()]), &Id::new(router));
     }
 
     async fn restart_controller(&self, time: Duration) {

@@ -23,7 +23,9 @@ impl Journal {
     }
 
     pub(crate) fn note(&self, event: impl Into<String>) {
-        self.events.lock().push((self.start.elapsed().as_millis(), event.into()));
+        let (at, event) = (self.start.elapsed().as_millis(), event.into());
+        tracing::info!(at, "{event}");
+        self.events.lock().push((at, event));
     }
 
     /// The events so far, with the milliseconds from the start.

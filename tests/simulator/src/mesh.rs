@@ -46,9 +46,14 @@ pub(crate) struct Node {
     /// Whether the way to the controller is cut.
     pub(crate) is_cut_off: bool,
     pub(crate) host: Host,
+    /// How long it takes to answer a route that it has set up.
+    pub(crate) answers_after: Duration,
     pub(crate) circuits: BTreeMap<String, Held>,
     pub(crate) channel: Option<ChannelHandle>,
     pub(crate) wire: Option<Wire>,
+    /// When the channel was opened, and when the one before was lost.
+    pub(crate) connected: Option<Instant>,
+    pub(crate) lost: Option<Instant>,
     /// Reports that wait for the controller.
     pub(crate) reports: VecDeque<Message>,
     /// Circuits of payloads that had no next place since the last report, and whether the router carries them.
@@ -64,9 +69,12 @@ impl Node {
             is_frozen: false,
             is_cut_off: false,
             host: Host::Answers,
+            answers_after: Duration::ZERO,
             circuits: BTreeMap::new(),
             channel: None,
             wire: None,
+            connected: None,
+            lost: None,
             reports: VecDeque::new(),
             faults: BTreeMap::new(),
         }
@@ -168,6 +176,8 @@ const KEPT: Duration = Duration::from_secs(4);
 const NOTICED: Duration = Duration::from_secs(6);
 /// How long after the end of such a time a circuit may be ended for it: the controller may not have noticed earlier.
 const LATE: Duration = Duration::from_secs(30);
+/// How long after it has connected a router may hear of what has happened while it was away.
+const CATCHES_UP: Duration = Duration::from_secs(20);
 
 /// The world.
 #[derive(Debug)]
@@ -288,7 +298,11 @@ impl World {
         self.look(now);
         self.journal.note(format!("the controller ends circuit {circuit} at {router}"));
         let Some(life) = self.lives.get(circuit) else { return };
-        let is_late = |at: Instant| now.duration_since(at) < LATE;
+        let node = self.routers.get(router);
+        let connected = node.and_then(|node| node.connected.zip(node.lost));
+        let catches_up = connected.filter(|(at, _)| now.duration_since(*at) < CATCHES_UP);
+        let ended = catches_up.map_or(now, |(_, lost)| lost);
+        let is_late = |at: Instant| ended.saturating_duration_since(at) < LATE;
         if !life.is_over && !life.was_stranded.is_some_and(is_late) {
             let text = format!("circuit {circuit} is ended at {router} without a reason: {life:?}");
             self.violation.get_or_insert(text);

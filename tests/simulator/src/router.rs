@@ -39,6 +39,7 @@ impl Run {
                 let Some((near, wire)) = controller.connect(&id, delay) else { continue };
                 node.channel = Some(near.start(inbox_behaviour));
                 node.wire = Some(wire);
+                node.connected = Some(Instant::now());
                 let first = reports_at_connect(&world, &id);
                 for report in first {
                     self.send(&mut world, &id, report, false);
@@ -53,6 +54,7 @@ impl Run {
             }
             if let Some(node) = self.world.lock().routers.get_mut(&id) {
                 (node.channel, node.wire) = (None, None);
+                node.lost = Some(Instant::now());
             }
         }
     }
@@ -122,6 +124,8 @@ impl Run {
     async fn route(self, id: String, route: Route, message: Message) {
         let incarnation = self.incarnation(&id);
         let done = self.set_up(&id, &route, incarnation).await;
+        let time = self.world.lock().routers.get(&id).map(|node| node.answers_after);
+        sleep(time.unwrap_or_default()).await;
         if self.incarnation(&id) != incarnation {
             return;
         }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::time::{Instant, sleep};
+use weft_network::Network;
 
 use crate::controller::{Controller, Entities};
 use crate::event::Event;
@@ -229,7 +230,7 @@ impl Run {
         let mut world = self.world.lock();
         for node in world.routers.values_mut() {
             (node.is_up, node.is_frozen, node.is_cut_off) = (true, false, false);
-            node.host = Host::Answers;
+            (node.host, node.answers_after) = (Host::Answers, Duration::ZERO);
         }
         world.links.values_mut().for_each(|link| link.is_plugged = true);
     }
@@ -263,7 +264,20 @@ impl Run {
             }
             self.summary.lock().survived += 1;
         }
-        let world = self.world.lock();
+        // A circuit may just be moved to a cheaper path.
+        let mut agree = Self::agree(&self.world.lock(), network);
+        for _ in 0..30 {
+            if agree.is_ok() {
+                break;
+            }
+            sleep(Duration::from_secs(1)).await;
+            agree = Self::agree(&self.world.lock(), network);
+        }
+        agree
+    }
+
+    /// Checks that controller and routers agree on all circuits.
+    fn agree(world: &World, network: &Network) -> Result<(), String> {
         for (router, node) in &world.routers {
             for (id, held) in node.circuits.iter().filter(|(_, held)| !held.is_leaving) {
                 let known = network.circuits().get(id);

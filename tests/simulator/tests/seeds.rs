@@ -1,4 +1,5 @@
-//! Networks to which anything happens. `WEFT_SEEDS=1000` asks for so many runs, `WEFT_SEED=17` for this one with all that happens.
+//! Networks to which anything happens. `WEFT_SEEDS=1000` asks for so many runs, `WEFT_SEED=17` for this one with all that
+//! happens, `WEFT_LOG=1` for the log of the controller as well.
 
 use std::time::Duration;
 
@@ -13,6 +14,10 @@ fn no_rule_is_broken() {
     let faults = Duration::from_secs(number("WEFT_FAULTS").unwrap_or(120));
     let only = number("WEFT_SEED");
     let seeds = only.map_or(0..number("WEFT_SEEDS").unwrap_or(24), |only| only..only + 1);
+    if number("WEFT_LOG").is_some() {
+        let log = tracing_subscriber::fmt().with_max_level(tracing::Level::DEBUG).without_time();
+        log.with_writer(std::io::stdout).with_ansi(false).init();
+    }
     let (mut made, mut survived) = (0, 0);
     for seed in seeds {
         match run(seed, faults) {
