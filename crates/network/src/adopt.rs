@@ -267,6 +267,8 @@ pub(crate) struct AssembledCircuit {
     pub(crate) is_whole: bool,
     pub(crate) dialed: Option<(Id, Egress)>,
     pub(crate) tags: CircuitTags,
+    /// The highest term that a router reported.
+    pub(crate) term: u64,
 }
 
 impl AssembledCircuit {
@@ -325,7 +327,9 @@ pub(crate) fn put_together(pieces: &BTreeMap<Id, Route>) -> AssembledCircuit {
 
 /// Walks along the links from the initiating end.
 fn walk(pieces: &BTreeMap<Id, Route>) -> AssembledCircuit {
-    let mut assembled = AssembledCircuit { tags: tags(pieces), ..AssembledCircuit::default() };
+    let term = pieces.values().map(|route| route.term).max().unwrap_or_default();
+    let mut assembled =
+        AssembledCircuit { tags: tags(pieces), term, ..AssembledCircuit::default() };
     let nodes = pieces.keys().cloned().collect();
     let in_part = Path { nodes, links: Vec::new(), cost: 0 };
     let dialed = pieces.iter().find_map(|(id, route)| Some((id.clone(), route.egress.clone()?)));

@@ -204,6 +204,7 @@ impl Network {
             made_at: before.as_ref().map_or_else(clock::now, |before| before.made_at),
             routed_at: clock::now(),
             tags: assembled.tags,
+            term: assembled.term,
             is_whole: assembled.is_whole,
             moving: Arc::default(),
             traffic: before.as_ref().map(|it| Arc::clone(&it.traffic)).unwrap_or_default(),

@@ -64,6 +64,9 @@ pub struct Circuit {
     pub routed_at: Instant,
     /// The tags of the circuit.
     pub tags: CircuitTags,
+    /// How often the circuit has changed its controller. Routers obey a route of another controller than the one that
+    /// owns the circuit if its term is higher.
+    pub term: u64,
     /// Whether the whole path is known.
     pub is_whole: bool,
     /// Whether the circuit counts for the cost of its terminator.
@@ -134,6 +137,7 @@ impl Circuit {
             made_at: self.made_at,
             routed_at: clock::now(),
             tags: self.tags.clone(),
+            term: self.term,
             is_whole: self.is_whole,
             is_counted: self.is_counted,
             moving: Arc::clone(&self.moving),
@@ -518,6 +522,7 @@ pub fn sample(id: &str, nodes: &[&str], links: &[&str]) -> Circuit {
         made_at: clock::now(),
         routed_at: clock::now(),
         tags: CircuitTags::default(),
+        term: 0,
         is_whole: true,
         is_counted: true,
         moving: Arc::default(),

@@ -70,7 +70,9 @@ impl RouteSpec<'_> {
 /// The body of a route that changes the ways of a circuit, without these ways
 /// ([`Route::message_with`] adds them).
 pub(super) fn reroute(circuit: &Circuit, timeout: Duration) -> Bytes {
-    bare(&circuit.id, REROUTE_ATTEMPT, Vec::new(), timeout, &circuit.tags.to_map()).to_body()
+    let tags = circuit.tags.to_map();
+    let route = bare(&circuit.id, REROUTE_ATTEMPT, Vec::new(), timeout, &tags);
+    Route { term: circuit.term, ..route }.to_body()
 }
 
 fn bare(
@@ -92,6 +94,7 @@ fn bare(
         context: Some(Context { fields: fields.into(), channel_mask: LOG_CHANNELS }),
         timeout: 0,
         tags: tags.clone(),
+        term: 0,
     };
     route.set_time_left(i64::try_from(timeout.as_nanos()).unwrap_or(i64::MAX));
     route

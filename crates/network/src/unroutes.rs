@@ -34,8 +34,8 @@ pub(crate) struct Unroutes(Mutex<Waiting>);
 struct Waiting {
     /// Circuits in the order of their unroutes.
     line: VecDeque<Arc<str>>,
-    /// Those whose unroutes are still wanted, and whether the circuit ends at once.
-    wanted: HashMap<Arc<str>, bool>,
+    /// Those whose unroutes are still wanted: whether the circuit ends at once, and the term of its controller.
+    wanted: HashMap<Arc<str>, (bool, u64)>,
     /// True while a task sends them.
     is_sending: bool,
 }
@@ -108,15 +108,16 @@ impl Unroutes {
 impl Waiting {
     /// Puts an unroute into the line.
     fn take_in(&mut self, unroute: &Unroute) -> Told {
-        if let Some(now) = self.wanted.get_mut(unroute.circuit_id.as_str()) {
+        if let Some((now, term)) = self.wanted.get_mut(unroute.circuit_id.as_str()) {
             *now |= unroute.now;
+            *term = unroute.term.max(*term);
             return Told::Yes;
         }
         if unroute.circuit_id.len() > LONGEST || self.line.len() >= MOST {
             return Told::No;
         }
         let circuit: Arc<str> = unroute.circuit_id.as_str().into();
-        self.wanted.insert(Arc::clone(&circuit), unroute.now);
+        self.wanted.insert(Arc::clone(&circuit), (unroute.now, unroute.term));
         self.line.push_back(circuit);
         match std::mem::replace(&mut self.is_sending, true) {
             true => Told::Yes,
@@ -128,8 +129,8 @@ impl Waiting {
     fn next(&mut self) -> Option<Unroute> {
         loop {
             let circuit = self.line.pop_front()?;
-            if let Some(now) = self.wanted.remove(&circuit) {
-                return Some(Unroute { circuit_id: circuit.to_string(), now });
+            if let Some((now, term)) = self.wanted.remove(&circuit) {
+                return Some(Unroute { circuit_id: circuit.to_string(), now, term });
             }
         }
     }
@@ -140,7 +141,7 @@ mod tests {
     use super::*;
 
     fn unroute(circuit: &str, now: bool) -> Unroute {
-        Unroute { circuit_id: circuit.to_owned(), now }
+        Unroute { circuit_id: circuit.to_owned(), now, term: 0 }
     }
 
     #[test]

@@ -68,7 +68,7 @@ impl Network {
         if !self.is_of_this_run(id) {
             self.0.pieces.over(id);
         }
-        let unroute = Unroute { circuit_id: circuit.id.clone(), now };
+        let unroute = Unroute { circuit_id: circuit.id.clone(), now, term: circuit.term };
         for router in &circuit.path.nodes {
             self.tell_over(router.as_str(), &unroute);
         }
@@ -134,7 +134,7 @@ impl Network {
 
     /// Tells a router to forget a circuit. False if too many unroutes wait for the router.
     pub(crate) fn try_unroute(&self, router: &Id, circuit: &str) -> bool {
-        let unroute = Unroute { circuit_id: circuit.to_owned(), now: true };
+        let unroute = Unroute { circuit_id: circuit.to_owned(), now: true, term: 0 };
         self.tell_over(router.as_str(), &unroute)
     }
 

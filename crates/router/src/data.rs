@@ -373,8 +373,8 @@ impl seam::Data for DataHalf {
         }
     }
 
-    fn circuits_of(&self, controller: &seam::ControllerId) -> Vec<String> {
-        self.forwarder.circuits_of(controller)
+    fn circuits(&self) -> Vec<String> {
+        self.forwarder.circuit_ids()
     }
 
     fn open_session_tokens(&self) -> Vec<String> {

@@ -271,6 +271,9 @@ pub struct Route {
         ::prost::alloc::string::String,
         ::prost::alloc::string::String,
     >,
+    /// Of weft: how often the circuit has changed its controller.
+    #[prost(uint64, tag = "100")]
+    pub term: u64,
 }
 /// Nested message and enum types in `Route`.
 pub mod route {
@@ -313,6 +316,9 @@ pub struct Unroute {
     /// At once, without waiting for data on its way.
     #[prost(bool, tag = "2")]
     pub now: bool,
+    /// Of weft: how often the circuit has changed its controller.
+    #[prost(uint64, tag = "100")]
+    pub term: u64,
 }
 /// Asks for inner values by name.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]

@@ -39,6 +39,7 @@ impl Making<'_> {
             made_at: clock::now(),
             routed_at: clock::now(),
             tags,
+            term: 0,
             is_whole: true,
             is_counted: chosen.is_counted,
             moving: Arc::default(),

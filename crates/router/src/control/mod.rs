@@ -75,7 +75,7 @@ pub(crate) use cluster::first_addresses;
 use online::Presence;
 pub(crate) use options::{ControlOptions, EdgeAddresses, proxies, proxy};
 use renewal::pending::Renewal;
-use routes::table::Routes;
+use routes::Routes;
 use shared::Core;
 pub(crate) use shared::Listens;
 use targets::Cluster;
@@ -346,28 +346,32 @@ impl Control for ControlHalf {
         terminators::health(&self.0, id, healthy);
     }
 
-    fn circuit_ended(&self, controller: &ControllerId, circuit: &str, end: Role) {
-        routes::on_ended(&self.0, controller, circuit, end);
+    fn circuit_ended(&self, made_by: &ControllerId, circuit: &str, end: Role) {
+        routes::on_ended(&self.0, made_by, circuit, end);
     }
 
-    fn forward_faults(&self, controller: Option<&ControllerId>, circuits: Vec<String>) {
-        let told = match controller {
-            Some(owner) => self.0.controllers.get(owner).into_iter().collect(),
-            None => self.0.controllers.all(),
+    fn forward_faults(&self, made_by: Option<&ControllerId>, circuits: Vec<String>) {
+        let Some(made_by) = made_by else {
+            let message = Fault::forward(false, &circuits).to_message();
+            return tell(&self.0.controllers.all(), &message);
         };
-        let message = Fault::forward(controller.is_some(), &circuits).to_message();
-        tell(&told, &message);
+        for (owner, circuits) in self.0.routes.by_owner(made_by, circuits, String::as_str) {
+            let owner = self.0.controllers.get(&owner).into_iter().collect::<Vec<_>>();
+            tell(&owner, &Fault::forward(true, &circuits).to_message());
+        }
     }
 
-    fn idle_circuits(&self, controller: &ControllerId, circuits: Vec<(String, Duration)>) {
-        let Some(owner) = self.0.controllers.get(controller) else { return };
-        let nanos = |time: Duration| i64::try_from(time.as_nanos()).unwrap_or(i64::MAX);
-        let confirmation = CircuitConfirmation {
-            circuit_ids: circuits.iter().map(|(id, _)| id.clone()).collect(),
-            idle_times: circuits.iter().map(|(id, time)| (id.clone(), nanos(*time))).collect(),
-        };
-        tell(&[owner], &confirmation.to_message());
-        circuits.iter().for_each(|(id, _)| routes::on_idle(&self.0, controller, id));
+    fn idle_circuits(&self, made_by: &ControllerId, circuits: Vec<(String, Duration)>) {
+        for (owner, circuits) in self.0.routes.by_owner(made_by, circuits, |(id, _)| id.as_str()) {
+            let Some(controller) = self.0.controllers.get(&owner) else { continue };
+            let nanos = |time: Duration| i64::try_from(time.as_nanos()).unwrap_or(i64::MAX);
+            let confirmation = CircuitConfirmation {
+                circuit_ids: circuits.iter().map(|(id, _)| id.clone()).collect(),
+                idle_times: circuits.iter().map(|(id, time)| (id.clone(), nanos(*time))).collect(),
+            };
+            tell(&[controller], &confirmation.to_message());
+            circuits.iter().for_each(|(id, _)| routes::on_idle(&self.0, &owner, id));
+        }
     }
 
     fn link_fault(&self, link: &str, iteration: u32) {

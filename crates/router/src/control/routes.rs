@@ -14,16 +14,18 @@
 //! Other controllers are sent no report, because they would take the circuits down.
 
 mod places;
-pub(super) mod table;
+mod table;
 
 use std::{
-    collections::VecDeque,
+    collections::{HashMap, HashSet, VecDeque},
     sync::Arc,
     time::{Duration, Instant},
 };
 
+use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 use weft_channel::Lane;
+use weft_metrics::Histogram;
 use weft_spans::{Kind, Span, attribute};
 use weft_wire::{
     Message, ProtoBody, TraceContext,
@@ -33,9 +35,14 @@ use weft_wire::{
 };
 use weft_xgress::Role;
 
-use places::{Parties, Place, Turn};
+use places::{Parties, Place, Places, Turn};
+use table::{CircuitTable, NotOwner};
 
-use super::{links, shared::Core};
+use super::{
+    faults::{Faults, Holds},
+    links,
+    shared::Core,
+};
 use crate::{
     controllers::Controller,
     seam::{self, ControllerId, Data, Egress, Forward, ForwardKind, PeerData, RouteCommand},
@@ -53,6 +60,91 @@ const CLIENT: &str = "clientId";
 /// Most routes in one report.
 const REPORT_PART: usize = 500;
 
+/// The circuits of this router, the routes that wait for a worker, and the reports that wait for controllers.
+#[derive(Debug)]
+pub(crate) struct Routes {
+    /// The places of routes that dial.
+    pub(in crate::control) places: Arc<Places>,
+    table: Mutex<CircuitTable>,
+    faults: Faults,
+    /// How long it took to set routes up.
+    times: Arc<Histogram>,
+}
+
+impl Routes {
+    pub(crate) fn new(workers: usize, queue: usize) -> Self {
+        Self {
+            places: Places::new(workers, queue),
+            table: Mutex::default(),
+            faults: Faults::default(),
+            times: Arc::new(Histogram::times()),
+        }
+    }
+
+    /// How long it took to set routes up.
+    pub(in crate::control) fn times(&self) -> Arc<Histogram> {
+        Arc::clone(&self.times)
+    }
+
+    /// Queues a report of a link for a controller, in order with its other reports.
+    pub(in crate::control) fn push_link(
+        &self,
+        controller: &ControllerId,
+        news: Message,
+        holds: Holds,
+    ) {
+        self.faults.push_link(controller, news, holds);
+    }
+
+    /// Drops the reports for controllers that are not connected and that `stays` does not name.
+    pub(in crate::control) fn retain_reports(&self, stays: impl Fn(&ControllerId) -> bool) {
+        self.faults.retain(stays);
+    }
+
+    /// Forgets circuits that the data half no longer has.
+    pub(crate) fn prune(&self, data: &dyn Data) {
+        // A circuit that is set up meanwhile is not among these.
+        let settled = self.table.lock().settled();
+        let carried: HashSet<String> = data.circuits().into_iter().collect();
+        let mut table = self.table.lock();
+        settled.iter().filter(|id| !carried.contains(*id)).for_each(|id| table.forget(id));
+    }
+
+    /// The owner of a circuit: `made_by`, which had it made, unless another controller has taken it over.
+    fn owner(&self, circuit: &str, made_by: &ControllerId) -> ControllerId {
+        self.table.lock().owner(circuit).unwrap_or(made_by).clone()
+    }
+
+    /// Things of circuits by the owners of the circuits; `made_by` had them made.
+    pub(super) fn by_owner<T>(
+        &self,
+        made_by: &ControllerId,
+        of: Vec<T>,
+        circuit: impl Fn(&T) -> &str,
+    ) -> HashMap<ControllerId, Vec<T>> {
+        let table = self.table.lock();
+        let mut by_owner: HashMap<ControllerId, Vec<T>> = HashMap::new();
+        for one in of {
+            let owner = table.owner(circuit(&one)).unwrap_or(made_by);
+            match by_owner.get_mut(owner) {
+                Some(owned) => owned.push(one),
+                None => drop(by_owner.insert(owner.clone(), vec![one])),
+            }
+        }
+        by_owner
+    }
+
+    /// The owner and the route of one circuit, for inspection.
+    pub(crate) fn get(&self, circuit: &str) -> Option<(ControllerId, Route)> {
+        self.table.lock().get(circuit)
+    }
+
+    /// All circuits with owners and routes, for inspection.
+    pub(crate) fn all(&self) -> Vec<(ControllerId, Route)> {
+        self.table.lock().all()
+    }
+}
+
 /// Handles a controller's command for a route. A route that dials nothing is carried out here, on the task that
 /// reads the connection: it waits for nothing, and of several moves of a circuit the last one counts. A route
 /// that dials takes a place (`places`).
@@ -64,10 +156,15 @@ pub(crate) fn on_route(core: &Arc<Core>, from: &Arc<Controller>, message: Messag
     let Some(data) = core.data.get() else { return };
     let span = begin(core, &route, &message);
     let place = match dials(&**data, &route).map(|parties| core.routes.places.take(parties)) {
-        Some(None) => return refuse(from, &message, route, span),
+        Some(None) => return refuse(from, &message, route, span, no_room()),
         place => place.flatten(),
     };
-    let taken_down = core.routes.begin_wait(&route.circuit_id);
+    // In the order of the messages: a later unroute gives the route up, and an earlier one does not.
+    let begun = core.routes.table.lock().begin(&from.id, &route);
+    let taken_down = match begun {
+        Ok(taken_down) => taken_down,
+        Err(problem) => return refuse(from, &message, route, span, not_obeyed(&problem)),
+    };
     let (core, from) = (Arc::clone(core), Arc::clone(from));
     let commanded = Commanded { core: Arc::clone(&core), from, message, route, taken_down, span };
     match place {
@@ -80,13 +177,17 @@ pub(crate) fn on_route(core: &Arc<Core>, from: &Arc<Controller>, message: Messag
     }
 }
 
-/// Answers a route for whose dial there is no room.
-fn refuse(from: &Controller, message: &Message, route: Route, mut span: Span) {
-    let failure = no_room();
+/// Answers a route that is not carried out.
+fn refuse(from: &Controller, message: &Message, route: Route, mut span: Span, failure: RouteError) {
+    tracing::debug!(circuit = route.circuit_id, controller = %from.id, %failure, "route refused");
     span.fail(&failure);
     let (circuit_id, attempt) = (route.circuit_id, route.attempt);
     let result = RouteResult { circuit_id, attempt, result: Err(failure) };
     let _ = from.channel.try_send_on(Lane::High, result.to_message().in_reply_to(message));
+}
+
+fn not_obeyed(problem: &NotOwner) -> RouteError {
+    RouteError { code: RouteErrorCode::Generic, text: problem.to_string() }
 }
 
 fn no_room() -> RouteError {
@@ -169,10 +270,10 @@ impl Commanded {
         let (circuit, attempt, is_reroute) =
             (route.circuit_id.clone(), route.attempt, route.is_reroute());
         core.routes.times.took(begun.elapsed());
-        if done.is_ok() && !core.routes.keep(&from.id, route, &taken_down) {
+        let set_up = done.is_ok().then_some(route);
+        if !core.routes.table.lock().end(&circuit, &taken_down, set_up) && done.is_ok() {
             done = Err(seam::taken_down());
         }
-        core.routes.end_wait(&circuit, &taken_down);
         if let Err(failure) = &done {
             tracing::debug!(%circuit, %failure, "route not set up");
             span.set(attribute::ERROR_TYPE, class(failure.code));
@@ -203,7 +304,7 @@ impl Answer {
         if let (Err(problem), Some(circuit)) = (sent, new) {
             // The controller will take the attempt for failed when its time is over.
             tracing::debug!(%circuit, %problem, "route result not sent");
-            core.routes.forget(&circuit);
+            core.routes.table.lock().forget(&circuit);
             if let Some(data) = core.data.get() {
                 data.unroute(&circuit, true);
             }
@@ -215,10 +316,13 @@ impl Answer {
 pub(crate) fn on_unroute(core: &Arc<Core>, from: &Arc<Controller>, message: &Message) {
     match Unroute::from_message(message) {
         Ok(unroute) => {
-            core.routes.take_down(&unroute.circuit_id);
-            core.routes.forget(&unroute.circuit_id);
-            if let Some(data) = core.data.get() {
-                data.unroute(&unroute.circuit_id, unroute.now);
+            let obeyed = core.routes.table.lock().unroute(&from.id, &unroute);
+            match (obeyed, core.data.get()) {
+                (Ok(()), Some(data)) => data.unroute(&unroute.circuit_id, unroute.now),
+                (Ok(()), None) => {}
+                (Err(problem), _) => {
+                    tracing::debug!(circuit = unroute.circuit_id, %problem, "unroute refused");
+                }
             }
         }
         Err(problem) => from.not_understood(message, &problem),
@@ -303,7 +407,7 @@ pub(crate) fn on_connected(core: &Arc<Core>, controller: &Arc<Controller>) {
         if let Some(data) = core.data.get() {
             core.routes.prune(&**data);
         }
-        let routes = core.routes.of(&controller.id);
+        let routes = core.routes.table.lock().of(&controller.id);
         report.extend(parts(routes).iter().map(CarriedCircuits::to_message));
     }
     core.routes.faults.tells_all_links(&controller.id);
@@ -335,8 +439,10 @@ fn parts(routes: Vec<Route>) -> Vec<CarriedCircuits> {
 }
 
 /// An end of a circuit on this router is gone.
-pub(crate) fn on_ended(core: &Core, owner: &ControllerId, circuit: &str, end: Role) {
-    core.routes.push_end(owner, Fault::circuit(end == Role::Initiator, circuit).to_message());
+pub(crate) fn on_ended(core: &Core, made_by: &ControllerId, circuit: &str, end: Role) {
+    let owner = core.routes.owner(circuit, made_by);
+    // In order with the other reports for the controller.
+    core.routes.faults.push(&owner, Fault::circuit(end == Role::Initiator, circuit).to_message());
 }
 
 /// Reports once more that a circuit has ended, if an end of it on this router is gone. The circuit is idle, so its
@@ -344,7 +450,7 @@ pub(crate) fn on_ended(core: &Core, owner: &ControllerId, circuit: &str, end: Ro
 /// circuit when it is back.
 pub(crate) fn on_idle(core: &Core, owner: &ControllerId, circuit: &str) {
     let Some(data) = core.data.get() else { return };
-    let ends = core.routes.ends_of(circuit);
+    let ends = core.routes.table.lock().ends_of(circuit);
     let gone = ends.into_iter().find(|(address, _)| !data.has_open_end(address));
     if let Some((_, end)) = gone {
         on_ended(core, owner, circuit, end);

@@ -19,7 +19,7 @@ use super::{
     online::Presence,
     options::{ControlOptions, EdgeAddresses},
     renewal::pending::Renewal,
-    routes::table::Routes,
+    routes::Routes,
     targets::Cluster,
     terminators::table::Terminators,
 };

@@ -1,4 +1,4 @@
-//! A circuit on this router: the controller that owns it, and the next place for messages from each
+//! A circuit on this router: the controller that had it made, and the next place for messages from each
 //! of its addresses.
 
 mod pairs;
@@ -31,8 +31,8 @@ pub(super) use self::{pairs::is_from_host, routes::Before};
 pub(crate) struct Circuit<F> {
     /// The id of the circuit.
     pub(crate) id: Arc<str>,
-    /// The controller that made the circuit.
-    pub(crate) owner: ControllerId,
+    /// The controller that had the circuit made. Another one may own it by now, which the control half knows.
+    pub(crate) made_by: ControllerId,
     ended: AtomicBool,
     /// True once its controller has ended it: it stays for the messages that wait here, or are on their way.
     leaves: AtomicBool,
@@ -58,19 +58,19 @@ impl<F> Drop for Circuit<F> {
 impl<F: HopFlow> Circuit<F> {
     /// A circuit whose bytes are not reported.
     #[cfg(test)]
-    pub(crate) fn new(id: &str, owner: ControllerId) -> Arc<Self> {
-        Self::of(id, owner, Carried::default())
+    pub(crate) fn new(id: &str, made_by: ControllerId) -> Arc<Self> {
+        Self::of(id, made_by, Carried::default())
     }
 
     /// A circuit whose bytes are written into a book.
-    pub(crate) fn booked(id: &str, owner: ControllerId, book: &Arc<Book>) -> Arc<Self> {
-        Self::of(id, owner, Carried::of(book))
+    pub(crate) fn booked(id: &str, made_by: ControllerId, book: &Arc<Book>) -> Arc<Self> {
+        Self::of(id, made_by, Carried::of(book))
     }
 
-    fn of(id: &str, owner: ControllerId, carried: Carried) -> Arc<Self> {
+    fn of(id: &str, made_by: ControllerId, carried: Carried) -> Arc<Self> {
         Arc::new(Self {
             id: id.into(),
-            owner,
+            made_by,
             ended: AtomicBool::new(false),
             leaves: AtomicBool::new(false),
             active: AtomicU64::new(coarse_now()),

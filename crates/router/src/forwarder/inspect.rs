@@ -39,7 +39,7 @@ impl Forwarder {
                 "address": &**address,
                 "originator": originator(role),
                 "isXgress": is_xgress,
-                "ctrlId": &*circuit.owner,
+                "ctrlId": &*circuit.made_by,
             });
             Some((circuit.id.to_string(), value))
         };

@@ -289,17 +289,12 @@ impl Forwarder {
         }
     }
 
-    /// Circuits that this controller owns.
-    pub(crate) fn circuits_of(&self, controller: &str) -> Vec<String> {
-        let owned = |circuit: &Arc<Circuit>| &*circuit.owner == controller;
-        self.circuits
-            .iter()
-            .flat_map(|shard| {
-                let shard = shard.read();
-                let ids = shard.values().filter(|circuit| owned(circuit));
-                ids.map(|circuit| circuit.id.to_string()).collect::<Vec<_>>()
-            })
-            .collect()
+    /// The ids of all circuits.
+    pub(crate) fn circuit_ids(&self) -> Vec<String> {
+        let ids = |shard: &RwLock<HashMap<Arc<str>, Arc<Circuit>>>| {
+            shard.read().keys().map(ToString::to_string).collect::<Vec<_>>()
+        };
+        self.circuits.iter().flat_map(ids).collect()
     }
 
     /// Writes the bytes that circuits carried since the last call into the book.

@@ -41,7 +41,7 @@ impl Forwarder {
         }
         let mut faults = self.faults.lock();
         if faults.len() < MAX_FAULTS {
-            faults.insert(Arc::clone(&circuit.id), Arc::clone(&circuit.owner));
+            faults.insert(Arc::clone(&circuit.id), Arc::clone(&circuit.made_by));
         }
     }
 
@@ -102,7 +102,7 @@ impl Forwarder {
         let away = self.over.lock().over_links(|link| self.destination(link).is_none());
         let waiting = away.into_iter().filter(|(link, circuit)| self.has_to_send(circuit, link));
         let room = MAX_FAULTS.saturating_sub(faults.len());
-        let named = |(_, one): (_, Arc<Circuit>)| (Arc::clone(&one.id), Arc::clone(&one.owner));
+        let named = |(_, one): (_, Arc<Circuit>)| (Arc::clone(&one.id), Arc::clone(&one.made_by));
         faults.extend(waiting.take(room).map(named));
     }
 
@@ -165,7 +165,7 @@ impl Forwarder {
                 if circuit.leaves() {
                     continue;
                 }
-                let owned = by_owner.entry(Arc::clone(&circuit.owner)).or_default();
+                let owned = by_owner.entry(Arc::clone(&circuit.made_by)).or_default();
                 owned.push((circuit.id.to_string(), idle));
             }
         }

@@ -60,7 +60,7 @@ pub struct Egress {
 pub struct RouteCommand {
     /// Id of the circuit.
     pub circuit: String,
-    /// The controller that sent the command, owner of the circuit.
+    /// The controller that sent the command.
     pub controller: ControllerId,
     /// The number of the attempt.
     pub attempt: u32,
@@ -107,8 +107,8 @@ pub trait Data: Send + Sync + 'static {
     /// True if a terminator of this binding is alive on this router.
     fn vouches(&self, binding: &str, terminator: &str) -> bool;
 
-    /// Circuits with an end or a hop on this router that this controller owns.
-    fn circuits_of(&self, controller: &ControllerId) -> Vec<String>;
+    /// The circuits with an end or a hop on this router.
+    fn circuits(&self) -> Vec<String>;
 
     /// The tokens of opaque API sessions with an open connection, for heartbeats.
     fn open_session_tokens(&self) -> Vec<String>;

@@ -170,7 +170,7 @@ async fn routes_are_carried_out_and_answered() {
         assert_eq!((&*routes[0].controller, routes[0].forwards.len()), ("ctrl1", 1));
         assert_eq!(routes[0].tags["serviceId"], "web");
     }
-    network.peer.send(Unroute { circuit_id: "c1".into(), now: true }.to_message()).await;
+    network.peer.send(Unroute { circuit_id: "c1".into(), now: true, term: 0 }.to_message()).await;
     until(|| *network.router.data.unrouted.lock() == [("c1".to_owned(), true)]).await;
 
     let owner: ControllerId = "ctrl1".into();
@@ -255,7 +255,7 @@ async fn a_host_that_does_not_answer_delays_only_dials_to_it() {
     until(|| !slow().is_empty()).await;
     let first = slow();
     assert_eq!(first.len(), 1, "one worker of two is left to others");
-    let unroute = Unroute { circuit_id: first[0].clone(), now: true };
+    let unroute = Unroute { circuit_id: first[0].clone(), now: true, term: 0 };
     network.peer.send(unroute.to_message()).await;
     until(|| slow().iter().any(|id| *id != first[0])).await;
     network.router.control.shutdown().await;
@@ -288,7 +288,7 @@ async fn an_unroute_does_not_overtake_its_route() {
     network.peer.send(route_to("slow", 0)).await;
     until(|| !network.router.data.routes.lock().is_empty()).await;
     // The data half is still setting the route up, and answers only afterwards.
-    network.peer.send(Unroute { circuit_id: "slow".into(), now: true }.to_message()).await;
+    network.peer.send(Unroute { circuit_id: "slow".into(), now: true, term: 0 }.to_message()).await;
     let result = network.peer.expect(ctrl::content_type::ROUTE_RESULT).await;
     let error = RouteResult::from_message(&result).unwrap().result.unwrap_err();
     assert!(error.text.contains("taken down"), "{}", error.text);
@@ -311,7 +311,7 @@ async fn a_restarted_controller_hears_what_is_carried_if_it_adopts() {
         network.peer.expect(ctrl::content_type::ROUTE_RESULT).await;
     }
     assert!(!network.peer.has(ctrl::content_type::CARRIED_CIRCUITS));
-    network.peer.send(Unroute { circuit_id: "c2".into(), now: true }.to_message()).await;
+    network.peer.send(Unroute { circuit_id: "c2".into(), now: true, term: 0 }.to_message()).await;
     until(|| !network.router.data.unrouted.lock().is_empty()).await;
     let adopting = capable().with(controller_capability::ADOPTS_CIRCUITS);
     network.restart_controller(adopting).await;

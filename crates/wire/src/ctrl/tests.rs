@@ -145,7 +145,7 @@ fn faults_and_unroute() {
     assert_eq!(forward.ids().collect::<Vec<_>>(), ["c1", "c2"]);
     assert_eq!(&Fault::link("L1", 4).to_body()[..], &hex("08 02 12 02 4c 31 18 04")[..]);
     assert_eq!(Fault::circuit(false, "c").subject(), FaultSubject::Egress);
-    let unroute = Unroute { circuit_id: "c1".into(), now: true };
+    let unroute = Unroute { circuit_id: "c1".into(), now: true, term: 0 };
     assert_eq!(&unroute.to_body()[..], &hex("0a 02 63 31 10 01")[..]);
 }
 
@@ -324,7 +324,7 @@ proptest! {
         round_trip(&CircuitRequest {
             ingress_id: circuit.clone(), service: service.clone(), peer_data: peer_data.clone(),
         })?;
-        round_trip(&Unroute { circuit_id: circuit.clone(), now })?;
+        round_trip(&Unroute { circuit_id: circuit.clone(), now, term: timeout })?;
         round_trip(&Fault { subject, id: circuit.clone(), iteration: attempt })?;
         round_trip(&CircuitConfirmation {
             circuit_ids: times.keys().cloned().collect(), idle_times: times,
@@ -339,7 +339,7 @@ proptest! {
         };
         round_trip(&Route {
             circuit_id: circuit, attempt, egress: Some(egress), forwards: vec![forward],
-            context: Some(context), timeout, tags: [("serviceId".to_owned(), service)].into(),
+            context: Some(context), timeout, tags: [("serviceId".to_owned(), service)].into(), term: u64::from(attempt),
         })?;
     }
 

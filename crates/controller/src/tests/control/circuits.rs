@@ -397,7 +397,10 @@ async fn no_unroute_is_lost_however_many_circuits_end_at_once() {
     }
     for id in ids {
         let unroute = peer.expect(ctrl::content_type::UNROUTE).await;
-        assert_eq!(Unroute::from_message(&unroute).unwrap(), Unroute { circuit_id: id, now: true });
+        assert_eq!(
+            Unroute::from_message(&unroute).unwrap(),
+            Unroute { term: 0, circuit_id: id, now: true }
+        );
     }
     peer.settled().await;
 }

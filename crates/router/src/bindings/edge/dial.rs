@@ -275,7 +275,7 @@ fn dial_message(
         dialer_name: data(dialer_name),
         new_conn_id,
         xgress: hosted.bind.use_xgress.then(|| XgressGrant {
-            controller: circuit.owner.to_string(),
+            controller: circuit.made_by.to_string(),
             address: egress.address.clone(),
         }),
     }
