@@ -124,6 +124,7 @@ impl Run {
     async fn route(self, id: String, route: Route, message: Message) {
         let incarnation = self.incarnation(&id);
         let done = self.set_up(&id, &route, incarnation).await;
+        tracing::debug!(router = id, circuit = route.circuit_id, ?done, "route");
         let time = self.world.lock().routers.get(&id).map(|node| node.answers_after);
         sleep(time.unwrap_or_default()).await;
         if self.incarnation(&id) != incarnation {
@@ -213,6 +214,7 @@ impl Run {
     /// Takes a circuit down, at once or when it has been quiet.
     fn unroute(&self, id: &str, unroute: &Unroute) {
         let circuit = &unroute.circuit_id;
+        tracing::debug!(router = id, circuit, now = unroute.now, "unroute");
         let mut world = self.world.lock();
         let Some(node) = world.routers.get_mut(id) else { return };
         let Some(held) = node.circuits.get_mut(circuit) else { return };
