@@ -10,6 +10,8 @@
 //! |---|---|
 //! | [`TokenBucket`] | how often something may happen |
 //! | [`AdaptiveWindow`] | how many pieces of work are in flight |
+//! | [`Quota`] | how many places are taken, in all and by each key; who gives way for whom |
+//! | [`FairSemaphore`] | the same with guards; keys that wait come in turn |
 //! | [`BoundedTable`] | how many entries a table holds, in all and per source ([`source_of`]) |
 //! | [`networks_of`] | what the owner of a network with many sources takes of their shares |
 //! | [`FairQueue`] | how many values wait, in all; their owners come in turn |
@@ -17,7 +19,7 @@
 //! | [`LogLines`] | how many lines of a log others cause |
 //! | [`SettledClock`] | by which time something is forgotten for good |
 //!
-//! Nothing in this crate reads a clock or waits: time is an argument. A limit that is reached is an
+//! Nothing in this crate reads a clock: time is an argument. Only [`FairSemaphore::acquire`] waits. A limit that is reached is an
 //! answer (`None`, `false` or a typed refusal), which the caller turns into a 429, a closed
 //! connection or a dropped payload.
 //!
@@ -45,6 +47,8 @@ mod bucket;
 mod budget;
 mod lines;
 mod queue;
+mod quota;
+mod semaphore;
 mod settled;
 mod source;
 mod table;
@@ -53,8 +57,10 @@ mod window;
 pub use bucket::TokenBucket;
 pub use budget::{Budget, Grant};
 pub use lines::LogLines;
-pub use queue::{FairQueue, Pushed};
+pub use queue::{FairQueue, Position, Pushed};
+pub use quota::{Among, Full, Held, HolderId, Quota};
+pub use semaphore::{FairSemaphore, Permit};
 pub use settled::SettledClock;
-pub use source::{Network, networks_of, source_of};
+pub use source::{Network, SAFE, networks_of, source_of};
 pub use table::{BoundedTable, Caps, Inserted, TableFull, WhenFull};
 pub use window::{AdaptiveWindow, Outcome, Ticket, WindowOptions};

@@ -1,6 +1,9 @@
 //! The source that an address belongs to, and the networks around it.
 
 use std::net::{IpAddr, Ipv6Addr};
+use std::time::Duration;
+
+use crate::quota::Quota;
 
 /// The source of an address: one IPv4 address (IPv4-mapped IPv6 addresses count as IPv4), or an
 /// IPv6 /64 network, from which one site can draw addresses freely.
@@ -16,6 +19,10 @@ fn masked(address: Ipv6Addr, bits: u8) -> Ipv6Addr {
     let rest = u128::MAX.checked_shr(u32::from(bits)).unwrap_or_default();
     (u128::from(address) & !rest).into()
 }
+
+/// How long a holder of a place keeps it although another one of its own source wants one. Honest clients may share an
+/// address with a peer that takes many places, so this time is shorter than the one for other sources.
+pub const SAFE: Duration = Duration::from_millis(250);
 
 /// A network that somebody may own as a whole: an IPv4 address, or a /64, /56 or /48 of IPv6.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -38,6 +45,21 @@ impl Network {
             _ => 1,
         }
     }
+
+    /// The network of an address from which one site can draw addresses freely: its [source](source_of).
+    #[must_use]
+    pub fn of(peer: IpAddr) -> Self {
+        let address = source_of(peer);
+        Self { bits: if address.is_ipv4() { 32 } else { 64 }, address }
+    }
+
+    /// The next larger network that somebody may own as a whole.
+    #[must_use]
+    pub fn wider(&self) -> Option<Self> {
+        let IpAddr::V6(address) = self.address else { return None };
+        let bits = *GIVEN.iter().rev().find(|bits| **bits < self.bits)?;
+        Some(Self { bits, address: masked(address, bits).into() })
+    }
 }
 
 /// The networks that an address lies in, largest first; the last one is its [source](source_of).
@@ -53,6 +75,15 @@ pub fn networks_of(peer: IpAddr) -> impl DoubleEndedIterator<Item = Network> + C
             IpAddr::V6(address) => IpAddr::V6(masked(address, *bits)),
         },
     })
+}
+
+impl<H> Quota<Network, H> {
+    /// A quota of so many places, of which each source has at most `each`, and the networks around a source as many
+    /// [times](Network::shares) that as they may.
+    #[must_use]
+    pub fn of_networks(total: usize, each: usize) -> Self {
+        Self::nested(total, each, Network::wider, |network| network.shares())
+    }
 }
 
 #[cfg(test)]
@@ -78,6 +109,13 @@ mod tests {
         let common = |other: &[Network]| own.iter().filter(|it| other.contains(it)).count();
         assert_eq!((common(&same_56), common(&same_48), common(&other)), (2, 1, 0));
         assert_eq!(own.iter().map(|it| it.shares()).collect::<Vec<_>>(), [3, 2, 1]);
+        let around = |text: &str| {
+            let smallest = Some(Network::of(text.parse().unwrap()));
+            std::iter::successors(smallest, Network::wider).collect::<Vec<_>>()
+        };
+        for text in ["2001:db8::1", "2001:db8:0:ff::1", "192.0.2.1", "::ffff:192.0.2.1"] {
+            assert_eq!(around(text), of(text).into_iter().rev().collect::<Vec<_>>());
+        }
         let mapped = of("::ffff:192.0.2.1");
         assert_eq!((mapped.len(), &mapped), (1, &of("192.0.2.1")));
     }

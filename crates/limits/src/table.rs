@@ -10,6 +10,8 @@ use std::time::{Duration, Instant};
 
 use hashbrown::HashMap;
 
+use crate::quota::{HolderId, Quota};
+
 /// The rule for a new entry when the table, or the share of its source, is full.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WhenFull {
@@ -73,7 +75,7 @@ struct Entry<S, V> {
     value: V,
     source: S,
     /// Position in the order of insertion.
-    order: u64,
+    order: HolderId,
 }
 
 /// A map from `K` to `V` in which every entry belongs to a source `S`.
@@ -82,16 +84,15 @@ pub struct BoundedTable<K, V, S> {
     caps: Caps,
     entries: HashMap<K, Entry<S, V>>,
     /// All entries, oldest first, with the time of their insertion.
-    by_age: BTreeMap<u64, (K, Instant)>,
-    /// The entries of each source, oldest first. No source without entries.
-    by_source: HashMap<S, BTreeMap<u64, K>>,
-    next_order: u64,
+    by_age: BTreeMap<HolderId, (K, Instant)>,
+    /// The keys of each source, oldest first.
+    sources: Quota<S, K>,
 }
 
 impl<K, V, S> BoundedTable<K, V, S>
 where
     K: Hash + Eq + Clone,
-    S: Hash + Eq + Clone,
+    S: Hash + Ord + Clone,
 {
     /// An empty table. Memory is allocated as entries come.
     #[must_use]
@@ -100,8 +101,7 @@ where
             caps,
             entries: HashMap::new(),
             by_age: BTreeMap::new(),
-            by_source: HashMap::new(),
-            next_order: 0,
+            sources: Quota::new(caps.total, caps.per_source),
         }
     }
 
@@ -117,8 +117,7 @@ where
         self.expire(now);
         // A key that moves to another source needs room there before it is taken out here.
         let known = self.entries.get(&key).map(|entry| entry.source == source);
-        let held = self.by_source.get(&source).map_or(0, BTreeMap::len);
-        let source_full = held >= self.caps.per_source && known != Some(true);
+        let source_full = self.held_by(&source) >= self.caps.per_source && known != Some(true);
         let table_full = self.entries.len() >= self.caps.total && known.is_none();
         let evicted = match (source_full, table_full) {
             (false, false) => None,
@@ -166,12 +165,7 @@ where
     {
         let entry = self.entries.remove(key)?;
         self.by_age.remove(&entry.order);
-        if let Some(own) = self.by_source.get_mut(&entry.source) {
-            own.remove(&entry.order);
-            if own.is_empty() {
-                self.by_source.remove(&entry.source);
-            }
-        }
+        self.sources.leave(&entry.source, entry.order);
         Some(entry.value)
     }
 
@@ -212,14 +206,12 @@ where
     /// Entries of one source.
     #[must_use]
     pub fn held_by(&self, source: &S) -> usize {
-        self.by_source.get(source).map_or(0, BTreeMap::len)
+        self.sources.used_by(source)
     }
 
-    fn is_fresh(&self, order: u64, now: Instant) -> bool {
-        let (Some(max_age), Some((_, since))) = (self.caps.max_age, self.by_age.get(&order)) else {
-            return true;
-        };
-        now.saturating_duration_since(*since) < max_age
+    fn is_fresh(&self, order: HolderId, now: Instant) -> bool {
+        let age = self.age(order, now);
+        self.caps.max_age.is_none_or(|most| age.is_none_or(|age| age < most))
     }
 
     /// Evicts the oldest entry of `source`, or of the source with the most entries if `source` is
@@ -234,21 +226,12 @@ where
             WhenFull::EvictOldest => Duration::ZERO,
             WhenFull::EvictOlderThan(age) => age,
         };
-        let own = match source {
-            Some(source) => self.by_source.get(source),
-            // Among sources with equally many entries: the one with the oldest.
-            None => self
-                .by_source
-                .values()
-                .max_by_key(|own| (own.len(), std::cmp::Reverse(own.keys().next().copied()))),
-        };
-        let of_source = own.and_then(|own| own.keys().next()).copied();
+        let source_or_greediest = source.or_else(|| self.sources.greediest_in(None));
+        let of_source =
+            source_or_greediest.and_then(|it| self.first_of(it)).map(|(order, _)| order);
         // The source with the most entries has none that is old enough: the oldest of all is tried.
         let oldest = self.by_age.keys().next().copied().filter(|_| source.is_none());
-        let is_old = |order: &u64| {
-            let since = self.by_age.get(order).map(|(_, since)| *since);
-            since.is_some_and(|since| now.saturating_duration_since(since) >= min_age)
-        };
+        let is_old = |order: &HolderId| self.age(*order, now).is_some_and(|age| age >= min_age);
         let order = of_source.into_iter().chain(oldest).find(is_old).ok_or(refusal)?;
         self.take(order).ok_or(refusal)
     }
@@ -268,13 +251,13 @@ where
 
     /// The sources that have entries.
     pub fn sources(&self) -> impl Iterator<Item = &S> {
-        self.by_source.keys()
+        self.sources.keys()
     }
 
     /// The oldest entry of a source.
     #[must_use]
     pub fn oldest_of(&self, source: &S) -> Option<(&K, &V)> {
-        let key = self.by_source.get(source)?.values().next()?;
+        let (_, key) = self.first_of(source)?;
         self.entries.get(key).map(|entry| (key, &entry.value))
     }
 
@@ -287,27 +270,29 @@ where
         now: Instant,
         pick: impl FnOnce(usize) -> usize,
     ) -> Option<(K, V)> {
-        let own = self.by_source.get(source)?;
-        let is_old = |order: &&u64| {
-            let since = self.by_age.get(order).map(|(_, since)| *since);
-            since.is_some_and(|since| now.saturating_duration_since(since) >= min_age)
-        };
-        let old = own.keys().take_while(is_old).count();
-        let order = own.keys().take(old).nth(pick(old)).copied()?;
+        let is_old = |order: &HolderId| self.age(*order, now).is_some_and(|age| age >= min_age);
+        let own = || self.sources.holders_of(source).map(|(order, _)| order).take_while(is_old);
+        let order = own().nth(pick(own().count()))?;
         self.take(order)
     }
 
-    fn take(&mut self, order: u64) -> Option<(K, V)> {
+    fn first_of(&self, source: &S) -> Option<(HolderId, &K)> {
+        self.sources.holders_of(source).next()
+    }
+
+    fn age(&self, order: HolderId, now: Instant) -> Option<Duration> {
+        self.by_age.get(&order).map(|(_, since)| now.saturating_duration_since(*since))
+    }
+
+    fn take(&mut self, order: HolderId) -> Option<(K, V)> {
         let (key, _) = self.by_age.get(&order)?.clone();
         let value = self.remove(&key)?;
         Some((key, value))
     }
 
     fn put(&mut self, key: K, value: V, source: S, now: Instant) {
-        let order = self.next_order;
-        self.next_order += 1;
+        let order = self.sources.enter(&source, 1, key.clone());
         self.by_age.insert(order, (key.clone(), now));
-        self.by_source.entry(source.clone()).or_default().insert(order, key.clone());
         self.entries.insert(key, Entry { value, source, order });
     }
 }

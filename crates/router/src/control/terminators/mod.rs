@@ -14,7 +14,6 @@ mod removals;
 mod request;
 pub(super) mod table;
 mod telling;
-mod turns;
 mod untold;
 
 use std::sync::Arc;

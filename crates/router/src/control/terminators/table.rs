@@ -10,14 +10,11 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, oneshot};
 use tokio_util::sync::CancellationToken;
 use weft_circuit::now;
-use weft_limits::{AdaptiveWindow, Outcome as Load, Ticket, WindowOptions};
-
-use super::{
-    answer::Answer,
-    removals::Removals,
-    turns::{Turn, Turns},
-    untold::Untold,
+use weft_limits::{
+    AdaptiveWindow, FairSemaphore, Outcome as Load, Permit, Quota, Ticket, WindowOptions,
 };
+
+use super::{answer::Answer, removals::Removals, untold::Untold};
 use crate::seam::{ControllerId, Host, TerminatorPrecedence, TerminatorRequest};
 
 /// The terminators of this router.
@@ -27,8 +24,8 @@ pub(crate) struct Terminators {
     pub(super) entries: Mutex<HashMap<String, Arc<Entry>>>,
     window: Mutex<AdaptiveWindow>,
     /// The turns of requests under way (`forwarder.rateLimitedWorkerCount`) and of those that wait
-    /// (`forwarder.rateLimitedQueueLength`).
-    turns: Arc<Turns>,
+    /// (`forwarder.rateLimitedQueueLength`): hosts come one after the other, however many terminators each of them has.
+    turns: Arc<FairSemaphore<Arc<str>>>,
     /// Notified when a request has left the window.
     room: Notify,
     pub(super) removals: Removals,
@@ -85,7 +82,11 @@ impl Terminators {
         Self {
             entries: Mutex::default(),
             window: Mutex::new(AdaptiveWindow::new(limits)),
-            turns: Turns::new(workers, queue),
+            turns: FairSemaphore::with_queue(
+                Quota::new(workers.max(1), usize::MAX),
+                queue,
+                usize::MAX,
+            ),
             room: Notify::new(),
             removals: Removals::default(),
         }
@@ -217,7 +218,7 @@ impl Terminators {
     /// Waits for the turn of a host and for room in the window; `None` if too many wait already, and no host has
     /// more of them than this one.
     pub(super) async fn slot(&self, host: &str) -> Option<Slot<'_>> {
-        let turn = self.turns.take(host).await?;
+        let turn = self.turns.acquire(host.into()).await?;
         loop {
             let room = self.room.notified();
             if let Some(ticket) = self.window.lock().try_start(now()) {
@@ -232,7 +233,7 @@ impl Terminators {
 pub(super) struct Slot<'a> {
     terminators: &'a Terminators,
     ticket: Option<Ticket>,
-    _turn: Turn,
+    _turn: Permit<Arc<str>>,
 }
 
 impl Slot<'_> {
