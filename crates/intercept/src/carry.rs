@@ -1,14 +1,18 @@
 //! The interface to the program that carries the connections of intercepted clients.
 
-use std::{io, net::SocketAddr, sync::Arc};
+use std::{
+    io,
+    net::{IpAddr, SocketAddr},
+    sync::Arc,
+};
 
 use bytes::Bytes;
 use futures::{FutureExt, future::BoxFuture};
 use tokio::net::TcpStream;
+use weft_limits::Permit;
 
 use crate::{
     conversations,
-    places::Place,
     records::{RecordQuestion, Records},
     service::Protocol,
 };
@@ -66,7 +70,7 @@ pub struct TcpClient {
     /// The connection.
     pub stream: TcpStream,
     /// The place of the connection within the limits.
-    pub place: Place,
+    pub place: Permit<IpAddr>,
 }
 
 /// Datagrams between a client and a destination. Dropping the conversation ends it: the next

@@ -268,7 +268,7 @@ impl Interceptor {
     #[must_use]
     pub fn counts(&self) -> Counts {
         let (services, names, elements) = self.shared.state.lock().sizes();
-        let connections = self.shared.places.taken();
+        let connections = self.shared.places.used();
         Counts {
             services,
             names,

@@ -58,7 +58,6 @@ pub mod leftovers;
 mod lock;
 mod names;
 mod options;
-mod places;
 mod ports;
 #[cfg(target_os = "linux")]
 mod rates;
@@ -79,7 +78,6 @@ mod udp;
 pub use options::{
     DnsOptions, FirewallKind, Interfaces, Limits, Options, Unanswerable, Upstream, UpstreamMode,
 };
-pub use places::Place;
 pub use records::{FindRecords, Record, RecordData, RecordKind, RecordQuestion, Records};
 pub use seats::{Patience, Seat, Seats};
 pub use service::{Diverted, Problem, Protocol, Service};

@@ -3,7 +3,6 @@
 //! the source with most seats.
 
 use std::{
-    collections::{BTreeMap, HashMap},
     net::IpAddr,
     sync::{
         Arc,
@@ -14,7 +13,7 @@ use std::{
 
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
-use weft_limits::source_of;
+use weft_limits::{Among, Full, Held, HolderId, Quota, source_of};
 
 /// Times of silence after which a seat is taken back.
 #[derive(Debug, Clone, Copy)]
@@ -34,31 +33,19 @@ pub struct Patience {
 #[derive(Debug)]
 pub struct Seats {
     start: Instant,
-    most: usize,
-    most_of_one: usize,
     patience: Patience,
     taken: Mutex<Taken>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Taken {
-    live: usize,
-    leaving: usize,
-    count: u64,
-    by_source: HashMap<IpAddr, Held>,
-}
-
-#[derive(Debug, Default)]
-struct Held {
-    live: BTreeMap<u64, Arc<Guest>>,
+    live: Quota<IpAddr, Arc<Guest>>,
     /// Clients that were told to end and still have their seats.
-    leaving: usize,
+    leaving: Quota<IpAddr>,
 }
 
 #[derive(Debug)]
 struct Guest {
-    number: u64,
-    source: IpAddr,
     /// The time of the last use, in milliseconds since the start.
     used: AtomicU64,
     proven: AtomicBool,
@@ -69,6 +56,8 @@ struct Guest {
 #[derive(Debug)]
 pub struct Seat {
     of: Arc<Seats>,
+    source: IpAddr,
+    id: HolderId,
     guest: Arc<Guest>,
 }
 
@@ -81,8 +70,12 @@ impl Seats {
     /// Seats, in all and for one source.
     #[must_use]
     pub fn new(most: usize, most_of_one: usize, patience: Patience) -> Arc<Self> {
-        let (start, taken) = (Instant::now(), Mutex::default());
-        Arc::new(Self { start, most, most_of_one, patience, taken })
+        let live = Quota::new(most, most_of_one);
+        let (spare, spare_of_one) = spare(most);
+        let leaving =
+            Quota::new(most.saturating_add(spare), most_of_one.saturating_add(spare_of_one));
+        let taken = Mutex::new(Taken { live, leaving });
+        Arc::new(Self { start: Instant::now(), patience, taken })
     }
 
     /// Takes a seat for a client, if there is one. Another client may be told to end for it.
@@ -90,105 +83,58 @@ impl Seats {
         let source = source_of(client);
         let now = self.millis(now);
         let mut taken = self.taken.lock();
-        let held = taken.by_source.get(&source);
-        let (own, own_leaving) = held.map_or((0, 0), |held| (held.live.len(), held.leaving));
-        let (spare, spare_of_one) = spare(self.most);
-        if own + own_leaving >= self.most_of_one + spare_of_one
-            || taken.live + taken.leaving >= self.most + spare
-        {
+        let Taken { live, leaving } = &mut *taken;
+        let own = live.used_by(&source);
+        // Those that leave, the present ones and the new one.
+        if leaving.check(&source, own + 1).is_err() || live.used() >= leaving.free_places() {
             return None;
         }
-        if own >= self.most_of_one {
-            let victim = taken.silent([&source], |_| self.patience.own, now)?;
-            taken.send_off(&victim);
-        } else if taken.live >= self.most {
-            let victim = self.elsewhere(&taken, &source, own, now)?;
-            taken.send_off(&victim);
+        if let Err(full) = live.check(&source, 1) {
+            let most = live.greediest().next().map_or(0, |(most, _)| most);
+            let among = match full {
+                Full::Total if own < most => Among::Greediest(most),
+                _ => Among::Key(&source),
+            };
+            let many = most > 2 * (own + 1);
+            let (of, gone) =
+                live.displace(among, |id, held| self.silent(id, held, among, many, now))?;
+            leaving.hold(&of, 1);
+            gone.holder.over.cancel();
         }
-        taken.live += 1;
-        taken.count += 1;
         let guest = Arc::new(Guest {
-            number: taken.count,
-            source,
             used: AtomicU64::new(now),
             proven: AtomicBool::new(false),
             over: CancellationToken::new(),
         });
-        let held = taken.by_source.entry(source).or_default();
-        held.live.insert(guest.number, Arc::clone(&guest));
+        let id = live.enter(&source, 1, Arc::clone(&guest));
         drop(taken);
-        Some(Seat { of: Arc::clone(self), guest })
+        Some(Seat { of: Arc::clone(self), source, id, guest })
     }
 
-    /// The client whose seat goes to a source that has `count` seats itself.
-    fn elsewhere(
+    /// The rank of a client that was silent for long enough: unproven clients come first, and of those the one that
+    /// was silent for longest. `many`: the source of the client has many more seats than that of the next one.
+    fn silent(
         &self,
-        taken: &Taken,
-        source: &IpAddr,
-        own: usize,
+        id: HolderId,
+        Held { holder, .. }: &Held<Arc<Guest>>,
+        among: Among<'_, IpAddr>,
+        many: bool,
         now: u64,
-    ) -> Option<Arc<Guest>> {
-        let most = taken.by_source.values().map(|held| held.live.len()).max()?;
-        if own >= most {
-            return taken.silent([source], |_| self.patience.own, now);
-        }
-        let many = most > 2 * (own + 1);
-        let patience = |guest: &Guest| match guest.proven.load(Ordering::Relaxed) {
+    ) -> Option<(bool, u64, HolderId)> {
+        let used = holder.used.load(Ordering::Relaxed);
+        let is_proven = holder.proven.load(Ordering::Relaxed);
+        let patience = match among {
+            Among::Key(_) => self.patience.own,
             _ if many => self.patience.many,
-            false => self.patience.unproven,
-            true => self.patience.proven,
+            _ if is_proven => self.patience.proven,
+            _ => self.patience.unproven,
         };
-        let heaviest = taken.by_source.iter().filter(|(_, held)| held.live.len() == most);
-        taken.silent(heaviest.map(|(source, _)| source), patience, now)
+        let silence = Duration::from_millis(now.saturating_sub(used));
+        (silence.as_millis() >= patience.as_millis()).then_some((is_proven, used, id))
     }
 
     fn millis(&self, at: Instant) -> u64 {
         u64::try_from(at.saturating_duration_since(self.start).as_millis()).unwrap_or(u64::MAX)
-    }
-}
-
-impl Taken {
-    /// The client of these sources that was silent for longest, and long enough; unproven clients come
-    /// first.
-    fn silent<'a>(
-        &self,
-        sources: impl IntoIterator<Item = &'a IpAddr>,
-        patience: impl Fn(&Guest) -> Duration,
-        now: u64,
-    ) -> Option<Arc<Guest>> {
-        let held = sources.into_iter().filter_map(|source| self.by_source.get(source));
-        let silent = held.flat_map(|held| held.live.values()).filter(|guest| {
-            let silence = now.saturating_sub(guest.used.load(Ordering::Relaxed));
-            u128::from(silence) >= patience(guest).as_millis()
-        });
-        let key = |guest: &&Arc<Guest>| {
-            (guest.proven.load(Ordering::Relaxed), guest.used.load(Ordering::Relaxed), guest.number)
-        };
-        silent.min_by_key(key).map(Arc::clone)
-    }
-
-    /// Tells a client to end; it does not count any more.
-    fn send_off(&mut self, guest: &Guest) {
-        let Some(held) = self.by_source.get_mut(&guest.source) else { return };
-        if held.live.remove(&guest.number).is_some() {
-            held.leaving += 1;
-            self.live -= 1;
-            self.leaving += 1;
-        }
-        guest.over.cancel();
-    }
-
-    fn gone(&mut self, guest: &Guest) {
-        let Some(held) = self.by_source.get_mut(&guest.source) else { return };
-        if held.live.remove(&guest.number).is_some() {
-            self.live -= 1;
-        } else {
-            held.leaving -= 1;
-            self.leaving -= 1;
-        }
-        if held.live.is_empty() && held.leaving == 0 {
-            self.by_source.remove(&guest.source);
-        }
     }
 }
 
@@ -218,13 +164,20 @@ impl Seat {
 
     /// Tells the holder of this seat to end.
     pub fn end(&self) {
-        self.of.taken.lock().send_off(&self.guest);
+        let mut taken = self.of.taken.lock();
+        if taken.live.leave(&self.source, self.id).is_some() {
+            taken.leaving.hold(&self.source, 1);
+        }
+        self.guest.over.cancel();
     }
 }
 
 impl Drop for Seat {
     fn drop(&mut self) {
-        self.of.taken.lock().gone(&self.guest);
+        let mut taken = self.of.taken.lock();
+        if taken.live.leave(&self.source, self.id).is_none() {
+            taken.leaving.free(&self.source, 1);
+        }
     }
 }
 
@@ -272,7 +225,7 @@ mod tests {
         assert!(is_over(&third) && !is_over(&first));
         drop((first, third, fourth));
         let taken = lab.seats.taken.lock();
-        assert_eq!((taken.live, taken.leaving, taken.by_source.len()), (0, 0, 0));
+        assert!(taken.live.is_empty() && taken.leaving.is_empty());
     }
 
     #[test]
@@ -299,7 +252,7 @@ mod tests {
         let next = lab.take(9, 5).unwrap();
         assert!(is_over(&three[1]) && !is_over(&three[0]) && !is_over(&three[2]));
         drop((three, next));
-        assert_eq!(lab.seats.taken.lock().live, 0);
+        assert!(lab.seats.taken.lock().live.is_empty());
         let proven: Vec<Seat> = (1..4).map(|last| lab.take(last, 10).unwrap()).collect();
         proven.iter().for_each(Seat::prove);
         assert!(lab.take(9, 39).is_none());

@@ -16,13 +16,12 @@ use tokio::{
     sync::{Notify, oneshot, watch},
     time::timeout,
 };
-use weft_limits::TokenBucket;
+use weft_limits::{FairSemaphore, Quota, TokenBucket};
 
 use crate::{
     carry::{Arrival, Carry},
     conversations::Conversations,
     options::Options,
-    places::Places,
     service::Protocol,
     state::{Changes, Naming, Revision, State},
 };
@@ -40,7 +39,7 @@ pub(crate) struct Shared {
     pub(crate) pending: Mutex<Pending>,
     pub(crate) changed: Notify,
     pub(crate) in_firewall: watch::Sender<InFirewall>,
-    pub(crate) places: Arc<Places>,
+    pub(crate) places: Arc<FairSemaphore<IpAddr>>,
     pub(crate) conversations: Arc<Conversations>,
     pub(crate) carry: Arc<dyn Carry>,
     /// The addresses of names of services.
@@ -118,7 +117,10 @@ impl Shared {
             pending: Mutex::default(),
             changed: Notify::new(),
             in_firewall: watch::Sender::default(),
-            places: Places::new(limits.connections, limits.connections_per_source),
+            places: FairSemaphore::new(Quota::new(
+                limits.connections,
+                limits.connections_per_source,
+            )),
             conversations: Conversations::new(options),
             carry,
             range: options.names.trunc(),

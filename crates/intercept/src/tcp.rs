@@ -4,6 +4,7 @@ use std::{io, sync::Arc, time::Duration};
 
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
+use weft_limits::source_of;
 
 use crate::{
     carry::{Client, TcpClient},
@@ -52,7 +53,7 @@ fn take(shared: &Shared, stream: TcpStream, source: std::net::SocketAddr) -> io:
         stream.set_zero_linger()?;
         return Ok(());
     };
-    let Some(place) = shared.places.take(source.ip()) else {
+    let Ok(place) = shared.places.try_acquire(source_of(source.ip())) else {
         shared.complain(|| {
             tracing::warn!(%source, "too many intercepted connections; this one is refused");
         });

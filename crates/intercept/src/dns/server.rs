@@ -13,6 +13,7 @@ use tokio::{
     time::timeout,
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use weft_limits::{FairSemaphore, Permit, Quota, source_of};
 
 use super::{
     hosts::Hosts,
@@ -22,7 +23,6 @@ use super::{
 };
 use crate::{
     options::{DnsOptions, Unanswerable},
-    places::{Place, Places},
     rates::Rates,
     records::{RecordQuestion, Records},
     seats::{Patience, Seat, Seats},
@@ -62,7 +62,7 @@ pub(crate) struct DnsServer {
     upstreams: Upstreams,
     rebinding: Rebinding,
     hosts: Hosts,
-    waiting: Arc<Places>,
+    waiting: Arc<FairSemaphore<IpAddr>>,
     connections: Arc<Seats>,
     rates: Rates,
 }
@@ -89,7 +89,7 @@ impl DnsServer {
             upstreams: Upstreams::new(&options.upstream, options.mode),
             options,
             v6,
-            waiting: Places::new(WAITING.0, WAITING.1),
+            waiting: FairSemaphore::new(Quota::new(WAITING.0, WAITING.1)),
             connections: Seats::new(CONNECTIONS.0, CONNECTIONS.1, PATIENCE),
             rates: Rates::new(RATE),
         })
@@ -346,9 +346,9 @@ impl DnsServer {
 }
 
 /// A place for a question that waits.
-fn turn(waiting: &Arc<Places>, client: IpAddr) -> Option<Place> {
-    let client = client.to_canonical();
-    if client.is_loopback() { waiting.take_of(client, OWN_WAITING) } else { waiting.take(client) }
+fn turn(waiting: &Arc<FairSemaphore<IpAddr>>, client: IpAddr) -> Option<Permit<IpAddr>> {
+    let most = if client.to_canonical().is_loopback() { OWN_WAITING } else { WAITING.1 };
+    waiting.try_acquire_with(source_of(client), |_| most).ok()
 }
 
 /// True if an address belongs to this machine or to a private network.

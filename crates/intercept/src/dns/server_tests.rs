@@ -204,8 +204,8 @@ async fn an_address_that_is_not_diverted_costs_other_names_nothing() {
 
 #[test]
 fn nobody_makes_all_questions_of_others_wait() {
-    let waiting = Places::new(WAITING.0, WAITING.1);
-    let all = |client: &str| -> Vec<Place> {
+    let waiting = FairSemaphore::new(Quota::new(WAITING.0, WAITING.1));
+    let all = |client: &str| -> Vec<Permit<IpAddr>> {
         std::iter::from_fn(|| turn(&waiting, client.parse().unwrap())).collect()
     };
     let (own, one) = (all("127.0.0.1"), all("10.0.0.1"));
