@@ -7,7 +7,6 @@
 
 mod datagrams;
 mod request;
-mod shares;
 mod streams;
 #[cfg(test)]
 mod tests;
@@ -30,13 +29,13 @@ use tokio::{
 use weft_channel::Threads;
 use weft_circuit::now;
 use weft_config::router::{IngressAddress, IngressKind};
+use weft_limits::{FairSemaphore, Permit, Quota};
 use weft_wire::{
     ctrl::peer_data_key::{INITIATOR_LOCAL_ADDRESS, INITIATOR_REMOTE_ADDRESS},
     payload::hop_type,
 };
 use weft_xgress::{Options, Role};
 
-use self::shares::{Share, Shares};
 use super::{keys::Offer, socket::Crypto, talk::TalkSocket};
 use crate::{
     forwarder::{App, Forwarder, LocalEnd},
@@ -79,7 +78,7 @@ pub(crate) struct Ingress {
     options: IngressOptions,
     /// Places among the circuits that are being made, and the share of each source.
     making: Semaphore,
-    shares: Arc<Shares>,
+    shares: Arc<FairSemaphore<IpAddr>>,
     complaint: Mutex<Option<(Instant, String)>>,
 }
 
@@ -140,21 +139,23 @@ impl Ingress {
         control: Arc<dyn Control>,
         options: IngressOptions,
     ) -> Arc<Self> {
-        let (making, shares) = (Semaphore::new(MAX_MAKING), Shares::new(MAX_MAKING_OF_SOURCE));
+        let making = Semaphore::new(MAX_MAKING);
+        let shares = FairSemaphore::new(Quota::new(usize::MAX, MAX_MAKING_OF_SOURCE));
         Arc::new(Self { forwarder, control, options, making, shares, complaint: Mutex::default() })
     }
 
     /// Waits until a source may have a circuit made.
-    async fn turn(&self, source: IpAddr) -> Result<Share, Refusal> {
-        let turn = self.shares.take(source);
-        let turn = tokio::time::timeout(self.options.circuit_timeout, turn);
-        turn.await.map_err(|_| Refusal::plain("too many circuits are being made for this source"))
+    async fn turn(&self, source: IpAddr) -> Result<Permit<IpAddr>, Refusal> {
+        let turn = self.shares.acquire(source);
+        let turn = tokio::time::timeout(self.options.circuit_timeout, turn).await;
+        let busy = || Refusal::plain("too many circuits are being made for this source");
+        turn.ok().flatten().ok_or_else(busy)
     }
 
     /// Waits for its turn and has a circuit made to a service.
     async fn open(
         &self,
-        _: &Share,
+        _: &Permit<IpAddr>,
         client: String,
         service: String,
         addresses: Addresses,

@@ -11,17 +11,15 @@ use bytes::Bytes;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
-    sync::Semaphore,
 };
 use tokio_rustls::{TlsAcceptor, TlsStream};
 use tokio_util::sync::CancellationToken;
 use weft_circuit::now;
-use weft_limits::{LogLines, source_of};
+use weft_limits::{FairSemaphore, Full, LogLines, Permit, Quota, source_of};
 
 use super::{
     Addresses, Ingress, Opened,
     request::{Line, Request, answer},
-    shares::{Share, Shares},
 };
 use crate::bindings::socket::{self, Stream};
 
@@ -58,8 +56,7 @@ pub(crate) async fn serve_streams(
     limits: StreamLimits,
     stop: CancellationToken,
 ) {
-    let room = Arc::new(Semaphore::new(limits.connections));
-    let shares = Shares::new(limits.per_source);
+    let connections = FairSemaphore::new(Quota::new(limits.connections, limits.per_source));
     let mut lines = LogLines::new(now());
     loop {
         let accepted = tokio::select! {
@@ -68,17 +65,17 @@ pub(crate) async fn serve_streams(
         };
         match accepted {
             Ok((stream, remote)) => {
-                let Some(share) = shares.try_take(source_of(remote.ip())) else {
-                    let most = limits.per_source;
-                    let why = format!("the limit of connections of one source is reached: {most}");
-                    ingress.complain(remote, &why);
-                    continue;
-                };
-                let Ok(permit) = Arc::clone(&room).try_acquire_owned() else {
-                    let most = limits.connections;
-                    ingress
-                        .complain(remote, &format!("the limit of connections is reached: {most}"));
-                    continue;
+                let permit = match connections.try_acquire(source_of(remote.ip())) {
+                    Ok(permit) => permit,
+                    Err(full) => {
+                        let (of, most) = match full {
+                            Full::Key(_) => (" of one source", limits.per_source),
+                            Full::Total => ("", limits.connections),
+                        };
+                        let why = format!("the limit of connections{of} is reached: {most}");
+                        ingress.complain(remote, &why);
+                        continue;
+                    }
                 };
                 let (ingress, tls) = (Arc::clone(&ingress), tls.clone());
                 let (stream, runtime) = match ingress.options.threads.bring(stream) {
@@ -89,7 +86,7 @@ pub(crate) async fn serve_streams(
                     }
                 };
                 runtime.spawn(async move {
-                    let _places = (share, permit);
+                    let _permit = permit;
                     let served = serve(&ingress, stream, remote, tls, limits.patience);
                     let Err(Unserved { why, turn }) = served.await else { return };
                     ingress.complain(remote, &why);
@@ -113,7 +110,7 @@ pub(crate) async fn serve_streams(
 /// Why a client got no circuit, and its place, if a controller was asked.
 struct Unserved {
     why: String,
-    turn: Option<Share>,
+    turn: Option<Permit<IpAddr>>,
 }
 
 impl From<String> for Unserved {
