@@ -14,16 +14,13 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
-use weft_limits::{BoundedTable, Caps, TableFull, WhenFull, source_of};
+use weft_limits::{BoundedTable, Caps, SAFE, TableFull, WhenFull, source_of};
 
 /// Most sources of known peers that are remembered.
 const KNOWN_SOURCES: usize = 4096;
 
 /// The interval at which waiting peers are given the places of peers whose time is over.
 pub(crate) const PACE: Duration = Duration::from_millis(100);
-
-/// How long a place is safe from peers of its own source, if more of them arrive than can wait.
-pub(crate) const SAFE: Duration = Duration::from_millis(250);
 
 /// The limits of a [`Door`].
 #[derive(Debug, Clone, Copy)]

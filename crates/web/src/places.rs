@@ -1,19 +1,12 @@
 //! Places for peers: connections, requests in flight, bytes of bodies.
 
-use std::cmp::Reverse;
-use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
-use weft_limits::source_of;
-
-/// Time for which a request that waits for its body keeps its place when its own source needs the
-/// place for another request. Honest clients may share an address with a peer that opens many such
-/// requests, so this time is shorter than for other sources.
-const SAFE: Duration = Duration::from_millis(250);
+use weft_limits::{Among, Full, Held, HolderId, Quota, SAFE, source_of};
 
 /// A number of places with a limit for each source.
 ///
@@ -22,28 +15,12 @@ const SAFE: Duration = Duration::from_millis(250);
 /// holders the one whose peer sends slowest.
 #[derive(Debug)]
 pub struct Places {
-    limit: usize,
-    per_source: usize,
     /// Time that a holder may wait for its peer before its places may be taken back.
     grace: Duration,
     /// The time that a holder may wait when its own source needs the places.
     safe: Duration,
-    held: Mutex<Held>,
-}
-
-#[derive(Debug, Default)]
-struct Held {
-    all: usize,
-    by_source: HashMap<IpAddr, usize>,
-    holders: HashMap<u64, Holder>,
-    next: u64,
-}
-
-#[derive(Debug)]
-struct Holder {
-    source: IpAddr,
-    count: usize,
-    waits: Option<Wait>,
+    /// The holders, with their waits.
+    held: Mutex<Quota<IpAddr, Option<Wait>>>,
 }
 
 /// A holder's wait for its peer.
@@ -59,7 +36,7 @@ struct Wait {
 pub struct Place {
     places: Arc<Places>,
     source: IpAddr,
-    key: u64,
+    id: HolderId,
 }
 
 /// Marks a holder as waiting for its peer until it is dropped.
@@ -74,7 +51,7 @@ impl Places {
     #[must_use]
     pub fn new(limit: usize, per_source: usize, grace: Duration) -> Arc<Self> {
         let safe = grace.min(SAFE);
-        Arc::new(Self { limit, per_source, grace, safe, held: Mutex::default() })
+        Arc::new(Self { grace, safe, held: Mutex::new(Quota::new(limit, per_source)) })
     }
 
     /// One place for a peer; `None` if all places, or all of its source, are taken.
@@ -88,71 +65,8 @@ impl Places {
     #[must_use]
     pub fn none(self: &Arc<Self>, peer: IpAddr) -> Place {
         let source = source_of(peer);
-        let mut held = self.held.lock();
-        held.next += 1;
-        let key = held.next;
-        held.holders.insert(key, Holder { source, count: 0, waits: None });
-        drop(held);
-        Place { places: Arc::clone(self), source, key }
-    }
-
-    /// `None` if `more` places are free; otherwise the holders among whom room must be made.
-    fn lacks(&self, held: &Held, source: IpAddr, more: usize) -> Option<Scope> {
-        let own = held.by_source.get(&source).copied().unwrap_or_default();
-        let fits = |used: usize, limit: usize| limit.saturating_sub(used) >= more;
-        match (fits(own, self.per_source), fits(held.all, self.limit)) {
-            (false, _) => Some(Scope::Source(source)),
-            (true, false) => Some(Scope::All),
-            (true, true) => None,
-        }
-    }
-}
-
-/// The holders among whom room is made.
-#[derive(Clone, Copy)]
-enum Scope {
-    Source(IpAddr),
-    All,
-}
-
-impl Held {
-    /// Takes back the places of one holder that has waited for its peer for `grace`: a holder of
-    /// the source with the most places and, of those, the one whose peer sends slowest. Returns
-    /// false if there is none.
-    fn take_back(&mut self, scope: Scope, but: u64, grace: Duration) -> bool {
-        let now = Instant::now();
-        let candidates = self.holders.iter().filter_map(|(key, holder)| {
-            let wait = holder.waits.as_ref().filter(|_| *key != but && holder.count > 0)?;
-            let waited = now.saturating_duration_since(wait.since);
-            let is_in = match scope {
-                Scope::Source(source) => holder.source == source,
-                Scope::All => true,
-            };
-            if waited < grace || !is_in {
-                return None;
-            }
-            let held = self.by_source.get(&holder.source).copied().unwrap_or_default();
-            let rate = u128::from(wait.bytes) * 1_000_000 / waited.as_micros().max(1);
-            Some((Reverse(held), rate, *key))
-        });
-        let Some((_, _, key)) = candidates.min() else { return false };
-        if let Some(wait) = self.remove(key).and_then(|holder| holder.waits) {
-            // The holder may have ended at this moment.
-            let _ = wait.taken_back.send(());
-        }
-        true
-    }
-
-    fn remove(&mut self, key: u64) -> Option<Holder> {
-        let holder = self.holders.remove(&key)?;
-        self.all -= holder.count;
-        if let Some(own) = self.by_source.get_mut(&holder.source) {
-            *own -= holder.count;
-            if *own == 0 {
-                self.by_source.remove(&holder.source);
-            }
-        }
-        Some(holder)
+        let id = self.held.lock().enter(&source, 0, None);
+        Place { places: Arc::clone(self), source, id }
     }
 }
 
@@ -162,23 +76,38 @@ impl Place {
     #[must_use]
     pub fn try_grow(&self, more: usize) -> bool {
         let mut held = self.places.held.lock();
-        if more == 0 || !held.holders.contains_key(&self.key) {
+        if more == 0 || held.holder_mut(&self.source, self.id).is_none() {
             return more == 0;
         }
-        while let Some(scope) = self.places.lacks(&held, self.source, more) {
-            let grace = match scope {
-                Scope::Source(_) => self.places.safe,
-                Scope::All => self.places.grace,
+        while let Err(full) = held.check(&self.source, more) {
+            let now = Instant::now();
+            let (among, grace) = match full {
+                Full::Key(_) => (Among::Key(&self.source), self.places.safe),
+                Full::Total => (Among::Greediest(0), self.places.grace),
             };
-            if !held.take_back(scope, self.key, grace) {
-                return false;
+            let slowest = held.displace(among, |id, held| self.slowness(id, held, grace, now));
+            let Some((_, Held { holder, .. })) = slowest else { return false };
+            if let Some(wait) = holder {
+                // The holder may have ended at this moment.
+                let _ = wait.taken_back.send(());
             }
         }
-        let Some(holder) = held.holders.get_mut(&self.key) else { return false };
-        holder.count += more;
-        held.all += more;
-        *held.by_source.entry(self.source).or_default() += more;
-        true
+        held.grow(&self.source, self.id, more)
+    }
+
+    /// The rank of another holder whose places may be taken back: one that has waited for its peer for `grace`. The
+    /// one whose peer sends slowest comes first.
+    fn slowness(
+        &self,
+        id: HolderId,
+        held: &Held<Option<Wait>>,
+        grace: Duration,
+        now: Instant,
+    ) -> Option<(u128, HolderId)> {
+        let wait = held.holder.as_ref().filter(|_| id != self.id && held.places > 0)?;
+        let waited = now.saturating_duration_since(wait.since);
+        let rate = u128::from(wait.bytes) * 1_000_000 / waited.as_micros().max(1);
+        (waited >= grace).then_some((rate, id))
     }
 
     /// Marks the holder as waiting for its peer.
@@ -186,8 +115,8 @@ impl Place {
     pub fn waits(&self) -> (Waiting<'_>, TakenBack) {
         let (sender, taken_back) = oneshot::channel();
         let wait = Wait { since: Instant::now(), bytes: 0, taken_back: sender };
-        if let Some(holder) = self.places.held.lock().holders.get_mut(&self.key) {
-            holder.waits = Some(wait);
+        if let Some(waits) = self.places.held.lock().holder_mut(&self.source, self.id) {
+            *waits = Some(wait);
         }
         (Waiting(self), taken_back)
     }
@@ -197,8 +126,7 @@ impl Waiting<'_> {
     /// Notes that this many bytes came from the peer.
     pub fn came(&self, bytes: usize) {
         let mut held = self.0.places.held.lock();
-        let holder = held.holders.get_mut(&self.0.key);
-        if let Some(wait) = holder.and_then(|holder| holder.waits.as_mut()) {
+        if let Some(Some(wait)) = held.holder_mut(&self.0.source, self.0.id) {
             wait.bytes += bytes as u64;
         }
     }
@@ -206,15 +134,15 @@ impl Waiting<'_> {
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        if let Some(holder) = self.0.places.held.lock().holders.get_mut(&self.0.key) {
-            holder.waits = None;
+        if let Some(waits) = self.0.places.held.lock().holder_mut(&self.0.source, self.0.id) {
+            *waits = None;
         }
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.places.held.lock().remove(self.key);
+        self.places.held.lock().leave(&self.source, self.id);
     }
 }
 
@@ -240,8 +168,7 @@ mod tests {
         drop((first, third));
         assert!(places.take(b).is_some());
         drop(second);
-        let held = places.held.lock();
-        assert!(held.by_source.is_empty() && held.holders.is_empty());
+        assert!(places.held.lock().is_empty());
     }
 
     #[test]
@@ -255,8 +182,7 @@ mod tests {
         drop(one);
         assert!(two.try_grow(50) && !other.try_grow(1));
         drop((two, other));
-        let held = places.held.lock();
-        assert!(held.all == 0 && held.by_source.is_empty() && held.holders.is_empty());
+        assert!(places.held.lock().is_empty());
     }
 
     #[test]
@@ -278,8 +204,7 @@ mod tests {
         assert!(places.take(ip("192.0.2.3")).is_none());
         drop((quick_waits, slow_waits));
         drop((quick, slow, other, third, fourth));
-        let held = places.held.lock();
-        assert!(held.all == 0 && held.by_source.is_empty() && held.holders.is_empty());
+        assert!(places.held.lock().is_empty());
     }
 
     #[tokio::test]
