@@ -6,13 +6,12 @@
 //! network that holds most, the part that holds most gives way. Every operation takes time that grows with the logarithm
 //! of the table only, and removal by time touches what is removed.
 
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::Instant;
 
 use hashbrown::HashMap;
-use weft_limits::{Network, networks_of};
+use weft_limits::{Full, HolderId, Network, Quota};
 
 /// The key of an entry: the hash of its secret.
 pub(crate) type Key = [u8; 32];
@@ -29,15 +28,11 @@ pub(crate) fn places(bytes: usize) -> usize {
 struct Entry<V> {
     value: V,
     source: IpAddr,
-    places: usize,
     /// None: until it is taken out.
     end: Option<Instant>,
-    /// Position in the order in which the entries of a source go.
-    order: Order,
+    /// Whether somebody has shown a factor, and the position in the order of insertion.
+    id: HolderId,
 }
-
-/// Whether somebody has shown a factor, and the position in the order of insertion.
-type Order = (bool, u64);
 
 impl<V> Entry<V> {
     fn is_good(&self, now: Instant) -> bool {
@@ -45,53 +40,22 @@ impl<V> Entry<V> {
     }
 }
 
-/// What one network holds.
-#[derive(Debug, Default)]
-struct Share {
-    places: usize,
-    /// Its entries, in the order in which they go.
-    by_age: BTreeMap<Order, Key>,
-    /// The networks in it; none of a source.
-    parts: BTreeSet<Rank>,
-}
-
-/// The rank of a network among its equals: the greediest last, among those the one with the oldest entry.
-type Rank = (usize, Reverse<u64>, Network);
-
-impl Share {
-    fn rank(&self, network: Network) -> Rank {
-        let oldest = self.by_age.keys().next().map_or(u64::MAX, |(_, oldest)| *oldest);
-        (self.places, Reverse(oldest), network)
-    }
-}
-
 /// The table.
 #[derive(Debug)]
 pub(crate) struct Places<V> {
-    total: usize,
     per_source: usize,
-    used: usize,
+    /// The places of the entries, by network.
+    quota: Quota<Network, Key>,
     entries: HashMap<Key, Entry<V>>,
-    by_end: BTreeMap<(Instant, Order), Key>,
-    shares: HashMap<Network, Share>,
-    /// The largest networks.
-    ranks: BTreeSet<Rank>,
-    next: u64,
+    by_end: BTreeMap<(Instant, HolderId), Key>,
 }
 
 impl<V> Places<V> {
     /// An empty table with this many places in all, and for each source.
     pub(crate) fn new(total: usize, per_source: usize) -> Self {
-        Self {
-            total,
-            per_source: per_source.min(total),
-            used: 0,
-            entries: HashMap::new(),
-            by_end: BTreeMap::new(),
-            shares: HashMap::new(),
-            ranks: BTreeSet::new(),
-            next: 0,
-        }
+        let per_source = per_source.min(total);
+        let quota = Quota::of_networks(total, per_source);
+        Self { per_source, quota, entries: HashMap::new(), by_end: BTreeMap::new() }
     }
 
     /// Adds an entry until `end`, or until it is taken out; gives what went for it. `is_proven`: somebody has shown a factor.
@@ -104,17 +68,19 @@ impl<V> Places<V> {
         end: Option<Instant>,
     ) -> Vec<V> {
         let places = places(bytes).min(self.per_source);
+        let network = Network::of(source);
         let mut gone: Vec<V> = self.remove(&key).into_iter().collect();
-        self.make_room(source, places, &mut gone);
-        let order = (is_proven, self.next);
-        self.next += 1;
-        self.by_end.extend(end.map(|end| ((end, order), key)));
-        self.entries.insert(key, Entry { value, source, places, end, order });
-        self.used += places;
-        self.change(source, |share| {
-            share.places += places;
-            share.by_age.insert(order, key);
-        });
+        while let Err(full) = self.quota.check(&network, places) {
+            // The oldest entry of the source that holds most, in the network that is full or in all.
+            let within = if let Full::Key(network) = &full { Some(network) } else { None };
+            let greediest = self.quota.greediest_in(within);
+            let oldest = greediest.and_then(|it| self.quota.holders_of(it).next());
+            let Some(oldest) = oldest.map(|(_, key)| *key) else { break };
+            gone.extend(self.remove(&oldest));
+        }
+        let id = self.quota.enter_as(is_proven, &network, places, key);
+        self.by_end.extend(end.map(|end| ((end, id), key)));
+        self.entries.insert(key, Entry { value, source, end, id });
         gone
     }
 
@@ -123,7 +89,8 @@ impl<V> Places<V> {
     pub(crate) fn update(&mut self, key: &Key, bytes: usize, is_proven: bool) -> Vec<V> {
         let new = places(bytes).min(self.per_source);
         let Some(entry) = self.entries.get(key) else { return Vec::new() };
-        if (new, is_proven) == (entry.places, entry.order.0) {
+        let places = self.quota.places_of(&Network::of(entry.source), entry.id);
+        if (new, is_proven) == (places, entry.id.is_proven()) {
             return Vec::new();
         }
         // It becomes the youngest, so that it does not make room for itself.
@@ -173,78 +140,17 @@ impl<V> Places<V> {
 
     /// Places taken in all.
     pub(crate) fn used(&self) -> usize {
-        self.used
+        self.quota.used()
     }
 
     fn take(&mut self, key: &Key) -> Option<Entry<V>> {
         let entry = self.entries.remove(key)?;
         if let Some(end) = entry.end {
-            self.by_end.remove(&(end, entry.order));
+            self.by_end.remove(&(end, entry.id));
         }
-        self.used -= entry.places;
-        self.change(entry.source, |share| {
-            share.places -= entry.places;
-            share.by_age.remove(&entry.order);
-        });
+        self.quota.leave(&Network::of(entry.source), entry.id);
         Some(entry)
     }
-
-    fn make_room(&mut self, source: IpAddr, places: usize, gone: &mut Vec<V>) {
-        for network in networks_of(source).rev() {
-            let most = self.per_source.saturating_mul(network.shares()).min(self.total);
-            let held = |table: &Self| table.shares.get(&network).map_or(0, |share| share.places);
-            while held(self) + places > most {
-                if !self.evict(Some(network), gone) {
-                    break;
-                }
-            }
-        }
-        while self.used + places > self.total {
-            if !self.evict(None, gone) {
-                break;
-            }
-        }
-    }
-
-    /// Takes out the oldest entry of the greediest source in a network, or of all. False: there is none.
-    fn evict(&mut self, within: Option<Network>, gone: &mut Vec<V>) -> bool {
-        let Some(mut network) = within.or_else(|| last(&self.ranks)) else { return false };
-        while let Some(part) = self.shares.get(&network).and_then(|share| last(&share.parts)) {
-            network = part;
-        }
-        let oldest = self.shares.get(&network).and_then(|share| share.by_age.values().next());
-        let Some(key) = oldest.copied() else { return false };
-        gone.extend(self.remove(&key));
-        true
-    }
-
-    /// Changes the shares of a source and of the networks around it, and their ranks with them.
-    fn change(&mut self, source: IpAddr, change: impl Fn(&mut Share)) {
-        let mut around: Option<Network> = None;
-        for network in networks_of(source) {
-            let share = self.shares.entry(network).or_default();
-            let before = share.rank(network);
-            change(share);
-            let after = (!share.by_age.is_empty()).then(|| share.rank(network));
-            if after.is_none() {
-                self.shares.remove(&network);
-            }
-            let ranks = match around {
-                None => Some(&mut self.ranks),
-                Some(around) => self.shares.get_mut(&around).map(|share| &mut share.parts),
-            };
-            if let Some(ranks) = ranks {
-                ranks.remove(&before);
-                ranks.extend(after);
-            }
-            around = Some(network);
-        }
-    }
-}
-
-/// The greediest of some networks.
-fn last(ranks: &BTreeSet<Rank>) -> Option<Network> {
-    ranks.last().map(|(_, _, network)| *network)
 }
 
 #[cfg(test)]
@@ -252,6 +158,7 @@ mod tests {
     use std::time::Duration;
 
     use proptest::prelude::*;
+    use weft_limits::networks_of;
 
     use super::*;
 
@@ -394,22 +301,15 @@ mod tests {
                         prop_assert!(table.entries.contains_key(&key(number)));
                     }
                 }
-                let held: usize = table.entries.values().map(|entry| entry.places).sum();
-                prop_assert_eq!(held, table.used);
-                prop_assert!(table.used <= 16);
+                prop_assert!(table.used() <= 16);
                 prop_assert_eq!(table.by_end.len(), table.entries.len());
-                let parts: usize = table.shares.values().map(|share| share.parts.len()).sum();
-                prop_assert_eq!(table.ranks.len() + parts, table.shares.len());
-                for (network, share) in &table.shares {
-                    let own = || table.entries.values().filter(|entry| networks_of(entry.source).any(|it| it == *network));
-                    prop_assert_eq!(own().map(|entry| entry.places).sum::<usize>(), share.places);
-                    prop_assert_eq!(own().count(), share.by_age.len());
-                    prop_assert!(share.places <= (8 * network.shares()).min(16) && !share.by_age.is_empty());
-                    let rank = share.rank(*network);
-                    let around = own().next().and_then(|entry| networks_of(entry.source).take_while(|it| it != network).last());
-                    let ranks = around.map_or(&table.ranks, |around| &table.shares[&around].parts);
-                    prop_assert!(ranks.contains(&rank));
+                let of = |network| table.entries.values().filter(move |it| networks_of(it.source).any(|of| of == network));
+                for network in table.entries.values().flat_map(|entry| networks_of(entry.source)) {
+                    let places = of(network).map(|it| table.quota.places_of(&Network::of(it.source), it.id));
+                    prop_assert_eq!(places.sum::<usize>(), table.quota.used_by(&network));
+                    prop_assert!(table.quota.used_by(&network) <= (8 * network.shares()).min(16));
                 }
+                prop_assert_eq!(table.quota.is_empty(), table.entries.is_empty());
             }
         }
     }
