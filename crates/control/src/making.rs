@@ -1,9 +1,9 @@
 //! The circuits that one router has in the making, with a share of them for each dialing identity.
 
-use std::{collections::HashMap, sync::Arc};
+use std::sync::Arc;
 
-use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use weft_limits::{FairSemaphore, Permit, Quota};
 use weft_model::Id;
 use weft_network::create::{AT_ONCE, BY_ONE};
 
@@ -11,19 +11,13 @@ use weft_network::create::{AT_ONCE, BY_ONE};
 #[derive(Debug)]
 pub(crate) struct Making {
     places: Arc<Semaphore>,
-    dialers: Mutex<HashMap<Id, usize>>,
-}
-
-/// The place of a circuit among those of its dialer. Given back when dropped.
-#[derive(Debug)]
-pub(crate) struct Dialing<'m> {
-    making: &'m Making,
-    dialer: &'m Id,
+    dialers: Arc<FairSemaphore<Id>>,
 }
 
 impl Making {
     pub(crate) fn new() -> Self {
-        Self { places: Arc::new(Semaphore::new(AT_ONCE)), dialers: Mutex::default() }
+        let dialers = FairSemaphore::new(Quota::new(AT_ONCE, BY_ONE));
+        Self { places: Arc::new(Semaphore::new(AT_ONCE)), dialers }
     }
 
     /// A place for a request; none if all are taken.
@@ -32,26 +26,8 @@ impl Making {
     }
 
     /// A place among those of a dialer; none if it has its share.
-    pub(crate) fn dialing<'m>(&'m self, dialer: &'m Id) -> Option<Dialing<'m>> {
-        let mut dialers = self.dialers.lock();
-        match dialers.get_mut(dialer) {
-            Some(count) if *count >= BY_ONE => return None,
-            Some(count) => *count += 1,
-            None => drop(dialers.insert(dialer.clone(), 1)),
-        }
-        Some(Dialing { making: self, dialer })
-    }
-}
-
-impl Drop for Dialing<'_> {
-    fn drop(&mut self) {
-        let mut dialers = self.making.dialers.lock();
-        if let Some(count) = dialers.get_mut(self.dialer) {
-            *count -= 1;
-            if *count == 0 {
-                dialers.remove(self.dialer);
-            }
-        }
+    pub(crate) fn dialing(&self, dialer: &Id) -> Option<Permit<Id>> {
+        self.dialers.try_acquire(dialer.clone()).ok()
     }
 }
 
@@ -68,6 +44,6 @@ mod tests {
         assert!(making.dialing(&other).is_some());
         drop(held);
         assert!(making.dialing(&one).is_some());
-        assert!(making.dialers.lock().is_empty());
+        assert_eq!(making.dialers.used(), 0);
     }
 }

@@ -8,12 +8,12 @@
 //! `SILENT` at least: a host that answers is left to whoever dials it. A dial that finds no such place tries again
 //! (`super`).
 
-use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use hashbrown::HashMap;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
+use weft_limits::{Among, HolderId, Quota};
 use weft_model::Id;
 use weft_model::entity::Terminator;
 
@@ -27,23 +27,13 @@ const TO_ONE: usize = AT_ONCE / 4;
 /// How long a dial is left alone although others want its place. Routers do the same with their workers.
 const SILENT: Duration = Duration::from_secs(1);
 
-/// The circuits in the making by router of the dialer and host.
+/// The circuits in the making by router of the dialer and host, and of those by dialing identity.
 #[derive(Debug, Default)]
-pub(crate) struct Hosts(Mutex<HashMap<(Id, Id), Share>>);
-
-/// The circuits in the making from one router to one host.
-#[derive(Debug, Default)]
-struct Share {
-    count: usize,
-    /// The number of the next circuit.
-    next: u64,
-    /// By dialing identity and number.
-    dialers: HashMap<Id, BTreeMap<u64, Dial>>,
-}
+pub(crate) struct Hosts(Mutex<HashMap<(Id, Id), Quota<Id, Dial>>>);
 
 /// A dial that has a place.
 #[derive(Debug)]
-struct Dial {
+pub(crate) struct Dial {
     since: Instant,
     /// Dropped when the place is taken away.
     _place: oneshot::Sender<()>,
@@ -55,7 +45,7 @@ pub(super) struct ToHost<'h> {
     hosts: &'h Hosts,
     key: (Id, Id),
     dialer: Id,
-    number: u64,
+    dial: HolderId,
     taken: oneshot::Receiver<()>,
 }
 
@@ -77,51 +67,18 @@ impl Hosts {
         let key = (router.clone(), host_of(to).clone());
         let dialer = dialer.cloned().unwrap_or_default();
         let mut shares = self.0.lock();
-        let share = shares.entry(key.clone()).or_default();
-        if share.count >= TO_ONE && !share.displace(&dialer, now) {
-            return None;
+        let share = shares.entry(key.clone()).or_insert_with(|| Quota::new(TO_ONE, TO_ONE));
+        if share.check(&dialer, 1).is_err() {
+            // The oldest one of the dialer that has most of them, at least two more.
+            let most = Among::Greediest(share.used_by(&dialer) + 2);
+            share.displace(most, |dial, held| {
+                let age = now.saturating_duration_since(held.holder.since);
+                (age >= SILENT).then_some(dial)
+            })?;
         }
-        let (number, taken) = share.add(&dialer, now);
-        Some(ToHost { hosts: self, key, dialer, number, taken })
-    }
-}
-
-impl Share {
-    fn add(&mut self, dialer: &Id, since: Instant) -> (u64, oneshot::Receiver<()>) {
         let (place, taken) = oneshot::channel();
-        let number = self.next;
-        self.next += 1;
-        self.count += 1;
-        self.dialers
-            .entry(dialer.clone())
-            .or_default()
-            .insert(number, Dial { since, _place: place });
-        (number, taken)
-    }
-
-    /// Takes the oldest place of the dialer that has most of them, for this one: among those that have two more, and
-    /// whose oldest is silent. False if there is none.
-    fn displace(&mut self, newcomer: &Id, now: Instant) -> bool {
-        let own = self.dialers.get(newcomer).map_or(0, BTreeMap::len);
-        let silent = self.dialers.iter().filter_map(|(dialer, places)| {
-            let (number, oldest) = places.first_key_value()?;
-            let is_silent = now.saturating_duration_since(oldest.since) >= SILENT;
-            (is_silent && places.len() >= own + 2).then_some((places.len(), dialer, *number))
-        });
-        let gives_way = silent.max_by_key(|(held, ..)| *held);
-        let found = gives_way.map(|(_, dialer, number)| (dialer.clone(), number));
-        found.is_some_and(|(dialer, number)| self.remove(&dialer, number))
-    }
-
-    /// Removes a place; false if it was taken away.
-    fn remove(&mut self, dialer: &Id, number: u64) -> bool {
-        let Some(places) = self.dialers.get_mut(dialer) else { return false };
-        let is_there = places.remove(&number).is_some();
-        if places.is_empty() {
-            self.dialers.remove(dialer);
-        }
-        self.count -= usize::from(is_there);
-        is_there
+        let dial = share.enter(&dialer, 1, Dial { since: now, _place: place });
+        Some(ToHost { hosts: self, key, dialer, dial, taken })
     }
 }
 
@@ -139,8 +96,8 @@ impl Drop for ToHost<'_> {
     fn drop(&mut self) {
         let mut shares = self.hosts.0.lock();
         if let Some(share) = shares.get_mut(&self.key) {
-            share.remove(&self.dialer, self.number);
-            if share.count == 0 {
+            share.leave(&self.dialer, self.dial);
+            if share.is_empty() {
                 shares.remove(&self.key);
             }
         }
