@@ -4,7 +4,6 @@
 //! that no single source holds up the logins of all others. A login for which there is none waits:
 //! sources come in turn, and the names and certificates of each source.
 
-use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -14,10 +13,9 @@ use tokio::sync::oneshot;
 use tokio::time::timeout_at;
 use weft_config::RateLimiter;
 use weft_contract::ErrorCode;
-use weft_kernel::turns::Line;
 use weft_kernel::{Caller, Failure};
 use weft_limits::{
-    AdaptiveWindow, Network, Outcome, Ticket, WindowOptions, networks_of, source_of,
+    AdaptiveWindow, FairQueue, Network, Outcome, Position, Quota, Ticket, WindowOptions, source_of,
 };
 
 use crate::waiting::WaitingLogins;
@@ -48,8 +46,15 @@ struct Places {
     challenges: Mutex<Window>,
     /// The logins of administrators without a place.
     admins: Mutex<Admins>,
-    /// Those that wait for a place in `logins`.
-    line: Mutex<Line<Option<IpAddr>, Place>>,
+    /// Those that wait for a place in `logins`: by source, and by the name or certificate of the login.
+    line: Mutex<FairQueue<Option<IpAddr>, oneshot::Sender<Place>, String>>,
+}
+
+/// The position of a login that waits.
+struct InLine<'p> {
+    places: &'p Places,
+    source: Option<IpAddr>,
+    position: Position,
 }
 
 /// When an administrator was last let in without a place.
@@ -65,9 +70,8 @@ struct Admins {
 #[derive(Debug)]
 struct Window {
     window: AdaptiveWindow,
-    /// The number of places that each source holds, and each network around one; those without a place are not in the
-    /// map.
-    held: HashMap<Network, u32>,
+    /// The places that each source holds, and each network around one.
+    held: Quota<Network>,
 }
 
 /// The sender of a login.
@@ -136,7 +140,8 @@ impl Admission {
         }
         let busy = || Failure::because(ErrorCode::ServerTooManyRequests, "too many logins at once");
         let _waiting = self.waiting.begin(sender.source).ok_or_else(busy)?;
-        let turn = places.line.lock().join(&sender.source, who, usize::MAX).ok_or_else(busy)?;
+        let (told, turn) = oneshot::channel();
+        let _position = places.line_up(sender.source, who, told).ok_or_else(busy)?;
         // A place may have become free before this login was in the line.
         places.hand_out(Instant::now());
         match timeout_at(until, turn).await {
@@ -171,7 +176,7 @@ impl Places {
             known: Mutex::new(known),
             challenges: Mutex::new(challenges),
             admins: Mutex::default(),
-            line: Mutex::default(),
+            line: Mutex::new(FairQueue::new(usize::MAX)),
         }
     }
 
@@ -194,6 +199,17 @@ impl Places {
         (is_due && is_admin() && self.admins.lock().let_in(sender, now)).then_some(Place(None))
     }
 
+    /// Puts a login into the line.
+    fn line_up(
+        &self,
+        source: Option<IpAddr>,
+        who: &str,
+        told: oneshot::Sender<Place>,
+    ) -> Option<InLine<'_>> {
+        let position = self.line.lock().push_part(source, who.to_owned(), told)?.position;
+        Some(InLine { places: self, source, position })
+    }
+
     /// Gives free places to the logins whose turn is next.
     fn hand_out(self: &Arc<Self>, now: Instant) {
         while let Some((place, told)) = self.next(now) {
@@ -207,7 +223,7 @@ impl Places {
         let mut line = self.line.lock();
         let mut window = self.logins.lock();
         window.window.expire(now);
-        let (source, told) = line.next(|source| window.has_place(*source))?;
+        let (source, told) = line.pop_where(|source| window.has_place(*source))?;
         let ticket = window.take(source, now)?;
         let places = Arc::clone(self);
         Some((Place(Some(Held { places, which: Which::Logins, ticket, source })), told))
@@ -229,18 +245,17 @@ impl Places {
 
 impl Window {
     fn new(options: WindowOptions) -> Self {
-        Self { window: AdaptiveWindow::new(options), held: HashMap::new() }
+        let window = AdaptiveWindow::new(options);
+        // The window says how many there are, and how many a source may have.
+        Self { window, held: Quota::of_networks(usize::MAX, usize::MAX) }
     }
 
     /// Whether there is a place for a login of a source.
     fn has_place(&self, source: Option<IpAddr>) -> bool {
         let (size, share) = (self.window.size(), self.window.size().div_ceil(SHARE));
-        let has_share = |network: Network| {
-            let held = self.held.get(&network).copied().unwrap_or_default();
-            (held as usize) < (share as usize).saturating_mul(network.shares())
-        };
-        self.window.in_flight() < size as usize
-            && source.into_iter().flat_map(networks_of).all(has_share)
+        let has_share =
+            |source| self.held.check_with(&Network::of(source), 1, share as usize).is_ok();
+        self.window.in_flight() < size as usize && source.is_none_or(has_share)
     }
 
     fn take(&mut self, source: Option<IpAddr>, now: Instant) -> Option<Ticket> {
@@ -250,8 +265,8 @@ impl Window {
             return None;
         }
         let ticket = self.window.try_start(now)?;
-        for network in source.into_iter().flat_map(networks_of) {
-            *self.held.entry(network).or_default() += 1;
+        if let Some(source) = source {
+            self.held.hold(&Network::of(source), 1);
         }
         Some(ticket)
     }
@@ -260,14 +275,8 @@ impl Window {
     /// before, as a failure: until now it counted for its source all the same.
     fn give_back(&mut self, ticket: Ticket, source: Option<IpAddr>) {
         self.window.finish(ticket, Outcome::Success);
-        for network in source.into_iter().flat_map(networks_of) {
-            let left = self.held.get_mut(&network).map_or(0, |held| {
-                *held = held.saturating_sub(1);
-                *held
-            });
-            if left == 0 {
-                self.held.remove(&network);
-            }
+        if let Some(source) = source {
+            self.held.free(&Network::of(source), 1);
         }
     }
 }
@@ -288,6 +297,13 @@ impl Admins {
             *self.last(sender) = Some(now);
         }
         is_due
+    }
+}
+
+impl Drop for InLine<'_> {
+    fn drop(&mut self) {
+        let left = self.places.line.lock().remove(&self.source, self.position);
+        drop(left);
     }
 }
 

@@ -1,12 +1,10 @@
 //! Limits the logins that wait for a turn, in all, for each source, and for the networks around a source. Each of them
 //! is a request of the web server in work, so that they must not use up the requests of others.
 
-use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use parking_lot::Mutex;
-use weft_limits::{Network, networks_of};
+use weft_limits::{FairSemaphore, Network, Permit, Quota};
 
 /// Most waiting logins of all sources.
 const ALL: usize = 512;
@@ -14,68 +12,28 @@ const ALL: usize = 512;
 /// all places, and some are left for every further source. Networks with many sources have more shares.
 const SHARE: usize = 2;
 
-/// The logins that wait. Clones share them.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct WaitingLogins(Arc<Mutex<Counts>>);
+/// The networks of waiting logins; none for programs in this process.
+type Origin = Option<Network>;
 
-#[derive(Debug, Default)]
-struct Counts {
-    all: usize,
-    /// Of programs in this process.
-    own: usize,
-    /// Networks without a waiting login are not in the map.
-    by_network: HashMap<Network, usize>,
-}
+/// The logins that wait. Clones share them.
+#[derive(Debug, Clone)]
+pub(crate) struct WaitingLogins(Arc<FairSemaphore<Origin>>);
 
 /// A login that waits, until it is dropped.
-#[derive(Debug)]
-pub(crate) struct WaitingLogin {
-    counts: Arc<Mutex<Counts>>,
-    source: Option<IpAddr>,
+pub(crate) type WaitingLogin = Permit<Origin>;
+
+impl Default for WaitingLogins {
+    fn default() -> Self {
+        let wider = |origin: &Origin| origin.and_then(|network| network.wider()).map(Some);
+        let shares = |origin: &Origin| origin.map_or(1, Network::shares);
+        Self(FairSemaphore::new(Quota::nested(ALL, ALL, wider, shares)))
+    }
 }
 
 impl WaitingLogins {
     /// Lets a login of a source wait; none if too many wait already.
     pub(crate) fn begin(&self, source: Option<IpAddr>) -> Option<WaitingLogin> {
-        let mut counts = self.0.lock();
-        let share = ALL.saturating_sub(counts.all).div_ceil(SHARE);
-        let has_room = match source {
-            None => counts.own < share,
-            Some(source) => networks_of(source).all(|network| {
-                counts.by_network.get(&network).copied().unwrap_or_default()
-                    < share.saturating_mul(network.shares())
-            }),
-        };
-        if !has_room || counts.all >= ALL {
-            return None;
-        }
-        match source {
-            None => counts.own += 1,
-            Some(source) => networks_of(source)
-                .for_each(|network| *counts.by_network.entry(network).or_default() += 1),
-        }
-        counts.all += 1;
-        Some(WaitingLogin { counts: Arc::clone(&self.0), source })
-    }
-}
-
-impl Drop for WaitingLogin {
-    fn drop(&mut self) {
-        let mut counts = self.counts.lock();
-        counts.all = counts.all.saturating_sub(1);
-        let Some(source) = self.source else {
-            counts.own = counts.own.saturating_sub(1);
-            return;
-        };
-        for network in networks_of(source) {
-            let left = counts.by_network.get_mut(&network).map_or(0, |held| {
-                *held = held.saturating_sub(1);
-                *held
-            });
-            if left == 0 {
-                counts.by_network.remove(&network);
-            }
-        }
+        self.0.try_acquire_with(source.map(Network::of), |free| free.div_ceil(SHARE)).ok()
     }
 }
 
@@ -98,7 +56,7 @@ mod tests {
         let (own, all_others) = (greedy.len(), others.iter().map(Vec::len).sum::<usize>());
         assert!(own + all_others <= ALL);
         drop((greedy, others));
-        assert!(waiting.0.lock().by_network.is_empty());
+        assert_eq!(waiting.0.used(), 0);
         assert_eq!(all(1).len(), 171);
     }
 

@@ -2,26 +2,19 @@
 //! take turns, however much each of them asks for. One caller never has all turns: others need not
 //! wait for the end of its work.
 
-mod line;
-
-use std::collections::HashMap;
 use std::num::NonZero;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::available_parallelism;
 use std::time::{Duration, Instant};
 
-use parking_lot::Mutex;
-use tokio::sync::oneshot;
 use weft_contract::ErrorCode;
-use weft_limits::source_of;
+use weft_limits::{FairSemaphore, Permit, Quota, source_of};
 use weft_model::{Ended, Meter};
 
 use crate::caller::{Caller, Via};
 use crate::failure::Failure;
 use crate::wait::Wait;
-
-pub use line::Line;
 
 /// Most waiting requests of one caller.
 const WAITING: usize = 256;
@@ -37,23 +30,11 @@ const INLINE: u64 = 1 << 14;
 /// The turns. Clones share them.
 #[derive(Debug, Clone)]
 pub struct Turns {
-    state: Arc<Mutex<State>>,
+    callers: Arc<FairSemaphore<String>>,
     /// Whether the controller stops.
     is_closed: Arc<AtomicBool>,
     /// Longest wait for a turn; after it the request is refused with 429.
     patience: Duration,
-}
-
-#[derive(Debug)]
-struct State {
-    /// The number of free turns.
-    free: usize,
-    /// The most turns that one caller has at a time.
-    most: usize,
-    /// The number of turns that callers have; callers without one are not in the map.
-    held: HashMap<String, usize>,
-    /// Waiting requests. If a turn is free, each of the callers has as many as it may have.
-    line: Line<String, Turn>,
 }
 
 /// The turns for one caller, in one request.
@@ -67,12 +48,7 @@ pub struct Asking {
 }
 
 /// A turn; dropping it passes it to the next caller.
-#[derive(Debug)]
-pub struct Turn {
-    /// None if the turn was passed on.
-    state: Option<Arc<Mutex<State>>>,
-    whose: String,
-}
+pub type Turn = Permit<String>;
 
 impl Turns {
     /// `count` turns for each processor.
@@ -84,13 +60,9 @@ impl Turns {
     /// This many turns, of which one caller has all but one at a time; a request that has waited for
     /// longer than `patience` is refused with 429.
     pub fn new(at_once: usize, patience: Duration) -> Self {
-        let state = State {
-            free: at_once,
-            most: at_once.saturating_sub(1).max(1),
-            held: HashMap::new(),
-            line: Line::default(),
-        };
-        Self { state: Arc::new(Mutex::new(state)), is_closed: Arc::default(), patience }
+        let quota = Quota::new(at_once, at_once.saturating_sub(1).max(1));
+        let callers = FairSemaphore::with_queue(quota, usize::MAX, WAITING);
+        Self { callers, is_closed: Arc::default(), patience }
     }
 
     /// The turns for this caller.
@@ -103,7 +75,7 @@ impl Turns {
     /// stops.
     pub fn close(&self) {
         self.is_closed.store(true, Ordering::Release);
-        self.state.lock().line = Line::default();
+        self.callers.close();
     }
 
     fn is_closed(&self) -> bool {
@@ -120,21 +92,11 @@ impl Turns {
     }
 
     async fn take(&self, whose: &str) -> Result<Turn, Failure> {
-        let busy = || Failure::new(ErrorCode::ServerTooManyRequests);
-        let mut turn = {
-            let mut state = self.state.lock();
-            if self.is_closed() {
-                return Err(Failure::stopping());
-            }
-            if state.free > 0 && state.may_have_another(whose) {
-                return Ok(state.give(&self.state, whose));
-            }
-            state.line.join(&whose.to_owned(), "", WAITING).ok_or_else(busy)?
-        };
-        match tokio::time::timeout(self.patience, &mut turn).await {
-            Ok(Ok(turn)) => Ok(turn),
-            Ok(Err(_)) if self.is_closed() => Err(Failure::stopping()),
-            _ => Err(busy()),
+        let turn = self.callers.acquire(whose.to_owned());
+        match tokio::time::timeout(self.patience, turn).await {
+            Ok(Some(turn)) => Ok(turn),
+            Ok(None) if self.is_closed() => Err(Failure::stopping()),
+            _ => Err(Failure::new(ErrorCode::ServerTooManyRequests)),
         }
     }
 }
@@ -197,55 +159,6 @@ impl Asking {
     }
 }
 
-impl State {
-    fn may_have_another(&self, whose: &str) -> bool {
-        self.held.get(whose).copied().unwrap_or_default() < self.most
-    }
-
-    /// Takes out the request whose turn is next, and its caller.
-    fn next(&mut self) -> Option<(String, oneshot::Sender<Turn>)> {
-        let Self { line, held, most, .. } = self;
-        line.next(|whose| held.get(whose).copied().unwrap_or_default() < *most)
-    }
-
-    /// Gives a free turn to a caller.
-    fn give(&mut self, turns: &Arc<Mutex<Self>>, whose: &str) -> Turn {
-        self.free = self.free.saturating_sub(1);
-        *self.held.entry(whose.to_owned()).or_default() += 1;
-        Turn { state: Some(Arc::clone(turns)), whose: whose.to_owned() }
-    }
-
-    /// Takes a turn back from a caller.
-    fn take_back(&mut self, whose: &str) {
-        self.free += 1;
-        if let Some(held) = self.held.get_mut(whose) {
-            *held = held.saturating_sub(1);
-            if *held == 0 {
-                self.held.remove(whose);
-            }
-        }
-    }
-}
-
-impl Drop for Turn {
-    fn drop(&mut self) {
-        let Some(turns) = self.state.take() else { return };
-        let mut state = turns.lock();
-        state.take_back(&self.whose);
-        while let Some((whose, next)) = state.next() {
-            let turn = state.give(&turns, &whose);
-            match next.send(turn) {
-                Ok(()) => return,
-                // The request was given up. The state is locked here, so that the turn must not pass itself on.
-                Err(mut turn) => {
-                    turn.state = None;
-                    state.take_back(&whose);
-                }
-            }
-        }
-    }
-}
-
 /// The caller that a request counts for.
 fn whose(caller: &Caller) -> String {
     match (caller.identity(), caller.origin.remote, &caller.origin.via) {
@@ -258,6 +171,7 @@ fn whose(caller: &Caller) -> String {
 
 #[cfg(test)]
 mod tests {
+    use parking_lot::Mutex;
     use weft_model::Part;
 
     use super::*;
@@ -283,8 +197,7 @@ mod tests {
         drop(first);
         futures::future::join_all(all).await;
         assert_eq!(*order.lock(), ["greedy", "modest", "greedy", "greedy"]);
-        let state = turns.state.lock();
-        assert!(state.free == 1 && state.line.is_empty());
+        assert_eq!((turns.callers.used(), turns.callers.waiting()), (0, 0));
     }
 
     #[tokio::test]
@@ -304,8 +217,7 @@ mod tests {
         drop(first);
         drop(third.await.unwrap());
         drop(second);
-        let state = turns.state.lock();
-        assert!(state.free == 3 && state.held.is_empty() && state.line.is_empty());
+        assert_eq!((turns.callers.used(), turns.callers.waiting()), (0, 0));
     }
 
     /// Work that spends so many units, on the thread that is told.
