@@ -60,7 +60,7 @@ pub use call::{Page, Query};
 pub use client_api::ClientApi;
 pub use credentials::{About, Credentials};
 pub use device_codes::DevicePrompt;
-pub use error::{ApiError, Error, FactorProblem, ProviderError, Result};
+pub use error::{ApiError, Error, FactorProblem, ProviderError, Result, chain};
 pub use external_tokens::{ExternalTokens, TokenRequest};
 pub use http::{MAX_ANSWER, Tls, tell_waits};
 pub use login::{LoginKey, Logins, SavedLogin};

@@ -7,6 +7,8 @@ use weft_contract::ErrorBody;
 
 use crate::output::{counted, note, printable};
 
+pub(crate) use weft_client::chain;
+
 /// Exit statuses; `weft --help` lists them.
 mod status {
     pub(super) const FAILED: u8 = 1;
@@ -140,22 +142,6 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.message)
     }
-}
-
-/// An error and its causes in one line.
-pub(crate) fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        let cause_text = cause.to_string();
-        // Many errors contain the text of their cause.
-        if !text.contains(&cause_text) {
-            text.push_str(": ");
-            text.push_str(&cause_text);
-        }
-        source = cause.source();
-    }
-    text
 }
 
 impl From<weft_client::Error> for Failure {
