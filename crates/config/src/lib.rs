@@ -44,7 +44,7 @@ mod template;
 mod veil;
 pub mod web;
 mod xgress_options;
-mod yaml;
+pub mod yaml;
 
 pub use address::HostPort;
 pub use channel_options::{ChannelOptions, Heartbeats};
@@ -62,7 +62,7 @@ pub use suggest::{nearest, similar};
 pub use template::{ControllerTemplate, RouterTemplate, TunnelerMode};
 pub use web::{BindPoint, ContentPolicy, FileOptions, WebApi, WebServer};
 pub use xgress_options::XgressOptions;
-pub use yaml::{Environment, ProcessEnvironment, spaces_after_colons};
+pub use yaml::{Environment, ProcessEnvironment};
 
 #[cfg(test)]
 mod tests;

@@ -1,4 +1,4 @@
-//! YAML of configuration files: a tree in which every node has its place.
+//! YAML: a tree in which every node has its place, for configuration files and for whoever brings rules of their own.
 //!
 //! Text becomes events (the parser library), events become [`Node`]s (`tree`), plain scalars become
 //! values by the rules of YAML 1.1 (`scalar`), and variables in strings are replaced (`environment`;
@@ -11,5 +11,5 @@ mod tree;
 
 pub(crate) use environment::expand;
 pub use environment::{Environment, ProcessEnvironment};
-pub use tabs::spaces_after_colons;
-pub(crate) use tree::{Entry, Node, Place, Tree, Value, parse};
+pub(crate) use tree::parse;
+pub use tree::{Entry, Node, Place, Rules, SyntaxError, Tree, Twice, Value};

@@ -8,20 +8,37 @@ use super::{scalar, tabs::spaces_after_colons};
 
 /// Deepest nesting that is read.
 const MAX_DEPTH: usize = 64;
-/// Most nodes of a file, including those that aliases repeat.
-const MAX_NODES: usize = 100_000;
-/// Most bytes of texts that anchors and aliases repeat.
-const MAX_REPEATED: usize = 16 << 20;
+
+/// The rules by which a text is read.
+#[derive(Debug, Clone, Copy)]
+pub struct Rules {
+    /// The value of an unquoted scalar, or why it has none.
+    pub resolve: fn(&str) -> Result<Value, String>,
+    /// Whether a key `<<` adds the entries of another map.
+    pub merges: bool,
+    /// Most nodes of a text, including those that aliases repeat.
+    pub max_nodes: usize,
+    /// Most bytes of words that anchors and aliases repeat.
+    pub max_repeated: usize,
+}
+
+/// The rules of configuration files.
+const OF_FILES: Rules = Rules {
+    resolve: |text| Ok(scalar::resolve(text)),
+    merges: true,
+    max_nodes: 100_000,
+    max_repeated: 16 << 20,
+};
 
 /// A place in the text.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Place {
+pub struct Place {
     /// The line, the first being 1; 0 means no place.
-    pub(crate) line: usize,
+    pub line: usize,
     /// The column in characters, the first being 1.
-    pub(crate) column: usize,
+    pub column: usize,
     /// Its length on that line, in characters.
-    pub(crate) length: usize,
+    pub length: usize,
 }
 
 impl Place {
@@ -35,11 +52,13 @@ impl Place {
 
 /// A value at its place.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Node {
-    pub(crate) place: Place,
-    pub(crate) value: Value,
+pub struct Node {
+    /// Where it begins.
+    pub place: Place,
+    /// The value.
+    pub value: Value,
     /// Names of the variables in it.
-    pub(crate) variables: Vec<String>,
+    pub variables: Vec<String>,
 }
 
 impl Node {
@@ -50,45 +69,64 @@ impl Node {
 
 /// One key of a map with its value.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Entry {
-    pub(crate) key: String,
-    pub(crate) place: Place,
-    pub(crate) node: Node,
+pub struct Entry {
+    /// The key.
+    pub key: String,
+    /// The place of the key.
+    pub place: Place,
+    /// The value.
+    pub node: Node,
 }
 
 /// A key that occurs twice in one map.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Twice {
-    pub(crate) key: String,
-    pub(crate) first: Place,
-    pub(crate) last: Place,
+pub struct Twice {
+    /// The key.
+    pub key: String,
+    /// Its first place.
+    pub first: Place,
+    /// Its last place.
+    pub last: Place,
 }
 
-/// The parsed text.
+/// A document.
 #[derive(Debug)]
-pub(crate) struct Tree {
-    pub(crate) root: Node,
-    pub(crate) twice: Vec<Twice>,
+pub struct Tree {
+    /// The outermost value.
+    pub root: Node,
+    /// The keys that occur twice in a map, of which the last one counts.
+    pub twice: Vec<Twice>,
 }
 
 /// The value of a node.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Value {
+pub enum Value {
+    /// Nothing.
     Null,
+    /// A boolean.
     Bool(bool),
+    /// An integer.
     Int(i64),
+    /// An integer above the largest [`Int`](Self::Int); configuration files have none.
+    Large(u64),
+    /// Another number.
     Float(f64),
+    /// A word.
     Text {
+        /// The word.
         text: String,
         /// True if it has a variable.
         substituted: bool,
     },
+    /// A list.
     List(Vec<Node>),
+    /// A map.
     Map(Vec<Entry>),
 }
 
 impl Value {
-    pub(crate) fn text(text: impl Into<String>) -> Self {
+    /// A word without variables.
+    pub fn text(text: impl Into<String>) -> Self {
         Self::Text { text: text.into(), substituted: false }
     }
 
@@ -98,6 +136,7 @@ impl Value {
             Self::Null => String::new(),
             Self::Bool(value) => value.to_string(),
             Self::Int(value) => value.to_string(),
+            Self::Large(value) => value.to_string(),
             Self::Float(value) => value.to_string(),
             Self::Text { text, .. } => text.clone(),
             Self::List(_) | Self::Map(_) => return None,
@@ -109,7 +148,7 @@ impl Value {
         match self {
             Self::Null => "nothing",
             Self::Bool(_) => "a boolean",
-            Self::Int(_) => "an integer",
+            Self::Int(_) | Self::Large(_) => "an integer",
             Self::Float(_) => "a number",
             Self::Text { .. } => "a string",
             Self::List(_) => "a list",
@@ -119,26 +158,46 @@ impl Value {
 }
 
 /// A text that is not YAML, or larger than the limits.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct SyntaxError {
-    pub(crate) line: usize,
-    pub(crate) column: usize,
-    pub(crate) message: String,
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("line {line}, column {column}: {message}")]
+pub struct SyntaxError {
+    /// The line, the first being 1.
+    pub line: usize,
+    /// The column, the first being 1.
+    pub column: usize,
+    /// What is wrong there.
+    pub message: String,
 }
 
-/// Reads the first document of a text. An empty one is null.
+/// Reads the first document of a configuration file. An empty one is null.
 pub(crate) fn parse(text: &str) -> Result<Tree, SyntaxError> {
-    let mut builder = Builder::default();
-    let text = spaces_after_colons(text);
-    for event in Parser::new_from_str(&text) {
-        let (event, span) = event.map_err(|error| from_scan(&error))?;
-        if matches!(event, Event::DocumentEnd) {
-            break;
-        }
-        builder.take(event, span)?;
-    }
     let nothing = || Node::new(Place { line: 1, column: 1, length: 1 }, Value::Null);
-    Ok(Tree { root: builder.root.unwrap_or_else(nothing), twice: builder.twice })
+    let first = OF_FILES.read(text, 1)?.pop();
+    Ok(first.unwrap_or_else(|| Tree { root: nothing(), twice: Vec::new() }))
+}
+
+impl Rules {
+    /// Reads at most so many documents of a text; those without a value are left out.
+    pub fn read(self, text: &str, most: usize) -> Result<Vec<Tree>, SyntaxError> {
+        let (mut documents, mut ended) = (Vec::new(), 0);
+        let mut builder = Builder::new(self);
+        let text = spaces_after_colons(text);
+        for event in Parser::new_from_str(&text) {
+            let (event, span) = event.map_err(|error| from_scan(&error))?;
+            if !matches!(event, Event::DocumentEnd) {
+                builder.take(event, span)?;
+                continue;
+            }
+            let Builder { nodes, repeated, root, twice, .. } = builder;
+            documents.extend(root.map(|root| Tree { root, twice }));
+            ended += 1;
+            if ended >= most {
+                break;
+            }
+            builder = Builder { nodes, repeated, ..Builder::new(self) };
+        }
+        Ok(documents)
+    }
 }
 
 fn from_scan(error: &ScanError) -> SyntaxError {
@@ -160,8 +219,8 @@ enum Open {
     },
 }
 
-#[derive(Default)]
 struct Builder {
+    rules: Rules,
     root: Option<Node>,
     open: Vec<(Open, usize, Place)>,
     anchors: HashMap<usize, Node>,
@@ -172,12 +231,24 @@ struct Builder {
 }
 
 impl Builder {
+    fn new(rules: Rules) -> Self {
+        Self {
+            rules,
+            root: None,
+            open: Vec::new(),
+            anchors: HashMap::new(),
+            nodes: 0,
+            repeated: 0,
+            twice: Vec::new(),
+        }
+    }
+
     fn take(&mut self, event: Event<'_>, span: Span) -> Result<(), SyntaxError> {
         match event {
             Event::Scalar(text, style, anchor, tag) => {
                 let as_text = tag.is_some_and(|tag| tag.suffix == "str");
                 let value = if style == ScalarStyle::Plain && !as_text && !self.at_key() {
-                    scalar::resolve(&text)
+                    (self.rules.resolve)(&text).map_err(|message| at(span, message))?
                 } else {
                     Value::text(text)
                 };
@@ -217,7 +288,8 @@ impl Builder {
         let Some((open, anchor, place)) = self.open.pop() else { return Ok(()) };
         let value = match open {
             Open::List(items) => Value::List(items),
-            Open::Map { entries, .. } => Value::Map(merged(entries)),
+            Open::Map { entries, .. } if self.rules.merges => Value::Map(merged(entries)),
+            Open::Map { entries, .. } => Value::Map(entries),
         };
         self.add(Node::new(place, value), anchor, span)
     }
@@ -226,12 +298,13 @@ impl Builder {
     fn repeat(&mut self, size: Size, span: Span) -> Result<(), SyntaxError> {
         self.nodes += size.nodes;
         self.repeated += size.bytes;
-        if self.nodes > MAX_NODES {
-            return Err(at(span, format!("more than {MAX_NODES} values")));
+        let Rules { max_nodes, max_repeated, .. } = self.rules;
+        if self.nodes > max_nodes {
+            return Err(at(span, format!("more than {max_nodes} values")));
         }
-        if self.repeated > MAX_REPEATED {
-            let most = MAX_REPEATED >> 20;
-            return Err(at(span, format!("aliases repeat more than {most} MiB of texts")));
+        if self.repeated > max_repeated {
+            let most = max_repeated >> 20;
+            return Err(at(span, format!("aliases repeat more than {most} MiB of words")));
         }
         Ok(())
     }
@@ -249,7 +322,8 @@ impl Builder {
             Some((Open::Map { entries, key, positions }, ..)) => match key.take() {
                 Some((name, place)) => {
                     let entry = Entry { key: name, place, node };
-                    self.twice.extend(insert(entries, positions, entry));
+                    let merges = self.rules.merges && entry.key == "<<";
+                    self.twice.extend(insert(entries, positions, entry, merges));
                 }
                 None => {
                     let name = node.value.rendered().ok_or_else(|| {
@@ -269,8 +343,9 @@ fn insert(
     entries: &mut Vec<Entry>,
     positions: &mut HashMap<String, usize>,
     entry: Entry,
+    merges: bool,
 ) -> Option<Twice> {
-    let earlier = positions.get(&entry.key).filter(|_| entry.key != "<<");
+    let earlier = positions.get(&entry.key).filter(|_| !merges);
     match earlier.and_then(|position| entries.get_mut(*position)) {
         Some(other) => {
             let (first, last) = (other.place, entry.place);

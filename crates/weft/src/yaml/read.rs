@@ -1,17 +1,11 @@
 //! YAML text as values with their lines.
 
-use std::collections::HashMap;
+use serde_json::{Map, Value as Json};
+use weft_config::yaml::{self, Rules, SyntaxError, Tree};
 
-use saphyr_parser::{Event, Parser, ScalarStyle, ScanError, Span};
-use serde_json::{Map, Number, Value as Json};
-use weft_config::spaces_after_colons;
-
-/// Deepest nesting of lists and maps.
-const MAX_DEPTH: usize = 64;
-/// Most values of a text, including those that aliases repeat.
-const MAX_NODES: usize = 1_000_000;
-/// Most bytes of words that anchors and aliases repeat.
-const MAX_REPEATED: usize = 64 << 20;
+/// The rules of YAML 1.2, for data.
+const OF_DATA: Rules =
+    Rules { resolve, merges: false, max_nodes: 1_000_000, max_repeated: 64 << 20 };
 
 /// A value with its line.
 #[derive(Debug, Clone, PartialEq)]
@@ -39,17 +33,6 @@ pub(crate) struct Entry {
     /// Line of the name.
     pub(crate) line: usize,
     pub(crate) node: Node,
-}
-
-/// Text that is not YAML, or exceeds a limit.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("line {line}, column {column}: {message}")]
-pub(crate) struct SyntaxError {
-    /// Line, from 1.
-    pub(crate) line: usize,
-    /// Column, from 1.
-    pub(crate) column: usize,
-    pub(crate) message: String,
 }
 
 impl Node {
@@ -106,189 +89,47 @@ impl Node {
 
 /// Reads every document of a text.
 pub(crate) fn read(text: &str) -> Result<Vec<Node>, SyntaxError> {
-    let mut documents = Vec::new();
-    let mut builder = Builder::default();
-    let (mut nodes, mut repeated) = (0, 0);
-    let text = spaces_after_colons(text);
-    for event in Parser::new_from_str(&text) {
-        let (event, span) = event.map_err(|error| scanned(&error))?;
-        match event {
-            Event::DocumentStart(_) => builder = Builder { nodes, repeated, ..Builder::default() },
-            Event::DocumentEnd => {
-                (nodes, repeated) = (builder.nodes, builder.repeated);
-                documents.extend(builder.root.take());
-            }
-            other => builder.take(other, span)?,
-        }
-    }
-    Ok(documents)
+    OF_DATA.read(text, usize::MAX)?.into_iter().map(with_single_keys).collect()
 }
 
-fn scanned(error: &ScanError) -> SyntaxError {
-    SyntaxError {
-        line: error.marker().line(),
-        column: error.marker().col() + 1,
-        message: error.info().to_owned(),
-    }
+fn with_single_keys(document: Tree) -> Result<Node, SyntaxError> {
+    let Some(twice) = document.twice.first() else { return Ok(document.root.into()) };
+    let message = format!("`{}` is in line {} already", twice.key, twice.first.line);
+    Err(SyntaxError { line: twice.last.line, column: twice.last.column, message })
 }
 
-fn at(span: Span, message: impl Into<String>) -> SyntaxError {
-    SyntaxError { line: span.start.line(), column: span.start.col() + 1, message: message.into() }
-}
-
-/// A list or map that is not complete yet.
-enum Open {
-    List(Vec<Node>),
-    /// With the line of each key.
-    Map {
-        entries: Vec<Entry>,
-        key: Option<(String, usize)>,
-        lines: HashMap<String, usize>,
-    },
-}
-
-#[derive(Default)]
-struct Builder {
-    root: Option<Node>,
-    open: Vec<(Open, usize, usize)>,
-    anchors: HashMap<usize, Node>,
-    nodes: usize,
-    /// Bytes of words that anchors and aliases repeat.
-    repeated: usize,
-}
-
-impl Builder {
-    fn take(&mut self, event: Event<'_>, span: Span) -> Result<(), SyntaxError> {
-        let line = span.start.line();
-        match event {
-            Event::Scalar(text, style, anchor, tag) => {
-                let as_text = tag.is_some_and(|tag| tag.suffix == "str");
-                let is_word = style != ScalarStyle::Plain || as_text || self.at_key();
-                let value = match is_word {
-                    true => Json::String(text.into_owned()),
-                    false => resolve(&text).map_err(|message| at(span, message))?,
-                };
-                self.add(Node { line, value: Value::Scalar(value) }, anchor, span)
-            }
-            Event::Alias(anchor) => {
-                let unknown = || at(span, "an alias to an anchor that is not complete");
-                let size = self.anchors.get(&anchor).map(Size::of).ok_or_else(unknown)?;
-                self.repeat(size, span)?;
-                let node = self.anchors.get(&anchor).cloned().ok_or_else(unknown)?;
-                self.add(node, 0, span)
-            }
-            Event::SequenceStart(anchor, _) => self.begin(Open::List(Vec::new()), anchor, span),
-            Event::MappingStart(anchor, _) => {
-                let (entries, lines) = (Vec::new(), HashMap::new());
-                self.begin(Open::Map { entries, key: None, lines }, anchor, span)
-            }
-            Event::SequenceEnd | Event::MappingEnd => self.end(span),
-            _ => Ok(()),
-        }
-    }
-
-    /// True if the next node is a key. A key is a word even if it looks like a number: `1:` is `"1":`.
-    fn at_key(&self) -> bool {
-        matches!(self.open.last(), Some((Open::Map { key: None, .. }, ..)))
-    }
-
-    fn begin(&mut self, open: Open, anchor: usize, span: Span) -> Result<(), SyntaxError> {
-        if self.open.len() >= MAX_DEPTH {
-            return Err(at(span, format!("nested deeper than {MAX_DEPTH} levels")));
-        }
-        self.open.push((open, anchor, span.start.line()));
-        Ok(())
-    }
-
-    fn end(&mut self, span: Span) -> Result<(), SyntaxError> {
-        let Some((open, anchor, line)) = self.open.pop() else { return Ok(()) };
-        let value = match open {
-            Open::List(items) => Value::List(items),
-            Open::Map { entries, .. } => Value::Map(entries),
+impl From<yaml::Node> for Node {
+    fn from(node: yaml::Node) -> Self {
+        let entry = |entry: yaml::Entry| Entry {
+            key: entry.key,
+            line: entry.place.line,
+            node: entry.node.into(),
         };
-        self.add(Node { line, value }, anchor, span)
-    }
-
-    /// Counts values that are repeated.
-    fn repeat(&mut self, size: Size, span: Span) -> Result<(), SyntaxError> {
-        self.nodes += size.nodes;
-        self.repeated += size.bytes;
-        if self.nodes > MAX_NODES {
-            return Err(at(span, format!("more than {MAX_NODES} values")));
-        }
-        if self.repeated > MAX_REPEATED {
-            let most = MAX_REPEATED >> 20;
-            return Err(at(span, format!("aliases repeat more than {most} MiB of words")));
-        }
-        Ok(())
-    }
-
-    fn add(&mut self, node: Node, anchor: usize, span: Span) -> Result<(), SyntaxError> {
-        self.nodes += 1;
-        let kept = if anchor > 0 { Size::of(&node) } else { Size::default() };
-        self.repeat(kept, span)?;
-        if anchor > 0 {
-            self.anchors.insert(anchor, node.clone());
-        }
-        match self.open.last_mut() {
-            None => self.root = Some(node),
-            Some((Open::List(items), ..)) => items.push(node),
-            Some((Open::Map { entries, key, lines }, ..)) => match key.take() {
-                Some((name, line)) => entries.push(Entry { key: name, line, node }),
-                None => {
-                    let Value::Scalar(Json::String(name)) = node.value else {
-                        return Err(at(span, "a key must be a word, not a list or map"));
-                    };
-                    if let Some(first) = lines.insert(name.clone(), node.line) {
-                        return Err(at(span, format!("`{name}` is in line {first} already")));
-                    }
-                    *key = Some((name, node.line));
-                }
-            },
-        }
-        Ok(())
-    }
-}
-
-/// Number of values in a value, and bytes of its words.
-#[derive(Clone, Copy, Default)]
-struct Size {
-    nodes: usize,
-    bytes: usize,
-}
-
-impl Size {
-    fn of(node: &Node) -> Self {
-        let mut size = Self { nodes: 1, bytes: 0 };
-        let mut add = |node: &Node, name: &str| {
-            let Self { nodes, bytes } = Self::of(node);
-            size.nodes += nodes;
-            size.bytes += bytes + name.len();
+        let value = match node.value {
+            yaml::Value::Null => Value::Scalar(Json::Null),
+            yaml::Value::Bool(value) => Value::Scalar(value.into()),
+            yaml::Value::Int(value) => Value::Scalar(value.into()),
+            yaml::Value::Large(value) => Value::Scalar(value.into()),
+            yaml::Value::Float(value) => Value::Scalar(value.into()),
+            yaml::Value::Text { text, .. } => Value::Scalar(text.into()),
+            yaml::Value::List(items) => Value::List(items.into_iter().map(Self::from).collect()),
+            yaml::Value::Map(entries) => Value::Map(entries.into_iter().map(entry).collect()),
         };
-        match &node.value {
-            Value::Scalar(Json::String(word)) => size.bytes = word.len(),
-            Value::Scalar(_) => {}
-            Value::List(items) => items.iter().for_each(|item| add(item, "")),
-            Value::Map(entries) => entries.iter().for_each(|entry| add(&entry.node, &entry.key)),
-        }
-        size
+        Self { line: node.place.line, value }
     }
 }
 
 /// Meaning of an unquoted word, by the core schema of YAML 1.2.
-fn resolve(text: &str) -> Result<Json, String> {
+fn resolve(text: &str) -> Result<yaml::Value, String> {
     Ok(match text {
-        "" | "~" | "null" | "Null" | "NULL" => Json::Null,
-        "true" | "True" | "TRUE" => Json::Bool(true),
-        "false" | "False" | "FALSE" => Json::Bool(false),
-        _ => match number(text)? {
-            Some(number) => Json::Number(number),
-            None => Json::String(text.to_owned()),
-        },
+        "" | "~" | "null" | "Null" | "NULL" => yaml::Value::Null,
+        "true" | "True" | "TRUE" => yaml::Value::Bool(true),
+        "false" | "False" | "FALSE" => yaml::Value::Bool(false),
+        _ => number(text)?.unwrap_or_else(|| yaml::Value::text(text)),
     })
 }
 
-fn number(text: &str) -> Result<Option<Number>, String> {
+fn number(text: &str) -> Result<Option<yaml::Value>, String> {
     let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
     if matches!(digits, ".inf" | ".Inf" | ".INF" | ".nan" | ".NaN" | ".NAN") {
         return Err(format!("`{text}` is no number that can be kept; quote it if it is a word"));
@@ -296,6 +137,8 @@ fn number(text: &str) -> Result<Option<Number>, String> {
     if !digits.starts_with(|first: char| first.is_ascii_digit() || first == '.') {
         return Ok(None);
     }
+    let whole =
+        |number: u64| i64::try_from(number).map_or(yaml::Value::Large(number), yaml::Value::Int);
     let radix = match digits.get(..2) {
         Some("0x") => Some(16),
         Some("0o") => Some(8),
@@ -303,15 +146,15 @@ fn number(text: &str) -> Result<Option<Number>, String> {
     };
     if let Some(radix) = radix {
         let parsed = digits.get(2..).and_then(|rest| u64::from_str_radix(rest, radix).ok());
-        return Ok(parsed.filter(|_| digits.len() == text.len()).map(Number::from));
+        return Ok(parsed.filter(|_| digits.len() == text.len()).map(whole));
     }
     if digits.bytes().all(|byte| byte.is_ascii_digit()) {
         let plain = text.strip_prefix('+').unwrap_or(text);
         if let Ok(number) = plain.parse::<i64>() {
-            return Ok(Some(number.into()));
+            return Ok(Some(yaml::Value::Int(number)));
         }
         if let Ok(number) = plain.parse::<u64>() {
-            return Ok(Some(number.into()));
+            return Ok(Some(whole(number)));
         }
     }
     let is_float = digits.bytes().any(|byte| byte.is_ascii_digit())
@@ -323,9 +166,9 @@ fn number(text: &str) -> Result<Option<Number>, String> {
     }
     // A version like 1.2.3 is a word.
     let Ok(float) = text.parse::<f64>() else { return Ok(None) };
-    match Number::from_f64(float) {
-        Some(number) => Ok(Some(number)),
-        None => Err(format!("`{text}` is too large; quote it if it is a word")),
+    match float.is_finite() {
+        true => Ok(Some(yaml::Value::Float(float))),
+        false => Err(format!("`{text}` is too large; quote it if it is a word")),
     }
 }
 
