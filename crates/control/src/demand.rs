@@ -75,7 +75,7 @@ mod tests {
     use bytes::Bytes;
     use weft_e2e::KeyPair;
     use weft_e2e::ending::marker;
-    use weft_e2e::proof::Greeting;
+    use weft_e2e::proof::{Greeting, Opening};
 
     use super::*;
 
@@ -87,7 +87,7 @@ mod tests {
             PeerData::from([(MARKER, Bytes::from(marker))])
         };
         let host = |proves: bool| {
-            let greeting = Greeting { hint: [7; 16], fresh: [8; 16], met: None };
+            let greeting = Greeting { hint: [7; 16], fresh: [8; 16], proof: Opening::None };
             let proves = proves.then_some(greeting);
             let key = HostKey { key, seals_end: true, proves };
             PeerData::from([(PUBLIC_KEY, key.to_bytes())])

@@ -7,13 +7,17 @@
 //! ```text
 //!  dialer                                            host
 //!    hint ───────────────────────────────────────────>      (with the dial)
-//!    <──────────────────────────── hint, fresh bytes        (with the answer)
-//!    statement, ML-KEM key, signature ───────────────>      (full)
-//!    <─────────────── statement, ML-KEM ciphertext, signature
+//!    <── hint, fresh bytes, statement, ML-KEM key, signature    (with the answer: full)
+//!    statement, ML-KEM ciphertext, signature ────────>      (and at once the application's data)
 //!
 //!    hint ───────────────────────────────────────────>      (brief: both have met before)
 //!    <── hint, fresh bytes, name of the memory, MAC
 //!    MAC ────────────────────────────────────────────>      (and at once the application's data)
+//!
+//!    hint ───────────────────────────────────────────>      (the dialer has forgotten the host, or is an older one)
+//!    <──────────────────────────── hint, fresh bytes
+//!    statement, ML-KEM key, signature ───────────────>
+//!    <─────────────── statement, ML-KEM ciphertext, signature
 //! ```
 //!
 //! A statement is the controller's word, signed by it: identity, session, service, role and the print of the end's
@@ -38,16 +42,21 @@ use aws_lc_rs::{
     rand::SystemRandom,
     signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair as _, Signature},
 };
+use bytes::Bytes;
 use zeroize::Zeroizing;
 
 pub use self::brief::Brief;
-pub use self::full::{Dialer, Host};
+pub use self::full::{First, Second};
 use crate::{ConnectionKeys, Header, Opener, PublicKey, Sealer, SessionKey};
 
 /// What the marker of a dialer that proves itself has before its hint and [`ENDING`](crate::ending::ENDING).
 pub const ABILITY: &str = "+auth";
+/// What the marker has before [`ABILITY`] if the dialer hears a host that speaks first.
+pub const HEARS: &str = "+first";
 /// The bit in the 33rd byte of the public key of a host that proves itself.
 pub const FLAG: u8 = 2;
+/// The bit beside it of a host that speaks first.
+pub const FIRST: u8 = 4;
 /// Bytes of an end's public key: an uncompressed point of P-256.
 pub const END_KEY: usize = 65;
 /// Longest statement, in bytes.
@@ -69,8 +78,6 @@ pub type Hint = [u8; HINT];
 const STREAM: usize = 32 + Header::LEN;
 const SECRET: usize = 32;
 const NAME: usize = 16;
-const DIALER: &[u8] = b"weft end proof 2: dialer";
-const HOST: &[u8] = b"weft end proof 2: host";
 
 /// Why a proof was not accepted, or could not be made.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -172,14 +179,25 @@ impl Facts<'_> {
 }
 
 /// What a host that proves itself says with its answer to a dial.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Greeting {
     /// The bytes by which the dialer recognizes the host.
     pub hint: Hint,
     /// The host's fresh bytes.
     pub fresh: [u8; FRESH],
-    /// The proof of a host that has met the dialer before.
-    pub met: Option<Met>,
+    /// Its proof, if it speaks first.
+    pub proof: Opening,
+}
+
+/// The proof of a host in its answer to a dial.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Opening {
+    /// None: the dialer speaks first.
+    None,
+    /// The brief one of a host that has met the dialer before.
+    Met(Met),
+    /// The full one, sealed.
+    Full(Bytes),
 }
 
 /// The proof of a host that has met the dialer before.
@@ -236,7 +254,7 @@ struct Agreed {
 }
 
 impl Agreed {
-    /// From the keys of the agreement, the secret of ML-KEM, and both messages.
+    /// From the keys of the agreement, the secret of ML-KEM, and both messages, the first one first.
     fn new(
         keys: &ConnectionKeys,
         is_dialer: bool,

@@ -4,9 +4,9 @@ use std::future::poll_fn;
 use std::time::Duration;
 
 use bytes::Bytes;
-use weft_e2e::ending::{Incoming, Outgoing};
+use weft_e2e::ending::{Announced, Incoming, Outgoing};
 use weft_e2e::ends::{self, Caller, Line, Peer, Statement};
-use weft_e2e::proof::{FRESH, Greeting, Hint, Memory, Proved};
+use weft_e2e::proof::{FRESH, Greeting, Memory, Proved};
 use weft_e2e::{ConnectionKeys, PublicKey};
 use weft_xgress::Delivery;
 
@@ -51,9 +51,9 @@ impl Exchange<'_> {
         self.finish(to, proved)
     }
 
-    /// What this host answers the dialer with this hint, and what it knows of that dialer.
-    pub(crate) fn greet(&self, hint: Hint, claimed: Option<&str>) -> (Greeting, Caller) {
-        self.inner().greet(hint, claimed)
+    /// What this host answers the dialer that announced this, and what it knows of that dialer.
+    pub(crate) fn greet(&self, dialer: Announced, claimed: Option<&str>) -> (Greeting, Caller) {
+        self.inner().greet(dialer, claimed)
     }
 
     /// Proves this end as the host's, once the dialer has proved itself.

@@ -13,9 +13,9 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::oneshot;
 use weft_contract::entity::DialBind;
-use weft_e2e::ending::{self, HostKey};
+use weft_e2e::ending::{self, Announced, HostKey};
 use weft_e2e::ends::{Caller, Statement};
-use weft_e2e::proof::{Greeting, Hint};
+use weft_e2e::proof::{FRESH, Greeting};
 use weft_e2e::{ConnectionKeys, PublicKey};
 use weft_spans::attribute;
 
@@ -154,33 +154,34 @@ impl Incoming {
         let marker = self.arrival.dial.marker.as_deref().unwrap_or_default();
         let seals_end = ending::dialer_seals(marker);
         let proof = match ending::dialer_proves(marker) {
-            Some(hint) => self.proof(hint, (peer, own.public_key()), &session).await,
+            Some(dialer) => self.proof(dialer, (peer, own.public_key()), &session).await,
             None => None,
         };
-        let (key, proves) = (own.public_key(), proof.as_ref().map(|proof| proof.greeting));
+        let (proves, proof) = proof.unzip();
+        let key = own.public_key();
         // The key of the bind, sent once more, tells the dialer what is done here beside.
         let told = seals_end.then(|| HostKey { key, seals_end, proves }.to_bytes());
         // The dialer's first data shows whether it understood the host's answer.
         Ok(Some(Sealed { keys: Keys::new(session, seals_end, false), told, proof }))
     }
 
-    /// What a proof needs, and the greeting of the dialer with this hint; `None` without the controller's statement about
-    /// this host.
+    /// The greeting of the dialer that announced this, and what its proof needs; `None` without the controller's statement
+    /// about this host.
     async fn proof(
         &self,
-        hint: Hint,
+        dialer: Announced,
         public: (PublicKey, PublicKey),
         keys: &ConnectionKeys,
-    ) -> Option<Proof> {
+    ) -> Option<(Greeting, Proof)> {
         let statement = tokio::time::timeout(STATED, Box::pin(self.statement()));
         let own = statement.await.ok().flatten()?;
         let (ends, service) = (&self.guard.inner.ends, self.host.service.base.id.as_str());
         let fresh = rand::random();
         let (circuit, claimed) = (self.circuit_id(), self.dialer_identity());
         let exchange = Exchange { circuit, ends, own: &own, service, public, fresh, keys };
-        let (greeting, caller) = exchange.greet(hint, claimed);
+        let (greeting, caller) = exchange.greet(dialer, claimed);
         let service = service.to_owned();
-        Some(Proof { own, service, public, greeting, caller })
+        Some((greeting, Proof { own, service, public, fresh, caller }))
     }
 
     /// The controller's statement about this host.
@@ -219,7 +220,8 @@ struct Proof {
     service: String,
     /// The public keys of the agreement: the dialer's, and the host's.
     public: (PublicKey, PublicKey),
-    greeting: Greeting,
+    /// The fresh bytes of the greeting.
+    fresh: [u8; FRESH],
     caller: Caller,
 }
 
@@ -239,7 +241,7 @@ fn prove(
             own: &proof.own,
             service: &proof.service,
             public: proof.public,
-            fresh: proof.greeting.fresh,
+            fresh: proof.fresh,
             keys: &keys,
         };
         match exchange.host(&circuit, proof.caller).await {

@@ -5,8 +5,8 @@ use std::future::Future;
 use bytes::Bytes;
 
 use super::{Ends, Peer, Statement};
-use crate::ending::{Incoming, Outgoing};
-use crate::proof::{Brief, Dialer, FRESH, Facts, Greeting, Hint, Host, MAC, Proved};
+use crate::ending::{Announced, Incoming, Outgoing};
+use crate::proof::{Brief, FRESH, Facts, First, Greeting, Hint, MAC, Opening, Proved, Second};
 use crate::{ConnectionKeys, Header, Opener, PublicKey, Sealer};
 
 /// The payloads between both ends, in order.
@@ -44,8 +44,19 @@ pub struct Caller {
     hint: Hint,
     /// The id of the dialer as the router says: the application may have decided by it.
     claimed: Option<String>,
-    /// The exchange with a dialer that the host has met, and has sent its own proof.
-    known: Option<Brief<Peer>>,
+    /// What the host has said first.
+    said: Said,
+}
+
+/// What a host has said of itself in its answer to a dial.
+#[derive(Debug)]
+enum Said {
+    /// Nothing: the dialer speaks first.
+    Nothing,
+    /// The brief proof, to a dialer that it has met.
+    Brief(Box<Brief<Peer>>),
+    /// The full one.
+    Full(First),
 }
 
 impl Exchange<'_> {
@@ -59,7 +70,7 @@ impl Exchange<'_> {
         host: &Greeting,
         instance: &str,
     ) -> Result<Proved<Peer>, String> {
-        if let Some(met) = &host.met
+        if let Opening::Met(met) = &host.proof
             && !self.circuit.is_empty()
             && let Some(memory) = self.ends.met(self.own, host.hint, instance, &met.name)
         {
@@ -68,24 +79,42 @@ impl Exchange<'_> {
             line.say(said).await?;
             return Ok(proved);
         }
-        let end = self.ends.end(self.own);
-        let (dialer, said) = Dialer::new(self.facts(), end, self.keys).map_err(in_words)?;
-        line.say(seal(self.keys, &said)?).await?;
-        let heard = open(self.keys, &line.hear().await?)?;
+        let (facts, end) = (self.facts(), self.ends.end(self.own));
         let accepts = |text: &str| self.own.host(self.service, instance, text);
-        let proved = dialer.take(&heard, accepts).map_err(in_words)?;
+        let proved = if let Opening::Full(sealed) = &host.proof {
+            let heard = open(self.keys, sealed)?;
+            let second = Second { facts, end, keys: self.keys };
+            let (proved, said) = second.hears_host(&heard, accepts).map_err(in_words)?;
+            line.say(seal(self.keys, &said)?).await?;
+            proved
+        } else {
+            let (first, said) = First::of_dialer(&facts, end).map_err(in_words)?;
+            line.say(seal(self.keys, &said)?).await?;
+            let heard = open(self.keys, &line.hear().await?)?;
+            first.take(&facts, self.keys, &heard, accepts).map_err(in_words)?
+        };
         self.ends.meet(self.own, host.hint, instance, &proved.memory);
         Ok(proved)
     }
 
-    /// What this host answers the dialer with this hint, and what it knows of that dialer. `claimed` is the id of the
+    /// What this host answers the dialer that announced this, and what it knows of that dialer. `claimed` is the id of the
     /// dialer as the router says.
     #[must_use]
-    pub fn greet(&self, hint: Hint, claimed: Option<&str>) -> (Greeting, Caller) {
-        let known = self.known(&hint, claimed);
-        let met = known.as_ref().map(Brief::greets);
-        let greeting = Greeting { hint: self.ends.hint(), fresh: self.fresh, met };
-        (greeting, Caller { hint, claimed: claimed.map(str::to_owned), known })
+    pub fn greet(&self, dialer: Announced, claimed: Option<&str>) -> (Greeting, Caller) {
+        let Announced { hint, hears_first } = dialer;
+        let (proof, said) = match self.known(&hint, claimed) {
+            Some(brief) => (Opening::Met(brief.greets()), Said::Brief(Box::new(brief))),
+            None if hears_first => self.speak().unwrap_or((Opening::None, Said::Nothing)),
+            None => (Opening::None, Said::Nothing),
+        };
+        let greeting = Greeting { hint: self.ends.hint(), fresh: self.fresh, proof };
+        (greeting, Caller { hint, claimed: claimed.map(str::to_owned), said })
+    }
+
+    /// The full proof of this host, before that of the dialer. `None` if the library fails: the dialer speaks first then.
+    fn speak(&self) -> Option<(Opening, Said)> {
+        let (first, said) = First::of_host(&self.facts(), self.ends.end(self.own)).ok()?;
+        Some((Opening::Full(seal(self.keys, &said).ok()?), Said::Full(first)))
     }
 
     /// The exchange of this host with a dialer that it has met.
@@ -104,21 +133,36 @@ impl Exchange<'_> {
     /// Why the dialer has not proved itself.
     pub async fn host(&self, line: &mut impl Line, caller: Caller) -> Result<Proved<Peer>, String> {
         let heard = line.hear().await?;
-        if let Some(brief) = caller.known
-            && heard.len() == MAC
-        {
-            return brief.hosts(&heard).map_err(in_words);
-        }
+        let Caller { hint, claimed, said } = caller;
+        let first = match said {
+            Said::Brief(brief) if heard.len() == MAC => {
+                return brief.hosts(&heard).map_err(in_words);
+            }
+            Said::Full(first) => Some(first),
+            Said::Brief(_) | Said::Nothing => None,
+        };
         let heard = open(self.keys, &heard)?;
-        let host = Host { facts: self.facts(), end: self.ends.end(self.own), keys: self.keys };
+        let (facts, end) = (self.facts(), self.ends.end(self.own));
         let accepts = |text: &str| self.own.dialer(self.service, text);
-        let (proved, said) = host.take(&heard, accepts).map_err(in_words)?;
+        let (proved, said) = match first {
+            Some(first) => {
+                let proved = first.take(&facts, self.keys, &heard, accepts).map_err(in_words)?;
+                (proved, None)
+            }
+            None => {
+                let second = Second { facts, end, keys: self.keys };
+                let (proved, said) = second.hears_dialer(&heard, accepts).map_err(in_words)?;
+                (proved, Some(said))
+            }
+        };
         let dialer = &proved.memory.peer.identity;
-        if let Some(other) = caller.claimed.filter(|claimed| claimed != dialer) {
+        if let Some(other) = claimed.filter(|claimed| claimed != dialer) {
             return Err(format!("the router says that {other} dials, and it is {dialer}"));
         }
-        line.say(seal(self.keys, &said)?).await?;
-        self.ends.remember(self.own, caller.hint, &proved.memory);
+        if let Some(said) = said {
+            line.say(seal(self.keys, &said)?).await?;
+        }
+        self.ends.remember(self.own, hint, &proved.memory);
         Ok(proved)
     }
 
@@ -188,6 +232,17 @@ mod tests {
         circuit: &str,
         instance: &str,
     ) -> Result<(bool, bool), String> {
+        proved_by((dialer, dials), (host, hosts), circuit, instance, true).await
+    }
+
+    /// The same for a dialer that hears a host that speaks first, or does not.
+    async fn proved_by(
+        (dialer, dials): (&Ends, &Statement),
+        (host, hosts): (&Ends, &Statement),
+        circuit: &str,
+        instance: &str,
+        hears_first: bool,
+    ) -> Result<(bool, bool), String> {
         let [one, other] = [(); 2].map(|()| KeyPair::generate(&mut rand::rng()).unwrap());
         let (public, fresh) = ((one.public_key(), other.public_key()), rand::random());
         let keys = one.client_session(&public.1).unwrap();
@@ -195,7 +250,9 @@ mod tests {
         let dialing = Exchange { ends, own, service, circuit, public, fresh, keys: &keys };
         let keys = other.server_session(&public.0).unwrap();
         let hosting = Exchange { ends: host, own: hosts, keys: &keys, ..dialing };
-        let (greeting, caller) = hosting.greet(dialer.dialer_hint(dials), Some("i1"));
+        let announced = Announced { hint: dialer.dialer_hint(dials), hears_first };
+        let (greeting, caller) = hosting.greet(announced, Some("i1"));
+        assert!(hears_first || !matches!(greeting.proof, Opening::Full(_)));
         let ((to_host, at_host), (to_dialer, at_dialer)) =
             (unbounded_channel(), unbounded_channel());
         let dial =
@@ -235,32 +292,78 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_dialer_that_the_router_calls_another_one_is_refused() {
+    async fn a_dialer_of_before_speaks_first() {
         let signer = signer();
         let (dialer, host) = (Ends::new().unwrap(), Ends::new().unwrap());
         let dials = stated(&dialer, &signer, DialBind::Dial, "");
         let hosts = stated(&host, &signer, DialBind::Bind, "");
-        assert!(proved((&dialer, &dials), (&host, &hosts), "c1", "").await.is_ok());
+        let (dialer, host) = ((&dialer, &dials), (&host, &hosts));
+        assert_eq!(proved_by(dialer, host, "c1", "", false).await, Ok((false, false)));
+        assert_eq!(proved_by(dialer, host, "c2", "", false).await, Ok((true, true)));
+    }
+
+    #[tokio::test]
+    async fn a_dialer_that_the_router_calls_another_one_is_refused() {
+        let signer = signer();
+        for hears_first in [false, true] {
+            let (dialer, host) = (Ends::new().unwrap(), Ends::new().unwrap());
+            let dials = stated(&dialer, &signer, DialBind::Dial, "");
+            let hosts = stated(&host, &signer, DialBind::Bind, "");
+            assert!(proved((&dialer, &dials), (&host, &hosts), "c1", "").await.is_ok());
+            let [one, other] = [(); 2].map(|()| KeyPair::generate(&mut rand::rng()).unwrap());
+            let public = (one.public_key(), other.public_key());
+            let keys = &other.server_session(&public.0).unwrap();
+            let (ends, own, service, circuit) = (&host, &hosts, "web", "c2");
+            let exchange =
+                Exchange { ends, own, service, circuit, public, fresh: [7; FRESH], keys };
+            let announced = Announced { hint: dialer.dialer_hint(&dials), hears_first };
+            let (greeting, _) = exchange.greet(announced, Some("i1"));
+            assert!(matches!(greeting.proof, Opening::Met(_)));
+            let (greeting, caller) = exchange.greet(announced, Some("i2"));
+            assert_eq!(matches!(greeting.proof, Opening::Full(_)), hears_first);
+            assert!(!matches!(greeting.proof, Opening::Met(_)));
+            // The dialer proves itself in full then.
+            let keys = one.client_session(&public.1).unwrap();
+            let dialing = Exchange { ends: &dialer, own: &dials, keys: &keys, ..exchange };
+            let ((to_host, at_host), (to_dialer, at_dialer)) =
+                (unbounded_channel(), unbounded_channel());
+            let dial = async move {
+                dialing.dial(&mut Wire(to_host, at_dialer), &greeting, "").await.map(drop)
+            };
+            let host = async move { exchange.host(&mut Wire(to_dialer, at_host), caller).await };
+            let (at_dialer, at_host) = tokio::join!(dial, host);
+            assert!(at_host.unwrap_err().contains("the router says that i2 dials"));
+            // A host that spoke first has proved itself before.
+            assert_eq!(at_dialer.is_ok(), hears_first);
+        }
+    }
+
+    /// A router that does not pass the dialer's proof on, but one of another form.
+    #[tokio::test]
+    async fn a_host_that_spoke_first_takes_no_other_proof_than_the_answer_to_its_own() {
+        let signer = signer();
+        let (dialer, host) = (Ends::new().unwrap(), Ends::new().unwrap());
+        let dials = stated(&dialer, &signer, DialBind::Dial, "");
+        let hosts = stated(&host, &signer, DialBind::Bind, "");
         let [one, other] = [(); 2].map(|()| KeyPair::generate(&mut rand::rng()).unwrap());
         let public = (one.public_key(), other.public_key());
         let keys = &other.server_session(&public.0).unwrap();
-        let (ends, own, service, circuit) = (&host, &hosts, "web", "c2");
+        let (ends, own, service, circuit) = (&host, &hosts, "web", "c1");
         let exchange = Exchange { ends, own, service, circuit, public, fresh: [7; FRESH], keys };
-        let hint = dialer.dialer_hint(&dials);
-        assert!(exchange.greet(hint, Some("i1")).0.met.is_some());
-        let (greeting, caller) = exchange.greet(hint, Some("i2"));
-        assert!(greeting.met.is_none());
-        // The dialer proves itself in full then.
+        let announced = Announced { hint: dialer.dialer_hint(&dials), hears_first: true };
+        let (greeting, caller) = exchange.greet(announced, Some("i1"));
         let keys = one.client_session(&public.1).unwrap();
         let dialing = Exchange { ends: &dialer, own: &dials, keys: &keys, ..exchange };
         let ((to_host, at_host), (to_dialer, at_dialer)) =
             (unbounded_channel(), unbounded_channel());
+        // The dialer is told of a host that does not speak first.
+        let stripped = Greeting { proof: Opening::None, ..greeting };
         let dial = async move {
-            dialing.dial(&mut Wire(to_host, at_dialer), &greeting, "").await.map(drop)
+            dialing.dial(&mut Wire(to_host, at_dialer), &stripped, "").await.map(drop)
         };
         let host = async move { exchange.host(&mut Wire(to_dialer, at_host), caller).await };
         let (at_dialer, at_host) = tokio::join!(dial, host);
-        assert!(at_host.unwrap_err().contains("the router says that i2 dials"));
+        assert!(at_host.unwrap_err().contains("its kind is another one"));
         assert!(at_dialer.is_err());
     }
 }

@@ -96,7 +96,7 @@ mod tests {
 
     use super::*;
     use crate::KeyPair;
-    use crate::proof::{Dialer, End, EndKey, Facts, Host, Stated, print};
+    use crate::proof::{End, EndKey, Facts, First, Second, Stated, print};
 
     /// What a host remembers of a dialer with this session.
     fn memory(session: &str, good_until: Instant) -> Memory<Peer> {
@@ -108,8 +108,7 @@ mod tests {
         let (one, other) = (dialer.public_key(), host.public_key());
         let fresh = rand::random();
         let facts = Facts { service: "web", circuit: "c", dialer: one, host: other, fresh };
-        let keys = dialer.client_session(&other).unwrap();
-        let (_, said) = Dialer::new(facts, end, &keys).unwrap();
+        let (_, said) = First::of_dialer(&facts, end).unwrap();
         let keys = host.server_session(&one).unwrap();
         let peer = Peer {
             identity: "i".into(),
@@ -121,8 +120,8 @@ mod tests {
             good_until,
         };
         let stated = Stated { print: print(key.public()), peer };
-        let host = Host { facts, end, keys: &keys };
-        host.take(&said, |_| Ok(stated)).unwrap().0.memory
+        let host = Second { facts, end, keys: &keys };
+        host.hears_dialer(&said, |_| Ok(stated)).unwrap().0.memory
     }
 
     #[test]

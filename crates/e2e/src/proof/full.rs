@@ -1,5 +1,5 @@
 //! The exchange of two ends that have not met: each shows the controller's statement and signs with the key that the
-//! statement names.
+//! statement names. One of them speaks first and sends an ML-KEM key, the other answers with a ciphertext for it.
 
 use std::fmt;
 
@@ -10,101 +10,141 @@ use aws_lc_rs::{
 use bytes::Bytes;
 
 use super::messages::{Full, Kind, unsigned};
-use super::{Agreed, DIALER, End, Facts, HOST, ProofError, Proved, Stated, hash, print};
+use super::{Agreed, End, Facts, ProofError, Proved, Stated, hash, print};
 use crate::ConnectionKeys;
 
-/// The dialer in a full exchange, until the host has proved itself.
-pub struct Dialer<'a> {
-    facts: Facts<'a>,
-    keys: &'a ConnectionKeys,
+/// The end that has spoken first in a full exchange, until the other one has proved itself.
+pub struct First {
+    kind: Kind,
     said: Bytes,
     secret: DecapsulationKey,
 }
 
-impl fmt::Debug for Dialer<'_> {
+impl fmt::Debug for First {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Dialer").field("facts", &self.facts).finish_non_exhaustive()
+        f.debug_struct("First").field("kind", &self.kind).finish_non_exhaustive()
     }
 }
 
-impl<'a> Dialer<'a> {
-    /// A dialer, and its sealed message.
+impl First {
+    /// A dialer that speaks first, and its message, which is to be sealed.
     ///
     /// # Errors
     /// [`ProofError::Library`].
-    pub fn new(
-        facts: Facts<'a>,
-        end: End<'a>,
-        keys: &'a ConnectionKeys,
-    ) -> Result<(Self, Bytes), ProofError> {
-        let secret = DecapsulationKey::generate(&ML_KEM_768)?;
-        let sent = secret.encapsulation_key()?.key_bytes()?;
-        let said = unsigned(Kind::Dialer, facts.circuit, end, sent.as_ref());
-        let signature = end.key.sign(&[DIALER, &facts.hash(), &[], said.signed()])?;
-        let said = said.with(signature.as_ref());
-        Ok((Self { facts, keys, said: said.clone(), secret }, said))
+    pub fn of_dialer(facts: &Facts<'_>, end: End<'_>) -> Result<(Self, Bytes), ProofError> {
+        Self::new(Kind::Dialer, facts, end)
     }
 
-    /// Takes the sealed message of the host. `accepts` checks the controller's statement about a host.
+    /// A host that speaks first, with its answer to the dial, and its message, which is to be sealed.
     ///
     /// # Errors
-    /// The host has not proved itself: the connection has to be closed.
+    /// [`ProofError::Library`].
+    pub fn of_host(facts: &Facts<'_>, end: End<'_>) -> Result<(Self, Bytes), ProofError> {
+        Self::new(Kind::FirstHost, facts, end)
+    }
+
+    fn new(kind: Kind, facts: &Facts<'_>, end: End<'_>) -> Result<(Self, Bytes), ProofError> {
+        let secret = DecapsulationKey::generate(&ML_KEM_768)?;
+        let sent = secret.encapsulation_key()?.key_bytes()?;
+        let said = signed(kind, facts, end, sent.as_ref(), &[])?;
+        Ok((Self { kind, said: said.clone(), secret }, said))
+    }
+
+    /// Takes the answer of the other end, which was opened, with the same facts and the keys of the agreement. `accepts`
+    /// checks the controller's statement about that end.
+    ///
+    /// # Errors
+    /// The other end has not proved itself: the connection has to be closed.
     pub fn take<P>(
         self,
+        facts: &Facts<'_>,
+        keys: &ConnectionKeys,
         message: &[u8],
         accepts: impl FnOnce(&str) -> Result<Stated<P>, String>,
     ) -> Result<Proved<P>, ProofError> {
-        let full = Full::read(Kind::Host, message)?;
-        let stated = full.check(&self.facts, HOST, &hash(&[&self.said]), accepts)?;
+        let full = Full::read(self.kind.answer(), message)?;
+        let stated = full.check(facts, &hash(&[&self.said]), accepts)?;
         let secret = self.secret.decapsulate(Ciphertext::from(full.sent))?;
-        let agreed = Agreed::new(self.keys, true, secret.as_ref(), [&self.said, message])?;
+        let said = [&self.said, message];
+        let agreed = Agreed::new(keys, self.kind.is_dialer(), secret.as_ref(), said)?;
         agreed.proved(agreed.memory(stated.peer)?)
     }
 }
 
-/// The host in a full exchange, until the dialer has proved itself.
+/// The end that answers in a full exchange.
 #[derive(Debug, Clone, Copy)]
-pub struct Host<'a> {
+pub struct Second<'a> {
     /// The connection.
     pub facts: Facts<'a>,
-    /// The host.
+    /// This end.
     pub end: End<'a>,
     /// The keys of the agreement.
     pub keys: &'a ConnectionKeys,
 }
 
-impl Host<'_> {
-    /// Takes the sealed message of the dialer. `accepts` checks the controller's statement about a dialer. The dialer is
-    /// to be sent the message that is returned, under the keys of the agreement.
+impl Second<'_> {
+    /// Takes the message of a dialer that spoke first, at the host. `accepts` checks the controller's statement about a
+    /// dialer. The dialer is to be sent the message that is returned, under the keys of the agreement.
     ///
     /// # Errors
     /// The dialer has not proved itself: the connection has to be closed.
-    pub fn take<P>(
+    pub fn hears_dialer<P>(
         &self,
         message: &[u8],
         accepts: impl FnOnce(&str) -> Result<Stated<P>, String>,
     ) -> Result<(Proved<P>, Bytes), ProofError> {
-        let facts = &self.facts;
-        let full = Full::read(Kind::Dialer, message)?;
-        let stated = full.check(facts, DIALER, &[], accepts)?;
+        self.take(Kind::Dialer, message, accepts)
+    }
+
+    /// Takes the message of a host that spoke first, at the dialer. `accepts` checks the controller's statement about a
+    /// host. The host is to be sent the message that is returned, under the keys of the agreement and before all else.
+    ///
+    /// # Errors
+    /// The host has not proved itself: the connection has to be closed.
+    pub fn hears_host<P>(
+        &self,
+        message: &[u8],
+        accepts: impl FnOnce(&str) -> Result<Stated<P>, String>,
+    ) -> Result<(Proved<P>, Bytes), ProofError> {
+        self.take(Kind::FirstHost, message, accepts)
+    }
+
+    fn take<P>(
+        &self,
+        first: Kind,
+        message: &[u8],
+        accepts: impl FnOnce(&str) -> Result<Stated<P>, String>,
+    ) -> Result<(Proved<P>, Bytes), ProofError> {
+        let (facts, kind) = (&self.facts, first.answer());
+        let full = Full::read(first, message)?;
+        let stated = full.check(facts, &[], accepts)?;
         let theirs = EncapsulationKey::new(&ML_KEM_768, full.sent)
             .map_err(|_| ProofError::Form("its ML-KEM key is none"))?;
         let (sent, secret) = theirs.encapsulate()?;
-        let said = unsigned(Kind::Host, facts.circuit, self.end, sent.as_ref());
-        let heard = hash(&[message]);
-        let signature = self.end.key.sign(&[HOST, &facts.hash(), &heard, said.signed()])?;
-        let said = said.with(signature.as_ref());
-        let agreed = Agreed::new(self.keys, false, secret.as_ref(), [message, &said])?;
+        let said = signed(kind, facts, self.end, sent.as_ref(), &hash(&[message]))?;
+        let agreed = Agreed::new(self.keys, kind.is_dialer(), secret.as_ref(), [message, &said])?;
         Ok((agreed.proved(agreed.memory(stated.peer)?)?, said))
     }
 }
 
+/// The message of an end that has heard this.
+fn signed(
+    kind: Kind,
+    facts: &Facts<'_>,
+    end: End<'_>,
+    sent: &[u8],
+    heard: &[u8],
+) -> Result<Bytes, ProofError> {
+    let said = unsigned(kind, facts.circuit, end, sent);
+    let signature = end.key.sign(&[kind.label(), &facts.hash(), heard, said.signed()])?;
+    Ok(said.with(signature.as_ref()))
+}
+
 impl Full<'_> {
-    /// Checks the statement, the key and the signature of a peer with this role, which had heard this.
+    /// Checks the statement, the key and the signature of a peer, which had heard this.
     fn check<P>(
         &self,
         facts: &Facts<'_>,
-        role: &[u8],
         heard: &[u8],
         accepts: impl FnOnce(&str) -> Result<Stated<P>, String>,
     ) -> Result<Stated<P>, ProofError> {
@@ -112,7 +152,7 @@ impl Full<'_> {
         if stated.print != print(self.key) {
             return Err(ProofError::Key);
         }
-        let signed = hash(&[role, &facts.hash(), heard, self.signed]);
+        let signed = hash(&[self.kind.label(), &facts.hash(), heard, self.signed]);
         UnparsedPublicKey::new(&ECDSA_P256_SHA256_FIXED, self.key)
             .verify(&signed, self.signature)
             .map_err(|_| ProofError::Forged)?;

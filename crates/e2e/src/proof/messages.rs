@@ -8,8 +8,38 @@ use super::{END_KEY, End, MAX_PROOF, MAX_STATEMENT, ProofError};
 /// Who sends a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
+    /// A dialer that speaks first.
     Dialer = 1,
+    /// The host that answers it.
     Host = 2,
+    /// A host that speaks first, with its answer to the dial.
+    FirstHost = 3,
+    /// The dialer that answers it.
+    SecondDialer = 4,
+}
+
+impl Kind {
+    /// What the signature of the message covers first.
+    pub(super) fn label(self) -> &'static [u8] {
+        match self {
+            Self::Dialer => b"weft end proof 2: dialer",
+            Self::Host => b"weft end proof 2: host",
+            Self::FirstHost => b"weft end proof 2: host, first",
+            Self::SecondDialer => b"weft end proof 2: dialer, second",
+        }
+    }
+
+    /// The message that answers a first one.
+    pub(super) fn answer(self) -> Self {
+        match self {
+            Self::Dialer | Self::Host => Self::Host,
+            Self::FirstHost | Self::SecondDialer => Self::SecondDialer,
+        }
+    }
+
+    pub(super) fn is_dialer(self) -> bool {
+        matches!(self, Self::Dialer | Self::SecondDialer)
+    }
 }
 
 /// Room for the signature and its length.
@@ -18,13 +48,14 @@ const SIGNATURE: usize = 2 + 64;
 /// A full proof that was read. The fields are parts of the message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Full<'a> {
+    pub(super) kind: Kind,
     /// The circuit, as the end knows it.
     pub(super) circuit: &'a str,
     /// The controller's statement.
     pub(super) statement: &'a str,
     /// The key of the end.
     pub(super) key: &'a [u8],
-    /// The ML-KEM key of a dialer, or the ciphertext of a host.
+    /// The ML-KEM key of the end that speaks first, or the ciphertext of the other one.
     pub(super) sent: &'a [u8],
     pub(super) signature: &'a [u8],
     /// The bytes that the signature covers: all fields before it.
@@ -56,7 +87,7 @@ impl<'a> Full<'a> {
             return Err(ProofError::Form("its key is no point of P-256"));
         }
         let signed = rest.get(..signed).unwrap_or_default();
-        Ok(Self { circuit, statement, key, sent, signature, signed })
+        Ok(Self { kind, circuit, statement, key, sent, signature, signed })
     }
 }
 

@@ -59,12 +59,26 @@ impl Line {
         Facts { service: "s1", circuit: "c1", dialer, host, fresh: self.fresh }
     }
 
-    fn host<'a>(&'a self, end: &'a Made) -> Host<'a> {
-        Host { facts: self.facts(), end: end.end(), keys: &self.at_host }
+    /// The keys of the agreement, as an end has them.
+    fn keys(&self, of_dialer: bool) -> &ConnectionKeys {
+        if of_dialer { &self.at_dialer } else { &self.at_host }
     }
 
-    fn dialer<'a>(&'a self, end: &'a Made) -> (Dialer<'a>, Bytes) {
-        Dialer::new(self.facts(), end.end(), &self.at_dialer).unwrap()
+    /// The end that speaks first, and its message.
+    fn first(&self, order: Order, end: End<'_>) -> (Speaker<'_>, Bytes) {
+        let facts = self.facts();
+        let (first, said) = match order {
+            Order::DialerFirst => First::of_dialer(&facts, end).unwrap(),
+            Order::HostFirst => First::of_host(&facts, end).unwrap(),
+        };
+        let keys = self.keys(order == Order::DialerFirst);
+        (Speaker { first, facts, keys }, said)
+    }
+
+    /// The other end.
+    fn second<'a>(&'a self, order: Order, end: &'a Made) -> Hearer<'a> {
+        let keys = self.keys(order == Order::HostFirst);
+        Hearer { order, second: Second { facts: self.facts(), end: end.end(), keys } }
     }
 
     /// The end of a host that has met the dialer, and its greeting.
@@ -84,13 +98,72 @@ impl Line {
     }
 }
 
+/// Which end speaks first: Alice, who dials, or Bob, who hosts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Order {
+    DialerFirst,
+    HostFirst,
+}
+
+impl Order {
+    const BOTH: [Self; 2] = [Self::DialerFirst, Self::HostFirst];
+
+    /// What there is of both ends, that of the one that speaks first in front.
+    fn of<T>(self, dialer: T, host: T) -> (T, T) {
+        match self {
+            Self::DialerFirst => (dialer, host),
+            Self::HostFirst => (host, dialer),
+        }
+    }
+}
+
+/// The end that has spoken first.
+struct Speaker<'a> {
+    first: First,
+    facts: Facts<'a>,
+    keys: &'a ConnectionKeys,
+}
+
+impl Speaker<'_> {
+    fn take(self, message: &[u8], name: &str) -> Result<Proved<String>, ProofError> {
+        self.first.take(&self.facts, self.keys, message, of(name))
+    }
+}
+
+/// The end that answers.
+#[derive(Clone, Copy)]
+struct Hearer<'a> {
+    order: Order,
+    second: Second<'a>,
+}
+
+impl<'a> Hearer<'a> {
+    fn take(&self, message: &[u8], name: &str) -> Result<(Proved<String>, Bytes), ProofError> {
+        match self.order {
+            Order::DialerFirst => self.second.hears_dialer(message, of(name)),
+            Order::HostFirst => self.second.hears_host(message, of(name)),
+        }
+    }
+
+    /// The same end of a connection about which it knows something else.
+    fn with(self, facts: Facts<'a>) -> Self {
+        Self { second: Second { facts, ..self.second }, ..self }
+    }
+}
+
 /// What both ends have after an exchange: at the dialer, and at the host.
 type Both = (Proved<String>, Proved<String>);
 
 fn full(line: &Line, alice: &Made, bob: &Made) -> Both {
-    let (dialer, said) = line.dialer(alice);
-    let (at_host, said) = line.host(bob).take(&said, of("alice")).unwrap();
-    (dialer.take(&said, of("bob")).unwrap(), at_host)
+    full_in(Order::HostFirst, line, alice, bob)
+}
+
+fn full_in(order: Order, line: &Line, alice: &Made, bob: &Made) -> Both {
+    let ((one, other), names) = (order.of(alice, bob), order.of("alice", "bob"));
+    let (first, said) = line.first(order, one.end());
+    let (at_second, said) = line.second(order, other).take(&said, names.0).unwrap();
+    let at_first = first.take(&said, names.1).unwrap();
+    order.of(at_first, at_second)
 }
 
 /// Checks that both directions work.
@@ -104,22 +177,24 @@ fn talk((mut dialer, mut host): Both) {
 #[test]
 fn ends_prove_themselves_and_briefly_when_they_meet_again() {
     let (alice, bob) = (Made::new("alice"), Made::new("bob"));
-    let both = full(&Line::new(), &alice, &bob);
-    assert_eq!((&*both.0.memory.peer, &*both.1.memory.peer), ("bob", "alice"));
-    let (known, kept) = (both.0.memory.clone(), both.1.memory.clone());
-    assert_eq!(known.name, kept.name);
-    assert!(!both.0.again && !both.1.again);
-    talk(both);
+    for order in Order::BOTH {
+        let both = full_in(order, &Line::new(), &alice, &bob);
+        assert_eq!((&*both.0.memory.peer, &*both.1.memory.peer), ("bob", "alice"));
+        let (known, kept) = (both.0.memory.clone(), both.1.memory.clone());
+        assert_eq!(known.name, kept.name);
+        assert!(!both.0.again && !both.1.again);
+        talk(both);
 
-    let line = Line::new();
-    let (host, met) = line.greets(&kept);
-    assert_eq!(met.name, known.name);
-    let (at_dialer, said) = line.dials(&known, &met).unwrap();
-    assert_eq!(said.len(), MAC);
-    let at_host = host.hosts(&said).unwrap();
-    assert!(at_dialer.again && at_host.again);
-    assert_eq!((&*at_dialer.memory.peer, &*at_host.memory.peer), ("bob", "alice"));
-    talk((at_dialer, at_host));
+        let line = Line::new();
+        let (host, met) = line.greets(&kept);
+        assert_eq!(met.name, known.name);
+        let (at_dialer, said) = line.dials(&known, &met).unwrap();
+        assert_eq!(said.len(), MAC);
+        let at_host = host.hosts(&said).unwrap();
+        assert!(at_dialer.again && at_host.again);
+        assert_eq!((&*at_dialer.memory.peer, &*at_host.memory.peer), ("bob", "alice"));
+        talk((at_dialer, at_host));
+    }
 }
 
 /// A router that agrees on keys with both ends by itself, and passes their proofs on.
@@ -127,13 +202,18 @@ fn ends_prove_themselves_and_briefly_when_they_meet_again() {
 fn a_router_that_answers_both_ends_itself_is_found_out() {
     let (alice, bob) = (Made::new("alice"), Made::new("bob"));
     let (towards_alice, towards_bob) = (Line::new(), Line::new());
-    let (dialer, said) = towards_alice.dialer(&alice);
-    let passed_on = towards_bob.host(&bob).take(&said, of("alice"));
-    assert_eq!(passed_on.unwrap_err(), ProofError::Forged);
-    // It has nothing to answer the dialer: another connection's proof of the host is of no use.
-    let (_, other) = towards_bob.dialer(&alice);
-    let (_, answer) = towards_bob.host(&bob).take(&other, of("alice")).unwrap();
-    assert_eq!(dialer.take(&answer, of("bob")).unwrap_err(), ProofError::Forged);
+    for order in Order::BOTH {
+        let ((one, other), names) = (order.of(&alice, &bob), order.of("alice", "bob"));
+        let (towards_one, towards_other) = order.of(&towards_alice, &towards_bob);
+        let (first, said) = towards_one.first(order, one.end());
+        let passed_on = towards_other.second(order, other).take(&said, names.0);
+        assert_eq!(passed_on.unwrap_err(), ProofError::Forged);
+        // It has nothing to answer the first end: another connection's proof of the other one is of no use.
+        let (_, of_another) = towards_other.first(order, one.end());
+        let answered = towards_other.second(order, other).take(&of_another, names.0);
+        let answer = answered.unwrap().1;
+        assert_eq!(first.take(&answer, names.1).unwrap_err(), ProofError::Forged);
+    }
     // The same for ends that have met.
     let both = full(&Line::new(), &alice, &bob);
     let (known, kept) = (both.0.memory, both.1.memory);
@@ -149,10 +229,18 @@ fn a_router_that_answers_both_ends_itself_is_found_out() {
 fn what_was_recorded_proves_nothing_and_is_not_opened_once_more() {
     let (alice, bob) = (Made::new("alice"), Made::new("bob"));
     let recorded = Line::new();
-    let (_, said) = recorded.dialer(&alice);
+    let (_, said) = recorded.first(Order::DialerFirst, alice.end());
+    let (_, hosts) = recorded.first(Order::HostFirst, bob.end());
+    let (_, answer) = recorded.second(Order::HostFirst, &alice).take(&hosts, "bob").unwrap();
     let both = full(&recorded, &alice, &bob);
+    // A host that speaks first says another ML-KEM key each time, also if its fresh bytes were the same.
+    let (host, _) = recorded.first(Order::HostFirst, bob.end());
+    assert_eq!(host.take(&answer, "alice").unwrap_err(), ProofError::Forged);
     let again = Line { fresh: [9; FRESH], ..recorded };
-    assert_eq!(again.host(&bob).take(&said, of("alice")).unwrap_err(), ProofError::Forged);
+    let taken = again.second(Order::DialerFirst, &bob).take(&said, "alice");
+    assert_eq!(taken.unwrap_err(), ProofError::Forged);
+    let (host, _) = again.first(Order::HostFirst, bob.end());
+    assert_eq!(host.take(&answer, "alice").unwrap_err(), ProofError::Forged);
     // The same for ends that have met.
     let recorded = Line { fresh: [7; FRESH], ..again };
     let (host, met) = recorded.greets(&both.1.memory);
@@ -172,25 +260,39 @@ fn what_was_recorded_proves_nothing_and_is_not_opened_once_more() {
 fn what_is_sent_back_or_of_another_circuit_or_end_proves_nothing() {
     let (alice, bob, mallory) = (Made::new("alice"), Made::new("bob"), Made::new("mallory"));
     let line = Line::new();
-    let (dialer, said) = line.dialer(&alice);
-    let back = dialer.take(&said, of("alice"));
-    assert!(matches!(back, Err(ProofError::Form(_))), "its own message");
-    let host = line.host(&bob);
-    let about = host.take(&said, of("mallory")).unwrap_err();
-    assert_eq!(about, ProofError::Statement("it is about alice".into()));
     let other = Facts { circuit: "c2", ..line.facts() };
-    let elsewhere = Host { facts: other, ..host }.take(&said, of("alice"));
-    assert_eq!(elsewhere.unwrap_err(), ProofError::Circuit);
     let service = Facts { service: "s2", ..line.facts() };
-    let elsewhere = Host { facts: service, ..host }.take(&said, of("alice"));
-    assert_eq!(elsewhere.unwrap_err(), ProofError::Forged);
-    // An old router tells no circuit.
-    let unknown = Facts { circuit: "", ..line.facts() };
-    assert!(Host { facts: unknown, ..host }.take(&said, of("alice")).is_ok());
-    // Somebody else's statement is no use without its key.
-    let stolen = End { key: &mallory.key, statement: &alice.statement };
-    let (_, said) = Dialer::new(line.facts(), stolen, &line.at_dialer).unwrap();
-    assert_eq!(host.take(&said, of("alice")).unwrap_err(), ProofError::Key);
+    for order in Order::BOTH {
+        let ((one, two), names) = (order.of(&alice, &bob), order.of("alice", "bob"));
+        let (first, said) = line.first(order, one.end());
+        let back = first.take(&said, names.0);
+        assert!(matches!(back, Err(ProofError::Form(_))), "its own message");
+        let second = line.second(order, two);
+        let about = second.take(&said, "mallory").unwrap_err();
+        assert_eq!(about, ProofError::Statement(format!("it is about {}", names.0)));
+        let elsewhere = second.with(other).take(&said, names.0);
+        assert_eq!(elsewhere.unwrap_err(), ProofError::Circuit);
+        let elsewhere = second.with(service).take(&said, names.0);
+        assert_eq!(elsewhere.unwrap_err(), ProofError::Forged);
+        // An old router tells no circuit.
+        let unknown = Facts { circuit: "", ..line.facts() };
+        assert!(second.with(unknown).take(&said, names.0).is_ok());
+        // Somebody else's statement is no use without its key.
+        let stolen = End { key: &mallory.key, statement: &one.statement };
+        let (_, said) = line.first(order, stolen);
+        assert_eq!(second.take(&said, names.0).unwrap_err(), ProofError::Key);
+    }
+    // What an end says is no proof in the other order.
+    for order in Order::BOTH {
+        let ((one, two), names) = (order.of(&alice, &bob), order.of("alice", "bob"));
+        let turned = Order::BOTH.into_iter().find(|it| *it != order).unwrap();
+        let (_, said) = line.first(order, one.end());
+        let (_, answer) = line.second(order, two).take(&said, names.0).unwrap();
+        let heard = line.second(turned, one).take(&answer, names.1);
+        assert!(matches!(heard, Err(ProofError::Form(_))));
+        let (first, _) = line.first(turned, two.end());
+        assert!(matches!(first.take(&said, names.0), Err(ProofError::Form(_))));
+    }
 
     // The same for ends that have met.
     let (at_dialer, at_host) = full(&line, &alice, &bob);
@@ -216,21 +318,25 @@ fn what_is_sent_back_or_of_another_circuit_or_end_proves_nothing() {
 fn nothing_in_a_proof_can_be_changed() {
     let (alice, bob) = (Made::new("alice"), Made::new("bob"));
     let line = Line::new();
-    let (dialer, said) = line.dialer(&alice);
-    let (_, answer) = line.host(&bob).take(&said, of("alice")).unwrap();
-    assert!(dialer.take(&answer, of("bob")).is_ok());
-    for at in 0..said.len() {
-        let mut changed = said.to_vec();
-        changed[at] ^= 1;
-        assert!(line.host(&bob).take(&changed, of("alice")).is_err(), "byte {at}");
-    }
-    // An answer is to one dialer, whose keys are new each time: any other one refuses it unchanged.
-    for at in (0..answer.len()).step_by(5) {
-        let (dialer, said) = line.dialer(&alice);
-        let (_, answer) = line.host(&bob).take(&said, of("alice")).unwrap();
-        let mut changed = answer.to_vec();
-        changed[at] ^= 1;
-        assert!(dialer.take(&changed, of("bob")).is_err(), "byte {at}");
+    for order in Order::BOTH {
+        let ((one, other), names) = (order.of(&alice, &bob), order.of("alice", "bob"));
+        let (first, said) = line.first(order, one.end());
+        let second = line.second(order, other);
+        let (_, answer) = second.take(&said, names.0).unwrap();
+        assert!(first.take(&answer, names.1).is_ok());
+        for at in 0..said.len() {
+            let mut changed = said.to_vec();
+            changed[at] ^= 1;
+            assert!(second.take(&changed, names.0).is_err(), "byte {at}");
+        }
+        // An answer is to one first message, whose keys are new each time: any other end refuses it unchanged.
+        for at in (0..answer.len()).step_by(5) {
+            let (first, said) = line.first(order, one.end());
+            let (_, answer) = second.take(&said, names.0).unwrap();
+            let mut changed = answer.to_vec();
+            changed[at] ^= 1;
+            assert!(first.take(&changed, names.1).is_err(), "byte {at}");
+        }
     }
     let (at_dialer, at_host) = full(&line, &alice, &bob);
     for at in 0..MAC {
@@ -246,9 +352,9 @@ fn nothing_in_a_proof_can_be_changed() {
 
 proptest! {
     #[test]
-    fn any_bytes_are_read_or_refused(kind in 0u8..4, rest in prop::collection::vec(any::<u8>(), 0..200)) {
+    fn any_bytes_are_read_or_refused(kind in 0u8..6, rest in prop::collection::vec(any::<u8>(), 0..200)) {
         let bytes = [&[kind][..], &rest].concat();
-        for kind in [Kind::Dialer, Kind::Host] {
+        for kind in [Kind::Dialer, Kind::Host, Kind::FirstHost, Kind::SecondDialer] {
             let _ = Full::read(kind, &bytes);
         }
     }

@@ -4,9 +4,8 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use weft_e2e::ending::{self, HostKey};
+use weft_e2e::ending::{self, Announced, HostKey};
 use weft_e2e::ends::{Exchange, Statement};
-use weft_e2e::proof::Hint;
 use weft_e2e::{ConnectionKeys, KeyPair, PublicKey};
 use weft_wire::edge::header;
 
@@ -38,8 +37,8 @@ pub(crate) struct Answer {
     session: ConnectionKeys,
     own: PublicKey,
     dialer: PublicKey,
-    /// The hint of a dialer that proves itself.
-    proves: Option<Hint>,
+    /// What a dialer that proves itself announces.
+    proves: Option<Announced>,
     /// True if the dialer seals the end of its direction, and asks the host to do the same.
     seals_end: bool,
 }
@@ -60,16 +59,16 @@ pub(crate) fn answer(dialer: &PeerData) -> Result<Option<Answer>, RouteError> {
 }
 
 impl Answer {
-    /// The hint of a dialer that proves itself.
-    pub(crate) fn dialer_proves(&self) -> Option<Hint> {
+    /// What a dialer that proves itself announces.
+    pub(crate) fn dialer_proves(&self) -> Option<Announced> {
         self.proves
     }
 
-    /// The encryption of a connection whose ends prove themselves first, and the headers for the dialer with this hint.
+    /// The encryption of a connection whose ends prove themselves first, and the headers for the dialer that announced this.
     /// `claimed` is the id of the dialer, as the controller says.
     pub(crate) fn proving(
         self,
-        (shown, hint): (Shown, Hint),
+        (shown, dialer): (Shown, Announced),
         circuit: &str,
         claimed: Option<&str>,
     ) -> (Crypto, PeerData) {
@@ -78,7 +77,7 @@ impl Answer {
         let (service, keys) = (purpose.service.as_str(), &self.session);
         let exchange =
             Exchange { ends: ends.own(), own: &own, service, circuit, public, fresh, keys };
-        let (greeting, caller) = exchange.greet(hint, claimed);
+        let (greeting, caller) = exchange.greet(dialer, claimed);
         let told = HostKey { key: self.own, seals_end: true, proves: Some(greeting) }.to_bytes();
         let side = Side::Host { caller: Box::new(caller) };
         let proof = Proof { ends, own, purpose, public, fresh, side };

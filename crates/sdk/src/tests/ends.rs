@@ -37,8 +37,10 @@ async fn order(mut dialed: Connection, mut accepted: Connection) -> std::io::Res
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn both_ends_know_who_the_other_is() {
-    for own in [true, false] {
+    // The host speaks first, unless the router prevents that.
+    for (own, turns) in [(true, false), (false, false), (true, true), (false, true)] {
         let network = network().await;
+        network.router.core.turns.store(turns, Ordering::Relaxed);
         let builder = || match own {
             true => ContextBuilder::new(),
             false => ContextBuilder::new().router_flow_control(),
@@ -78,9 +80,22 @@ async fn a_router_between_two_ends_changes_nothing_that_they_say() {
     assert_eq!(order(dialed, accepted).await.unwrap(), "pay 999 EUR");
     assert!(blind.router.read().windows(7).any(|part| part == b"pay 100"));
 
-    let network = network().await;
-    network.router.core.spies.store(true, Ordering::Relaxed);
-    let (dialer, mut listener, _host) = ends(&network).await;
+    // Who speaks first finds out, or the other one does.
+    for turns in [false, true] {
+        let network = network().await;
+        network.router.core.turns.store(turns, Ordering::Relaxed);
+        network.router.core.spies.store(true, Ordering::Relaxed);
+        let (dialer, listener, _host) = ends(&network).await;
+        let (refused, listener) = spied(&dialer, listener).await;
+        let expected = if turns { "had proved themselves" } else { "somebody on the path" };
+        assert!(refused.contains(expected), "{refused}");
+        assert!(!network.router.read().windows(3).any(|part| part == b"pay"));
+        meet_and_be_spied(&network, &dialer, listener).await;
+    }
+}
+
+/// Dials through a router that is between the ends: why the dialer refuses. The host refuses, too.
+async fn spied(dialer: &Context, mut listener: Listener) -> (String, Listener) {
     let hosting = tokio::spawn(async move {
         let mut accepted = listener.accept().await.unwrap().accept().await.unwrap();
         let peer = accepted.peer().await.map(Option::<&crate::Peer>::cloned);
@@ -88,15 +103,16 @@ async fn a_router_between_two_ends_changes_nothing_that_they_say() {
         (peer, read, listener)
     });
     let refused = soon(dialer.dial("secret")).await.unwrap_err().to_string();
-    assert!(refused.contains("proved"), "{refused}");
-    let (peer, read, mut listener) = soon(hosting).await.unwrap();
+    let (peer, read, listener) = soon(hosting).await.unwrap();
     assert!(peer.unwrap_err().to_string().contains("has not proved who it is"));
     assert!(read.is_err());
-    assert!(!network.router.read().windows(3).any(|part| part == b"pay"));
+    (refused, listener)
+}
 
-    // An honest router, and the router again, which now has ends that have met.
+/// An honest router, and a router again that is between the ends, which have met now.
+async fn meet_and_be_spied(network: &Network, dialer: &Context, mut listener: Listener) {
     network.router.core.spies.store(false, Ordering::Relaxed);
-    let (dialed, accepted) = pair_of(&dialer, &mut listener).await;
+    let (dialed, accepted) = pair_of(dialer, &mut listener).await;
     assert_eq!(order(dialed, accepted).await.unwrap(), "pay 100 EUR");
     network.router.core.spies.store(true, Ordering::Relaxed);
     let hosting = tokio::spawn(async move {
@@ -247,7 +263,7 @@ async fn a_dialer_that_never_proves_itself_stops_no_other() {
     network.router.core.mute.store(true, Ordering::Relaxed);
     let silent = {
         let dialer = dialer.clone();
-        tokio::spawn(async move { dialer.dial("secret").await.map(drop) })
+        tokio::spawn(async move { dialer.dial("secret").await.unwrap().read_u8().await })
     };
     let mut waiting = soon(listener.accept()).await.unwrap().accept().await.unwrap();
     network.router.core.mute.store(false, Ordering::Relaxed);
@@ -284,6 +300,8 @@ async fn a_host_that_leaves_at_once_is_an_end_and_no_failed_proof() {
 async fn a_dial_that_is_given_up_during_the_proof_leaves_nothing() {
     let network = network().await;
     let (dialer, mut listener, _host) = ends(&network).await;
+    // The dialer speaks first.
+    network.router.core.turns.store(true, Ordering::Relaxed);
     network.router.core.mute.store(true, Ordering::Relaxed);
     let accepting = tokio::spawn(async move { listener.accept().await.unwrap().accept().await });
     let mut dialing = Box::pin(dialer.dial("secret"));

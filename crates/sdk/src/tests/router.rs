@@ -49,6 +49,8 @@ pub(crate) struct Core {
     pub(crate) spies: AtomicBool,
     /// True if the router leaves out of markers that a dialer proves itself.
     pub(crate) strips: AtomicBool,
+    /// True if the router leaves out of markers that a dialer hears a host that speaks first.
+    pub(crate) turns: AtomicBool,
     /// True if the router leaves out of answers that a host proves itself.
     pub(crate) strips_answer: AtomicBool,
     /// True if payloads of dialers of new circuits are dropped.
@@ -109,6 +111,7 @@ impl Router {
             malform: AtomicBool::new(false),
             spies: AtomicBool::new(false),
             strips: AtomicBool::new(false),
+            turns: AtomicBool::new(false),
             strips_answer: AtomicBool::new(false),
             mute: AtomicBool::new(false),
             records: AtomicBool::new(false),
@@ -386,6 +389,9 @@ impl Core {
         if self.strips.load(Ordering::Relaxed) {
             let text = String::from_utf8(marker.unwrap_or_default().to_vec()).unwrap();
             marker = Some(text.replace(weft_e2e::proof::ABILITY, "").into());
+        } else if self.turns.load(Ordering::Relaxed) {
+            let text = String::from_utf8(marker.unwrap_or_default().to_vec()).unwrap();
+            marker = Some(text.replace(weft_e2e::proof::HEARS, "").into());
         }
         let own = self.grants.load(Ordering::Relaxed) && connect.use_xgress && bind.use_xgress;
         let grant = |address: &str| {

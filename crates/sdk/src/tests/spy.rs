@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use weft_e2e::ending::HostKey;
+use weft_e2e::proof::{Greeting, Opening};
 use weft_e2e::{ConnectionKeys, Header, KeyPair, Opener, PublicKey, Sealer};
 use weft_wire::Message;
 use weft_wire::payload::Payload;
@@ -33,10 +34,27 @@ impl Spy {
     pub(crate) fn hosts_key(&mut self, host: &[u8]) -> Bytes {
         let host = HostKey::read(host).unwrap();
         self.keys[1] = Some(self.own.client_session(&host.key).unwrap());
+        let proves = host.proves.map(|greeting| match &greeting.proof {
+            Opening::Full(sealed) => {
+                Greeting { proof: Opening::Full(self.resealed(sealed)), ..greeting }
+            }
+            Opening::None | Opening::Met(_) => greeting,
+        });
         match host.seals_end {
-            true => HostKey { key: self.own.public_key(), ..host }.to_bytes(),
+            true => HostKey { key: self.own.public_key(), proves, ..host }.to_bytes(),
             false => self.dialers_key(),
         }
+    }
+
+    /// The proof that a host gives with its answer, sealed for the dialer.
+    fn resealed(&self, sealed: &[u8]) -> Bytes {
+        let (header, sealed) = sealed.split_at(Header::LEN);
+        let (rx, tx) = (self.keys[1].as_ref().unwrap(), self.keys[0].as_ref().unwrap());
+        let mut opener = Opener::new(&rx.rx, &Header::try_from(header).unwrap());
+        let opened = opener.open(sealed).unwrap();
+        let (mut sealer, header) = Sealer::new(&tx.tx, &mut rand::rng());
+        let sealed = sealer.seal(&opened.plaintext, opened.tag).unwrap();
+        [&header.as_bytes()[..], &sealed].concat().into()
     }
 
     /// Opens a payload of a side, and seals it for the other with `say` in place of what is written.

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use weft_contract::Api;
 use weft_e2e::KeyPair;
 use weft_e2e::ending::{HostKey, marker};
-use weft_e2e::proof::Greeting;
+use weft_e2e::proof::{Greeting, Opening};
 use weft_model::Id;
 use weft_model::entity::{ServiceSession, Terminator};
 use weft_wire::ctrl::CircuitRequest;
@@ -64,7 +64,7 @@ async fn dialed(
     let told = HostKey {
         key,
         seals_end: true,
-        proves: proves[1].then_some(Greeting { hint: [7; 16], fresh: [8; 16], met: None }),
+        proves: proves[1].then_some(Greeting { hint: [7; 16], fresh: [8; 16], proof: Opening::None }),
     };
     let reply = dial_with(peer, ask.to_message().unwrap(), |_| {
         Some(Ok(PeerData::from([(1003, told.to_bytes())])))
@@ -270,7 +270,7 @@ async fn host_with(peer: &Peer, service: &Id, key: &Bytes) -> CreateTerminatorRe
 /// A circuit of the router's own tunneler, whose ends announce proofs or not.
 async fn tunneled(peer: &mut Peer, key: &Bytes, proves: bool) -> String {
     let own = KeyPair::generate(&mut rand::rng()).unwrap().public_key();
-    let greeting = Greeting { hint: [7; 16], fresh: [8; 16], met: None };
+    let greeting = Greeting { hint: [7; 16], fresh: [8; 16], proof: Opening::None };
     let told = HostKey { key: own, seals_end: true, proves: proves.then_some(greeting) };
     let marker = marker("abc", proves.then_some(&[6; 16]));
     let dial = CreateTunnelCircuitV2Request {

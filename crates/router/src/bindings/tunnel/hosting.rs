@@ -7,7 +7,7 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
-use weft_e2e::proof::Hint;
+use weft_e2e::ending::Announced;
 use weft_tunnel::{AppData, Connected, HostConfig, Outcome, SourceAddresses, Terms};
 use weft_wire::{ctrl::peer_data_key::DIALER_IDENTITY_ID, edge::header};
 use weft_xgress::Options;
@@ -223,12 +223,12 @@ impl Hosting {
         ends.map(|ends| ends.key()).unwrap_or_default()
     }
 
-    /// What proves this host to a dialer that proves itself, and the hint of that dialer.
+    /// What proves this host to a dialer that proves itself, and what that dialer announces.
     async fn shown(
         &self,
         terminator: &HostedTerminator,
         keys: Option<&keys::Answer>,
-    ) -> Result<Option<(Shown, Hint)>, RouteError> {
+    ) -> Result<Option<(Shown, Announced)>, RouteError> {
         let HostedTerminator { service, config, .. } = terminator;
         let demanded = |what: &str| RouteError {
             code: RouteErrorCode::Generic,
@@ -237,7 +237,7 @@ impl Hosting {
                 service.name
             ),
         };
-        let Some(hint) = keys.and_then(keys::Answer::dialer_proves) else {
+        let Some(dialer) = keys.and_then(keys::Answer::dialer_proves) else {
             return match service.authenticated_ends {
                 true => Err(demanded(
                     "the dialer has announced no proof: its program has none, or a router on the way has removed the \
@@ -250,7 +250,7 @@ impl Hosting {
         let shown = Shown::of(self.ends.as_ref(), purpose).await;
         match service.authenticated_ends && shown.is_none() {
             true => Err(demanded("the controller has stated nothing about the host's router")),
-            false => Ok(shown.map(|shown| (shown, hint))),
+            false => Ok(shown.map(|shown| (shown, dialer))),
         }
     }
 }
