@@ -1,4 +1,4 @@
-//! Limits of the server.
+//! Limits of the web server on connections and requests, in all and for each source.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! The handle of a channel.
+//! The handle of a channel, by which the program sends messages and closes the channel.
 
 use crate::error::{CloseReason, RequestError, SendError};
 use crate::heartbeat::{Liveness, now_ns};

@@ -1,4 +1,4 @@
-//! Intercepted connections.
+//! Accepts the TCP connections that the firewall leads here, and finds the service of each.
 
 use std::{io, sync::Arc, time::Duration};
 

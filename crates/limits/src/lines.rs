@@ -1,4 +1,4 @@
-//! A bound on the lines of a log that others cause.
+//! Bounds the lines of a log that others cause: a few at once, then one at intervals with the number left out.
 
 use std::time::{Duration, Instant};
 

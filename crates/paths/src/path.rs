@@ -1,4 +1,4 @@
-//! The path of a circuit.
+//! The path of a circuit: its routers in order, the links between them, and the cost.
 
 use weft_model::Id;
 

@@ -1,4 +1,4 @@
-//! Runs health checks.
+//! Runs the health checks of a terminator.
 
 use std::{io, net::SocketAddr, time::Instant};
 

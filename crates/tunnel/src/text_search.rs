@@ -1,5 +1,5 @@
-//! A text that is looked for in bytes that come in parts. Each byte is compared once or twice, however small the
-//! parts are and whatever the text is, and no part is kept.
+//! A text that is looked for in bytes that come in parts, for `expectInBody` of health checks. Each byte is compared
+//! once or twice, however small the parts are and whatever the text is, and no part is kept.
 
 /// A search for a text.
 #[derive(Debug)]

@@ -1,4 +1,4 @@
-//! The command line.
+//! The command line: the arguments of every command, as clap parses them.
 //!
 //! Commands with arguments of their own are declared here. `create`, `list`, `show`, `update`,
 //! `delete` and the actions on entities are built from the tables of kinds in [`crate::entity`], so

@@ -1,4 +1,4 @@
-//! The forms of answers.
+//! The answers of the OpenID Connect provider: JSON, pages, redirects and errors.
 
 use serde_json::{Value, json};
 use weft_kernel::Failure;

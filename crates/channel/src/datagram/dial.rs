@@ -1,4 +1,4 @@
-//! Dialing over DTLS.
+//! Dials over DTLS: tries the addresses of a host one after the other.
 
 use std::{io, net::IpAddr, sync::Arc, time::Duration};
 

@@ -1,4 +1,4 @@
-//! UDP sockets.
+//! Opens the UDP sockets on which connections over DTLS are accepted and dialed.
 
 use std::{
     io,

@@ -1,4 +1,4 @@
-//! Elements of lists.
+//! The elements of a list in a file, read with the same checks as the keys of a section.
 
 use super::{Item, Section, shown};
 use weft_wire::Address;

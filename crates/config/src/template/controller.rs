@@ -1,4 +1,4 @@
-//! A controller's file.
+//! The commented file of a new controller, with its values filled in.
 
 use super::quoted;
 use crate::address::HostPort;

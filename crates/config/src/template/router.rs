@@ -1,4 +1,4 @@
-//! An edge router's file.
+//! The commented file of a new edge router, with its values filled in.
 
 use super::quoted;
 use crate::address::HostPort;

@@ -1,4 +1,4 @@
-//! The tree of a file.
+//! Builds the tree of a YAML file from the events of the parser; every node has its place in the text.
 
 use std::collections::{HashMap, HashSet};
 

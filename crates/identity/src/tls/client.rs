@@ -1,4 +1,4 @@
-//! Client configurations.
+//! TLS configurations of clients: what a client shows, and which servers it trusts.
 
 use std::{
     sync::{Arc, Mutex, PoisonError},

@@ -1,4 +1,4 @@
-//! Server configurations.
+//! TLS configurations of servers: what a server shows, and which certificates it asks clients for.
 
 use std::{fmt, sync::Arc, time::SystemTime};
 

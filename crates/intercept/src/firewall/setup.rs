@@ -1,4 +1,4 @@
-//! The input of rules, and the note about them.
+//! The input from which the rules of the firewall are made, and the note about the rules that outlives the process.
 
 use std::{
     collections::BTreeSet,

@@ -1,4 +1,4 @@
-//! Changes of the firewall.
+//! The changes of the firewall that follow from a change of the intercepted services.
 
 use std::{collections::BTreeSet, sync::Arc};
 

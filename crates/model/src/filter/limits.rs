@@ -1,4 +1,4 @@
-//! Limits on filters.
+//! Limits on filters: the length of the text, its nesting, and the links that a name follows.
 
 /// Longest filter or sort text that is parsed, in bytes.
 ///

@@ -1,4 +1,4 @@
-//! An index of circuits: their ids by a key such as the client or a link.
+//! An index of circuits: their ids by client, link, router or terminator.
 
 use std::collections::BTreeSet;
 use std::hash::Hash;

@@ -1,4 +1,4 @@
-//! Interception on Linux.
+//! Interception on Linux, by the crate `weft-intercept`.
 
 use std::{
     collections::{BTreeSet, HashMap},

@@ -1,4 +1,4 @@
-//! A plan as text.
+//! A plan as text: what a document changes, and who gains and loses access.
 
 use std::{
     fmt::Write as _,

@@ -1,4 +1,4 @@
-//! `weft ca`.
+//! The arguments of `weft ca`, which makes third-party CAs.
 
 use std::path::PathBuf;
 

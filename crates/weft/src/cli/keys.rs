@@ -1,4 +1,4 @@
-//! `weft keys`.
+//! The arguments of `weft keys`, which replaces the keys that sign tokens.
 
 use clap::{Args, Subcommand};
 

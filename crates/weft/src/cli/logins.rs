@@ -1,4 +1,4 @@
-//! Logins at controllers.
+//! The arguments of the commands about logins at controllers, such as `weft login`.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! `weft verify`.
+//! The arguments of `weft verify`: proofs that a CA is the operator's, and test traffic.
 
 use std::path::PathBuf;
 

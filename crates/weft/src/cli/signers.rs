@@ -1,4 +1,4 @@
-//! `weft signer`.
+//! The arguments of `weft signer`, which makes and tests external JWT signers.
 
 use clap::{Args, Subcommand};
 

@@ -1,4 +1,4 @@
-//! Counts with their nouns.
+//! Counts with their nouns, in the singular or the plural.
 
 use std::fmt::Display;
 

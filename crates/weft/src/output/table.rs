@@ -1,4 +1,4 @@
-//! Entities as tables.
+//! Entities as tables that fit the terminal: one column for each chosen member.
 
 use comfy_table::{Table, presets::UTF8_FULL_CONDENSED};
 use serde_json::Value;

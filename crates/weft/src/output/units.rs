@@ -1,4 +1,4 @@
-//! Numbers with units.
+//! Numbers with units, as commands show latencies, bytes and rates.
 
 /// Shown in place of an unknown value.
 pub(crate) const UNKNOWN: &str = "?";

@@ -1,4 +1,4 @@
-//! The mesh in tables.
+//! The mesh as tables of routers and links, with a summary.
 
 use serde_json::json;
 

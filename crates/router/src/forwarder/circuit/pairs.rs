@@ -1,4 +1,7 @@
 //! Pairs of links on a router between the ends of a circuit.
+//!
+//! A move may give the circuit a new pair of links. What waits for the former links moves along with the first
+//! message over the new pair, and a former pair is forgotten once nothing has come over it for a while.
 
 use std::sync::Arc;
 
