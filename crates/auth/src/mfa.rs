@@ -67,8 +67,7 @@ fn not_found(identity: &str) -> Failure {
     Failure::not_found("MFA of identity", identity)
 }
 
-/// The refusal of a wrong code: 401 with the error code that clients know. At other operations a
-/// wrong code has the status 400.
+/// The refusal of a wrong code, at every operation that takes one: 401 with the error code that clients know.
 fn wrong_code() -> Failure {
     Failure::new(ErrorCode::MfaInvalidToken).with_status(401)
 }
