@@ -14,7 +14,7 @@
 
 use bytes::Bytes;
 
-use crate::proof::{self, FRESH, Greeting, HINT, Hint, MAC, MAX_PROOF, Met, Opening};
+use crate::proof::{self, Greeting, HINT, Hint, MAX_PROOF, Met, Opening};
 use crate::{Error, Header, OVERHEAD, Opened, PublicKey, Sealer, Tag};
 
 /// End of the marker of a dialer that seals its end.

@@ -75,7 +75,7 @@ pub(crate) use cluster::first_addresses;
 use online::Presence;
 pub(crate) use options::{ControlOptions, EdgeAddresses, proxies, proxy};
 use renewal::pending::Renewal;
-use routes::Routes;
+use routes::state::Routes;
 use shared::Core;
 pub(crate) use shared::Listens;
 use targets::Cluster;

@@ -19,7 +19,7 @@ use super::{
     online::Presence,
     options::{ControlOptions, EdgeAddresses},
     renewal::pending::Renewal,
-    routes::Routes,
+    routes::state::Routes,
     targets::Cluster,
     terminators::table::Terminators,
 };
