@@ -13,9 +13,9 @@ const AFTER: Duration = Duration::from_secs(6 * 3600);
 pub struct SettledClock {
     /// The first reading.
     first: Option<Instant>,
-    /// Readings of the last hours: when, and by how many milliseconds the clock was ahead of the time
-    /// since the first reading. Only readings that are less ahead than all later ones are kept, so
-    /// that the first one is the least.
+    /// Readings of the last hours: the instant, and how many milliseconds the clock showed beyond the time since the
+    /// first reading. A reading is dropped when a later one shows no more than it. So the readings ascend, and the
+    /// first one is the smallest of the last hours.
     ahead: VecDeque<(Instant, i64)>,
 }
 

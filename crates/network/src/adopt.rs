@@ -58,8 +58,8 @@ pub(crate) struct State {
     pub(crate) whole: HashMap<String, (Id, usize)>,
     /// For each router, the bytes of its pieces and of the whole circuits that it reported first.
     pub(crate) bytes: HashMap<Id, usize>,
-    /// For each router whose report is under way, the circuits from before its connection that it
-    /// has not named yet.
+    /// For each router whose report is under way: the circuits that were over it before it connected, and that the
+    /// report has not named yet.
     pub(crate) telling: HashMap<Id, HashSet<String>>,
     /// Connected routers whose report is complete.
     pub(crate) told: HashSet<Id>,
@@ -169,8 +169,8 @@ impl Pieces {
         state.circuits.get(&id).cloned()
     }
 
-    /// Whether a router may report its circuits now; `of_before` gives the circuits that it should
-    /// name.
+    /// Begins the report of a router. False if the router may not report now. `of_before` returns the circuits that the
+    /// report should name.
     pub(crate) fn begin_to_tell(
         &self,
         router: &Id,
@@ -190,8 +190,8 @@ impl Pieces {
         !has_told
     }
 
-    /// Notes the circuits that a router has named. With `is_last`, returns the circuits that it
-    /// should have named and did not.
+    /// Notes the circuits that a part of a router's report names. With the last part, returns the circuits that the
+    /// report should have named and did not.
     pub(crate) fn named(&self, router: &Id, named: &[String], is_last: bool) -> HashSet<String> {
         let mut state = self.state.lock();
         let Some(missing) = state.telling.get_mut(router) else { return HashSet::new() };

@@ -70,13 +70,13 @@ impl Network {
             }
         }
         if last {
-            // The router may be the last one that could have known more about circuits that are known in part.
+            // This report may be the last one that could complete circuits which are known in part.
             self.0.gaps.look_at_all();
         }
     }
 
-    /// Takes a circuit down at a router that it does not go over. A circuit that is being moved may go over the
-    /// router already, and its path in the table not yet.
+    /// Takes a circuit down at a router that is not on its path. A circuit that is being moved is spared: its new path
+    /// may use the router and not be in the table yet.
     fn unroute_unless_moved(&self, router: &Id, circuit: &str) {
         // The lock on the queue keeps the circuit from moving meanwhile.
         let queue = self.0.moves.queue.lock();
@@ -229,9 +229,9 @@ impl Network {
         }
     }
 
-    /// Keeps an unknown idle circuit as known in part, on the word of a router that asks for its
-    /// confirmation and does not report its circuits. Not kept if too many circuits are kept on the
-    /// word of that router already. False if the circuit has ended.
+    /// Keeps an unknown idle circuit as known in part, because a router that does not report its circuits asks for its
+    /// confirmation. The number of circuits that are kept for one router in this way is limited. False if the circuit
+    /// has ended.
     pub(crate) fn adopt_confirmed(&self, router: &Arc<LiveRouter>, id: &str) -> bool {
         if !is_id(id) || self.is_over(id) || self.0.pieces.has_told(&router.id) {
             return false;
@@ -288,9 +288,9 @@ fn with_member(circuit: &Circuit, router: &Id) -> Path {
     path
 }
 
-/// Whether a circuit went over a router before the router connected. Only such circuits have to be in the router's
-/// report. A circuit that moves comes to routers between its ends anew; the routers at its ends have carried it since
-/// it was made, also if it has moved since one of them restarted and connected.
+/// Whether the path of a circuit used a router before the router connected. Only such circuits have to be in the
+/// router's report. A move leads a circuit to routers between its ends anew; the routers at its ends have carried the
+/// circuit since it was made, also if it has moved since one of them restarted and connected.
 pub(crate) fn is_of_before(circuit: &Circuit, router: &LiveRouter) -> bool {
     let is_at_end = circuit.has_ends() && circuit.path.has_end(&router.id);
     let since = if is_at_end { circuit.made_at } else { circuit.routed_at };

@@ -1,11 +1,11 @@
 //! The terminators of an identity at routers that are away: they do not count for what it may have.
 //!
-//! A router that is lost keeps its terminators, which are dialed again when it is back. If they counted, a host that
-//! goes to another router would find its own limit used up. They are counted when a host has reached its limit, which is
-//! rare, and the figure is kept for a moment, because to count them means to look at all terminators of the host. It is
-//! not kept longer than until a router connects: one that goes and comes back would be counted as away while it is there.
-//! As many as the limit do not count at most, so that a host that moves between routers, which may be its own, never has
-//! more than twice its limit.
+//! A router that is lost keeps its terminators, which are dialed again when the router is back. If these terminators
+//! counted, a host that goes to another router would find its limit used up. To find their number, all terminators of
+//! the host have to be looked at. That is done only when a host has reached its limit, and the number is kept for a
+//! moment; it is dropped when a router connects, because it may have counted that router as away. The number of
+//! terminators that do not count is at most the limit itself, so that a host that moves between routers has at most
+//! twice its limit.
 
 use std::time::{Duration, Instant};
 
@@ -38,7 +38,7 @@ impl Moment {
 pub(crate) struct Away(Mutex<HashMap<Id, (Moment, u64)>>);
 
 impl Away {
-    /// The number of terminators of a host that are away: the figure that is kept, or else what `count` finds.
+    /// The number of terminators of a host that are away: the kept number, or the result of `count` if none is kept.
     pub(crate) fn of(&self, host: &Id, now: Moment, count: impl FnOnce() -> u64) -> u64 {
         self.known(host, now).unwrap_or_else(|| {
             let count = count();

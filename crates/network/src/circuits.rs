@@ -38,8 +38,8 @@ pub struct Circuit {
     /// Whether the client is a service session of this controller. The circuit ends with such a
     /// session.
     pub is_of_session: bool,
-    /// Whether the dialer announced that it proves itself to the host. True for an adopted circuit, of which this is
-    /// not known.
+    /// Whether the dialer announced that it proves itself to the host. True for an adopted circuit, because the
+    /// controller cannot know.
     pub dialer_proves: bool,
     /// The service.
     pub service: Id,

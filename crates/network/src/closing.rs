@@ -69,9 +69,9 @@ impl Network {
         }
     }
 
-    /// Whether an end of a circuit known in part is gone: each link that its known routers use for it leads to
-    /// another one of them, or to a router that has reported all its circuits. A link that is not known leads on
-    /// while a router that may be there has not reported.
+    /// Whether an end of a circuit known in part is gone. This is so if each link that the known routers use for the
+    /// circuit ends at another known router, or at a router that has reported all its circuits without this one. An
+    /// unknown link may lead to the missing end as long as some router has not reported yet.
     fn is_torn(&self, circuit: &str, awaits_reports: impl Fn() -> bool) -> bool {
         let Some(pieces) = self.0.pieces.of(circuit) else { return false };
         let leads_on = |router: &Id, link: &str| {
@@ -94,8 +94,7 @@ impl Network {
         })
     }
 
-    /// True while routers may not have connected since the start of the controller, for a circuit of
-    /// an earlier run.
+    /// True for a circuit of an earlier run while the controller has not run long enough for all routers to connect.
     pub(crate) fn awaits_routers(&self, circuit: &str) -> bool {
         self.is_early() && !self.is_of_this_run(circuit)
     }

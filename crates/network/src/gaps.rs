@@ -84,8 +84,8 @@ impl Gaps {
         clock::since(self.since)
     }
 
-    /// Has a circuit looked at. With `sends_again`, its routers are told their routes again even if
-    /// its path works.
+    /// Puts a circuit into the queue of those whose paths are checked for gaps. With `sends_again`, its routers are
+    /// sent their routes again even if the path has none.
     pub(crate) fn push(&self, circuit: &str, sends_again: bool) {
         let mut due = self.due.lock();
         let was_empty = due.order.is_empty();

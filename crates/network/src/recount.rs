@@ -105,7 +105,8 @@ impl Network {
         ends.into_iter().any(|(end, address)| end == Some(&router.id) && listed.lacks(address))
     }
 
-    /// The circuits among the known ones that a router carries which cannot list all of them, without their ways.
+    /// Which of the known circuits a router carries, asked one by one, for a router that cannot list its circuits. The
+    /// answer has no ways.
     async fn carried_of_before(&self, router: &LiveRouter) -> Result<Vec<Route>, String> {
         let ids: Vec<String> = self.of_before(router).iter().map(|it| it.id.clone()).collect();
         let mut routes = Vec::new();

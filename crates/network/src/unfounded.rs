@@ -51,9 +51,9 @@ pub fn demands_proof(snapshot: &Snapshot, service: &Id) -> bool {
     snapshot.get::<Service>(service).is_some_and(|service| service.authenticated_ends)
 }
 
-/// Whether a dial may be led to a terminator: its host may host the service, and over this router. A
-/// terminator at a router that no policy lets the host use for the service stays, because its router,
-/// which does not know these policies, would not make it again after a further change.
+/// Whether a dial may use a terminator: its host must have the right to host the service over this router. A terminator
+/// at a router that the policies do not let the host use for the service is not removed: the router does not know these
+/// policies, and would not make the terminator again after they have changed back.
 pub(crate) fn may_be_dialed(snapshot: &Snapshot, terminator: &Terminator, now: Timestamp) -> bool {
     let (host, service) = (&terminator.host_id, &terminator.service_id);
     let needs_right = terminator.base.is_system && !host.is_empty();

@@ -111,7 +111,7 @@ impl Network {
         }
     }
 
-    /// Notes that a link broke, of which a connected router said so. If another router dialed it and is not heard by
+    /// Notes that a connected router has reported a broken link. If another router dialed the link, and is not heard by
     /// then, the link may come back without a report.
     pub(crate) fn may_come_back(&self, link: &Arc<Link>, reporter: &LiveRouter) {
         if link.destination == reporter.id && self.cost_unheard(&link.source).is_some() {
@@ -143,8 +143,8 @@ impl Network {
         }
     }
 
-    /// Whether a router is to be asked about its links. One that reports its faults is asked only when it is new, and
-    /// about links that may come back.
+    /// Whether a router is to be asked about its links. A router that reports the faults of its links is asked only
+    /// after it has connected, and while links may come back without a report.
     fn is_to_be_asked(&self, router: &LiveRouter, is_new: bool) -> bool {
         let reports_faults = router.reports_by_itself() && !is_new;
         let dialers = || self.0.broken.dialers(&router.id, clock::now());

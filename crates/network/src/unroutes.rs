@@ -5,8 +5,9 @@
 //! idle circuits, and would never ask about one whose application goes on sending.
 //!
 //! Unroutes that find no room wait here, each circuit once. One task for each router sends them, and waits for room
-//! like any other sender. The unroute is taken out of the line when there is room, so that none is on its way to the
-//! channel: one that waits when its circuit is routed over the router again is dropped, and never follows the route.
+//! like any other sender. An unroute leaves the line only when the channel has room for it. If its circuit is routed
+//! over the router again meanwhile, the unroute is dropped from the line, so that it can never arrive after the new
+//! route.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -53,9 +53,9 @@ impl Network {
             || self.0.validations.was_reported_since(terminator, since.marker)
     }
 
-    /// A router is about to report a terminator again, which may change nothing: what the router has answered
-    /// before that does not remove the terminator, and the router is asked once more. New terminators are
-    /// asked about in any case.
+    /// Notes that a router is about to report a terminator again, which may change nothing in the model. An earlier
+    /// answer of the router no longer removes the terminator, and the router is asked once more. Routers are asked
+    /// about new terminators in any case.
     pub fn terminator_reported(&self, router: &Id, id: &Id) {
         let snapshot = self.0.kernel.snapshot();
         if snapshot.get::<Terminator>(id).is_some_and(|known| known.router_id == *router) {

@@ -24,8 +24,8 @@ pub(crate) struct Validations {
 /// Most repeated reports of terminators that are remembered.
 const REPORTS: usize = 1024;
 
-/// What was known of a terminator when it was chosen for a dial: the connection of its router, and the last marker
-/// by then.
+/// The state of a terminator when it was chosen for a dial: the connection of its router, and the newest marker of a
+/// report at that time.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Standing {
     pub(crate) connection: u64,

@@ -21,7 +21,7 @@ pub(crate) struct Left {
     pub(super) at: Instant,
     pub(super) circuit: Arc<str>,
     pub(super) routers: Vec<Id>,
-    /// The router that is gone, if that is the reason: the others are told nothing if it is back by then.
+    /// The router whose loss is the reason, if there is one. If it is back in time, the other routers are told nothing.
     pub(super) for_loss_of: Option<Id>,
 }
 
@@ -30,7 +30,7 @@ pub(crate) struct Left {
 #[derive(Debug, Default)]
 pub(crate) struct Ended(Mutex<Noted>);
 
-/// The circuits by number, those that ended first in front; and the numbers of the circuits whose end a router has
+/// The circuits by number, in the order of their ends, and for each router the numbers of the circuits whose end it has
 /// reported.
 #[derive(Debug, Default)]
 struct Noted {

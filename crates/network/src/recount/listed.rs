@@ -15,8 +15,8 @@ pub(super) const EDGE_CIRCUITS: &str = "router-edge-circuits";
 const IN_ROUTER: &str = "xgress";
 /// The kind of an address that is an end in an SDK.
 const IN_SDK: &str = "xg-edge-fwd";
-/// The kind of an address that is known no more: the router keeps the ways of a closed end until it is told to
-/// take the circuit down.
+/// The kind of an address that the router does not know any more. A router keeps the entries that lead to a closed end
+/// until it is told to take the circuit down.
 const MISSING: &str = "missing";
 /// The role of the end of a dialer.
 const INITIATOR: &str = "Initiator";

@@ -1,10 +1,10 @@
 //! Data of an SDK without flow control of its own, for which its circuit has no room yet.
 //!
-//! This data is held and never dropped. All circuits of such an SDK come over one connection, so that a pause in reading
-//! it stops them all. A circuit with much waiting data therefore has the SDK read more slowly, not stopped: the backlog
-//! may grow a little with time, and the messages of other circuits between go on. The time is long enough for the
-//! circuit to get another path. A circuit that takes too little in that time is ended, and so is one that the SDK has
-//! left: nobody else would free the data.
+//! This data is held and never dropped. All circuits of such an SDK come over one connection, so that a pause in
+//! reading it stops them all. When much data waits for one circuit, this router therefore reads the SDK more slowly
+//! instead of not at all: the backlog may grow a little with time, and the messages of the SDK's other circuits go on.
+//! The circuit has enough time to get another path. If it takes too little data in that time, it is ended; so is a
+//! circuit that the SDK has left, because nothing else would free its data.
 
 use std::{
     collections::VecDeque,
@@ -19,21 +19,22 @@ use weft_xgress::{End, ITEM_COST, Piece};
 const LIMIT: usize = 1 << 20;
 /// The SDK is read as usual again once fewer bytes than this wait.
 const RESUME: usize = LIMIT / 2;
-/// Most bytes that may wait for one connection id, after [`PATIENCE`] of slow reading, during which the backlog may grow
-/// evenly; half of the budget of the SDK if that is less, so that one circuit does not take it all.
+/// Most bytes that may wait for one connection id. The backlog may grow evenly up to this during [`PATIENCE`] of slow
+/// reading. If half of the SDK's budget is less, that is the limit, so that one circuit does not take all of the
+/// budget.
 const MOST: usize = 32 << 20;
 /// Bytes by which the backlog may grow after each pause in reading.
 const SLICE: usize = 256 << 10;
-/// How long a circuit may have an SDK read slowly without taking [`PROGRESS`]. A silent link is noticed, and the
-/// circuit has another path, in less (docs/mesh.md).
+/// How long an SDK may be read slowly because of a circuit that takes less than [`PROGRESS`]. It takes less than that
+/// to notice a silent link and to find the circuit another path (docs/mesh.md).
 const PATIENCE: Duration = Duration::from_secs(45);
-/// How long a circuit may keep the data of an SDK that has left it without taking [`PROGRESS`]: an application that
-/// reads nothing for some minutes loses nothing, and nobody waits for the memory but the identity of the SDK.
+/// How long the data of an SDK that has left is kept for a circuit that takes less than [`PROGRESS`]. An application
+/// may thus read nothing for some minutes and lose nothing. The memory counts for the identity of the SDK.
 const LEFT_PATIENCE: Duration = Duration::from_secs(600);
-/// The interval at which an SDK without room in its budget looks for some that another circuit has left.
+/// The interval at which an SDK without room in its budget looks whether another circuit has freed some.
 const LOOK: Duration = Duration::from_millis(500);
-/// A deadline that is noticed so much later shows that this process stood still; so long the circuit has again, because
-/// what came meanwhile is not read yet.
+/// A deadline that is noticed later than this shows that the process stood still. The circuit then has this much time
+/// again, because what came meanwhile has not been read yet.
 const STOOD_STILL: Duration = Duration::from_secs(5);
 /// Bytes that a circuit takes from its backlog to count as moving.
 const PROGRESS: usize = 64 << 10;
@@ -222,8 +223,8 @@ impl Backlog {
         Some(since + patience)
     }
 
-    /// True if the SDK is read slowly only because its budget has no room. Circuits of which more waits have taken it,
-    /// and are ended first.
+    /// True if the SDK is read slowly only because its budget is used up. The budget is in use by circuits with more
+    /// waiting data, which are ended first.
     fn only_lacks_room(&self) -> bool {
         self.slow.is_some() && self.bytes <= RESUME
     }

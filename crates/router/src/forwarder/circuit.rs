@@ -34,7 +34,8 @@ pub(crate) struct Circuit<F> {
     /// The controller that had the circuit made. Another one may own it by now, which the control half knows.
     pub(crate) made_by: ControllerId,
     ended: AtomicBool,
-    /// True once its controller has ended it: it stays for the messages that wait here, or are on their way.
+    /// True once the controller has ended the circuit. The circuit then stays for a while, for messages that wait here
+    /// or are on their way.
     leaves: AtomicBool,
     /// The time of the last message, as [`coarse_now`] counts.
     active: AtomicU64,
@@ -43,7 +44,8 @@ pub(crate) struct Circuit<F> {
     /// A number that goes up with every change of the ways.
     generation: AtomicU32,
     routes: RwLock<Routes<F>>,
-    /// SDKs that will close the circuit once more, because an end of theirs was taken away.
+    /// SDKs that lost an end and will answer that by closing the circuit, which must not close an end that they have
+    /// got since.
     closing: Mutex<Vec<Weak<dyn ConnOwner>>>,
     /// Counts of the bytes that the circuit carries.
     pub(crate) carried: Carried,
@@ -153,8 +155,8 @@ impl<F: HopFlow> Circuit<F> {
         self.routes.read().hops.iter().map(|queue| Arc::clone(&queue.link)).collect()
     }
 
-    /// Begins to set up a route for this attempt (`None` for a reroute). `None` if a newer attempt was
-    /// begun; otherwise the addresses of older attempts, whose ways are removed.
+    /// Begins to set up a route for this attempt (`None` for a move). Removes the ways of older attempts and returns
+    /// their addresses; returns `None` if a newer attempt has begun.
     pub(super) fn begin(&self, attempt: Option<u32>) -> Option<SmallVec<[Arc<str>; 2]>> {
         let mut routes = self.routes.write();
         if routes.is_superseded(attempt) {
@@ -183,9 +185,9 @@ impl<F: HopFlow> Circuit<F> {
         routes.under_way == 0 && routes.ways.is_empty()
     }
 
-    /// Adds ways. A way from an address that has one replaces it, and the queued messages of the former
-    /// way move to it. `outlet` finds the outlet of a link. Returns what [`Self::restore_ways`] puts back;
-    /// `None` if a newer attempt was begun. `now` is the time of [`coarse_now`].
+    /// Adds ways. A new way replaces the one from the same address, and takes over its queued messages. `outlet` finds
+    /// the outlet of a link. Returns what [`Self::restore_ways`] puts back; `None` if a newer attempt was begun. `now`
+    /// is the time of [`coarse_now`].
     pub(super) fn set_ways(
         &self,
         attempt: Option<u32>,
@@ -202,9 +204,8 @@ impl<F: HopFlow> Circuit<F> {
         Some(before)
     }
 
-    /// Takes note that a message came over a link, the first one since the last change of the ways, and whether it
-    /// comes from the end of the host. Messages that wait for links that the circuit has left move to the queues for
-    /// those that it goes over now.
+    /// Handles the first message over a link since the last change of the ways, whose direction is known. Messages that
+    /// wait for former links move to the queues of the present ones.
     pub(super) fn comes_over(&self, link: &str, is_from_host: Option<bool>) {
         let Some(is_from_host) = is_from_host else { return };
         if self.routes.read().is_fresh(link) {
@@ -218,8 +219,8 @@ impl<F: HopFlow> Circuit<F> {
         routes.has_old_way(now) || routes.hops.len() > 2
     }
 
-    /// Forgets ways to which nothing has led for some time, because the routers behind them may not send for the
-    /// circuit any more; and links that nothing goes over any more, with what is queued for them.
+    /// Forgets ways that the circuit left some time ago, because the routers that sent by them may not send for the
+    /// circuit any more; and links that the circuit does not use any more, with what is queued for them.
     pub(super) fn forget(&self, now: u64) {
         let mut routes = self.routes.write();
         let before = (routes.ways.len(), routes.hops.len());
@@ -230,8 +231,8 @@ impl<F: HopFlow> Circuit<F> {
         }
     }
 
-    /// Forgets links beyond those that a circuit may remember, after `new` was set: it may be moved as long as it
-    /// lives.
+    /// Forgets former links beyond the most that a circuit may remember, after `new` was set: a circuit may move any
+    /// number of times in its life.
     pub(super) fn forget_surplus(&self, new: &[Way], now: u64) {
         if self.routes.read().hops.len() > 2 * (LEFT + 1) {
             self.routes.write().forget_surplus_pairs(new, now);
@@ -280,7 +281,7 @@ impl<F: HopFlow> Circuit<F> {
         to.filter(|address| !is_link(address)).cloned().collect()
     }
 
-    /// Frees the memory that no message waits in.
+    /// Frees the unused memory of the queues.
     pub(super) fn trim(&self) {
         self.routes.read().hops.iter().for_each(|queue| queue.hop.trim());
     }

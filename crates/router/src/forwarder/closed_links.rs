@@ -1,5 +1,5 @@
-//! The dials of links that closed lately, for reports that name them: a report that names no dial would also be
-//! about a later one.
+//! Links that closed lately, with the number of the dial that had opened each. A report to a controller names this
+//! number, so that the controller does not take a link down that was dialed again since.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -23,7 +23,7 @@ impl ClosedLinks {
                 return;
             }
         }
-        // The end of an earlier dial may be noticed after that of a later one.
+        // The end of an older connection may be noticed after the end of a newer one.
         let last = self.dial_of(link, now).max(dial);
         self.0.insert(Arc::clone(link), (last, now));
     }

@@ -1,9 +1,9 @@
 //! The last payload of an SDK with flow control of its own, which the SDK's router sends if the SDK has not.
 //!
-//! A router knows at once that an SDK is gone, and the other end of the circuit would wait for more. The payload says
-//! that data may be missing. It has the next sequence number, so that the other end delivers everything that the SDK
-//! has sent first (docs/protocol/data-plane.md 7.9). If a payload before it was lost on its way, nobody sends that one
-//! again, and the other end hears of the end of the circuit from its own router.
+//! A router knows at once that an SDK is gone, while the other end of the circuit would go on waiting for data. The
+//! payload tells that end that data may be missing. It has the next sequence number, so that the other end first
+//! delivers everything that the SDK has sent (docs/protocol/data-plane.md 7.9). If an earlier payload was lost, nobody
+//! sends it again, and the other end learns from its own router that the circuit has ended.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 

@@ -52,7 +52,7 @@ impl Forwarder {
 
     /// Removes a link, unless another link of this id took its place.
     pub(crate) fn unregister_link(&self, link: &Arc<Link>) {
-        // Before it is missing, so that a route over it that is refused names its dial.
+        // Noted before the link is removed, so that a route that is refused meanwhile reports the number of its dial.
         self.closed_links.lock().closed(&link.id, link.iteration, Instant::now());
         {
             let mut shard = shard(&self.destinations, &link.id).write();
@@ -78,8 +78,8 @@ impl Forwarder {
         }
     }
 
-    /// Tells the controllers that a route names a link that this router does not have. The report names the
-    /// last dial that closed here, so that it takes nothing from a later one which a controller knows already.
+    /// Tells the controllers that a route names a link that this router does not have. The report names the last dial
+    /// that closed here, so that controllers keep a link that was dialed again since.
     pub(super) fn unknown_link(&self, id: &str) {
         self.measures.link_faults.one();
         let dial = self.closed_links.lock().dial_of(id, Instant::now());

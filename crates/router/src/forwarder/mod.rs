@@ -199,8 +199,8 @@ impl Forwarder {
         }
     }
 
-    /// Brings the index up to date after a change of a circuit's links, which were `before`. The new ones are
-    /// among `links`: one of them may have closed, and the circuit waits for its return.
+    /// Updates the index after the links of a circuit changed from `before` to some of `links`. A link that has closed
+    /// stays in the index, because the circuit waits for its return.
     fn goes_over(&self, circuit: &Arc<Circuit>, before: &[Arc<str>], links: &[Arc<Link>]) {
         if *circuit.links() == *before {
             return;
@@ -232,9 +232,10 @@ impl Forwarder {
         circuit.carried.settle(&circuit.id);
     }
 
-    /// Takes a circuit down if no sign of its other end came in the time `quiet`: at a router between the ends, no
-    /// message that goes on. `None` if the circuit is down; otherwise the time until it may be. An end here
-    /// that goes on sending does not keep the circuit: it is told that the circuit is over.
+    /// Takes a circuit down if its other end was silent for the time `quiet`; a router between the ends takes it down
+    /// if it has passed on no message for this time. Returns `None` if the circuit is down, otherwise the time until
+    /// the next try. An end on this router that goes on sending does not keep the circuit; it is told that the circuit
+    /// is over.
     pub(crate) fn unroute_if_quiet(&self, id: &str, quiet: Duration) -> Option<Duration> {
         let circuit = self.circuit(id)?;
         let left = quiet.saturating_sub(circuit.unheard());
@@ -265,9 +266,9 @@ impl Forwarder {
         true
     }
 
-    /// Handles the end of a circuit at its controller: takes the circuit down if it is done. Otherwise it stays for
-    /// the messages that wait or are on their way, the memory that no message waits in is freed, and the controller
-    /// hears no more of the circuit. True if the circuit is down.
+    /// Handles the end of a circuit at its controller: takes the circuit down if it is done. Otherwise the circuit
+    /// stays for the messages that wait or are on their way, frees unused memory, and is not reported to the controller
+    /// any more. True if the circuit is down.
     pub(crate) fn leave(&self, id: &str) -> bool {
         let Some(circuit) = self.circuit(id) else { return true };
         circuit.leave();

@@ -52,7 +52,7 @@ impl Over {
         self.0.get(link).map_or(0, |over| over.circuits.len())
     }
 
-    /// Follows a change of a circuit's links, which were `before`; the new ones are among `links`.
+    /// Updates the index after the links of a circuit changed from `before` to some of `links`.
     pub(super) fn follow(
         &mut self,
         circuit: &Arc<Circuit>,

@@ -88,7 +88,8 @@ impl SetUp {
         let now = coarse_now();
         let before = self.circuit.set_ways(self.attempt, &ways, outlet, now);
         let before = before.ok_or_else(superseded)?;
-        // The links of before stay in the index until the route stands: one that is away may come back meanwhile.
+        // The former links stay in the index until the route is complete, because one that is away may come back
+        // meanwhile.
         self.forwarder.goes_also_over(&self.circuit, &links);
         self.follow_links(&links);
         if self.circuit.has_ended() {
@@ -147,8 +148,8 @@ impl SetUp {
         }
     }
 
-    /// Puts the ways of before back. The index has the links of before and the `new` ones, of which those go that
-    /// the circuit does not go over any more.
+    /// Puts the former ways back. The index has the former links and the `new` ones; those that the circuit does not
+    /// use any more are removed.
     fn undo(&self, before: Before<FlowRef>, former: &[Arc<str>], new: &[Arc<Link>]) {
         let outlet = |id: &str| self.forwarder.link(id).map(|link| Arc::clone(&link.outlet));
         self.circuit.restore_ways(self.attempt, before, outlet);

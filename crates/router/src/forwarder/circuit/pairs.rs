@@ -16,28 +16,29 @@ use super::routes::{AHEAD_FOR, LEFT, LEFT_FOR, Routes, Way};
 /// Two links with ways to each other.
 type Pair = [Arc<str>; 2];
 
-/// Whether a message comes from the end of the host; `None` for a message that does not say so.
+/// Whether a message comes from the host's end; `None` for a control message, which does not say.
 pub(in crate::forwarder) fn is_from_host(content_type: i32, view: &View<'_>) -> Option<bool> {
     (content_type != content_type::CONTROL).then(|| view.flags.has(Flags::ORIGINATOR))
 }
 
-/// The same for a message in a queue.
+/// As [`is_from_host`], for a message in a queue.
 fn direction(message: &Message) -> Option<bool> {
     View::of(message).ok().and_then(|view| is_from_host(message.content_type, &view))
 }
 
 impl<F: HopFlow> Routes<F> {
-    /// True if no message has come over the link since a reroute named it.
+    /// True if the link has carried no message of the circuit since a move named it.
     pub(super) fn is_fresh(&self, link: &str) -> bool {
         self.fresh.iter().any(|fresh| **fresh == *link)
     }
 
-    /// Takes note of the first message over a link that a reroute has named. Messages in the queues of former links,
-    /// and in those of links that the circuit goes over in the other direction now, move to the queue for their
-    /// direction. Control messages that wait for former links are dropped, because they name no direction.
+    /// Handles the first message over a link that a move has named. The message tells which of the new links leads to
+    /// which end. Messages that are queued for a former link, or for a link that the circuit now uses in the other
+    /// direction, move to the queue for their direction. Control messages that wait for former links are dropped,
+    /// because they name no direction.
     pub(super) fn comes_over(&mut self, link: &str, is_from_host: bool) {
         let Some(pair) = self.pair_of(link) else {
-            // The other way is not named yet, or an end is here.
+            // The route of the other direction has not come yet, or an end of the circuit is on this router.
             if self.next(link).is_some_and(|to| self.hop(to).is_none()) {
                 self.fresh.retain(|fresh| **fresh != *link);
             }
@@ -62,7 +63,7 @@ impl<F: HopFlow> Routes<F> {
         }
     }
 
-    /// The pair of a link, which comes first in it.
+    /// The pair that a link belongs to, with this link first.
     fn pair_of(&self, link: &str) -> Option<Pair> {
         let to = self.next(link)?;
         let back = self.next(to).filter(|back| ***back == *link && *back != to)?;
@@ -75,22 +76,22 @@ impl<F: HopFlow> Routes<F> {
         pairs.filter(|[one, other]| one < other).collect()
     }
 
-    /// Notes which queues were used since the last look.
+    /// Notes which queues were used since the last call.
     fn look(&mut self, now: u64) {
         for queue in self.hops.iter_mut().filter(|queue| queue.hop.was_used()) {
             queue.used = Some(now);
         }
     }
 
-    /// The times at which a pair was last found used, and last named.
+    /// When a pair was last found used, and when a route last named it.
     fn times(&self, pair: &Pair) -> (Option<u64>, u64) {
         let queues = || self.hops.iter().filter(|queue| pair.contains(&queue.link));
         let used = queues().filter_map(|queue| queue.used).max();
         (used, queues().map(|queue| queue.named).max().unwrap_or_default())
     }
 
-    /// Forgets pairs that nothing goes over any more, while the circuit goes over another one. A pair that was only
-    /// named ahead is kept as long as any way that is named ahead.
+    /// Forgets pairs that carry no messages any more, while the circuit uses another one. A pair that a move has named
+    /// and not used yet is kept for [`AHEAD_FOR`], as a single way is.
     pub(super) fn forget_pairs(&mut self, now: u64) {
         self.look(now);
         let pairs = self.pairs();
@@ -109,8 +110,8 @@ impl<F: HopFlow> Routes<F> {
         old.iter().for_each(|pair| self.forget_pair(pair));
     }
 
-    /// Forgets the pairs beyond the present one and [`LEFT`] others, which `new` does not name: those that were used
-    /// least lately.
+    /// Keeps the present pair and [`LEFT`] others. Of the pairs that `new` does not name, those go first that have not
+    /// been used for the longest time.
     pub(super) fn forget_surplus_pairs(&mut self, new: &[Way], now: u64) {
         self.look(now);
         let is_named = |pair: &Pair| new.iter().any(|way| pair.contains(&way.source));

@@ -1,11 +1,12 @@
 //! The ways of a circuit, and its queues for neighbouring routers.
 //!
-//! A route may name a way for the first time long before messages come by it, and messages on their way still come by
-//! ways that the circuit has left. Both are kept for a while.
+//! A *way* is an entry of a route: messages from this source go to that destination. A move names new ways before
+//! messages use them, and messages that were sent before the move still come by ways that the circuit has left. Both
+//! kinds are kept for a while.
 //!
-//! On a router between the ends, two links with ways to each other are a *pair*. A route that leads the circuit over
-//! two other links makes a second pair; nothing says when messages stop to come over the first one. The first message
-//! over the new pair says where the queued ones have to go, and a pair that nothing comes over any more is forgotten
+//! On a router between the ends, two links with ways to each other are a *pair*. A move to two other links makes a
+//! second pair, and no message tells the router when the first pair is out of use. When the first message comes over
+//! the new pair, what is queued for the old one moves along; a pair that carries no messages any more is forgotten
 //! (`pairs`).
 
 use std::sync::{Arc, Weak};
@@ -13,13 +14,13 @@ use std::sync::{Arc, Weak};
 use smallvec::SmallVec;
 use weft_circuit::{Hop, HopFlow, Outlet};
 
-/// Most former ways and most former links of hops that a circuit remembers.
+/// Most ways that the circuit has left, and most links that its queues led to before, that are remembered.
 pub(super) const LEFT: usize = 8;
-/// Time in which payloads arrive over a way that the circuit has left, in milliseconds. Controllers have the
-/// routers behind it forget the circuit after 2 s.
+/// Milliseconds for which a way that the circuit has left is kept, so that payloads that were sent before the move
+/// still pass. Controllers have the routers that sent them forget the circuit 2 s after the move.
 pub(super) const LEFT_FOR: u64 = 10_000;
-/// Time for which a way is kept to whose source nothing leads yet, in milliseconds. Controllers name such a way
-/// in the first step of a move; the second step follows once all routers have answered the first one.
+/// Milliseconds for which a new way waits for its first use. The first step of a move names the way at every router;
+/// only the second step, after all routers have answered, lets messages use it.
 pub(super) const AHEAD_FOR: u64 = 60_000;
 
 /// The next place for messages that come from one address.
@@ -46,9 +47,9 @@ pub(in crate::forwarder) type Ways = SmallVec<[Way; 2]>;
 pub(super) struct Queue<F> {
     pub(super) link: Arc<str>,
     pub(super) hop: Arc<Hop<F>>,
-    /// The time at which a route last named a way to the link.
+    /// When a route last named a way to this link.
     pub(super) named: u64,
-    /// The time of the last look that found the queue used since the look before.
+    /// When the queue was last found to have been used, by the check that runs at intervals.
     pub(super) used: Option<u64>,
 }
 
@@ -71,7 +72,7 @@ pub(in crate::forwarder) struct Before<F> {
 /// The queues towards neighbouring routers.
 type Hops<F> = SmallVec<[Queue<F>; 2]>;
 
-/// Links over which no message has come since a route named them for the first time.
+/// Links that have not carried a message of the circuit since a route first named them.
 type Fresh = SmallVec<[Arc<str>; 2]>;
 
 /// The ways of a circuit, and the attempts that set them up.
@@ -79,11 +80,12 @@ type Fresh = SmallVec<[Arc<str>; 2]>;
 pub(super) struct Routes<F> {
     pub(super) ways: Ways,
     pub(super) hops: Hops<F>,
-    /// Sources of ways to which nothing leads, the oldest first, and the time until which these ways are kept.
+    /// Sources of ways that no other way of the circuit sends to, the oldest first, each with the time until which its
+    /// way is kept.
     pub(super) left: Vec<(Arc<str>, u64)>,
-    /// The latest links that hops led to before reroutes.
+    /// The links that queues of this circuit led to before they were moved to other links, the newest last.
     once: Vec<(Arc<str>, Weak<Hop<F>>)>,
-    /// Links that reroutes have named, over which no message has come yet.
+    /// Links that a move has named and that have not carried a message of the circuit yet.
     pub(super) fresh: Fresh,
     /// The newest attempt to set the circuit up.
     pub(super) newest: Option<u32>,
@@ -186,8 +188,8 @@ impl<F: HopFlow> Routes<F> {
         (self.ways, self.left, self.fresh) = (ways, left, fresh);
     }
 
-    /// Notes to which ways nothing leads since `new` was set. The latest [`LEFT`] of them are kept, and the older
-    /// ones forgotten, whose payloads have arrived by then.
+    /// Notes which ways the circuit has left by `new`: those whose source no way sends to any more. The latest [`LEFT`]
+    /// of them are kept. Older ones are forgotten, because their payloads have arrived by then.
     fn note_left_ways(&mut self, new: &[Way], now: u64) {
         let left = self.left_ways();
         let is_named = |source: &Arc<str>| new.iter().any(|way| way.source == *source);
@@ -205,12 +207,12 @@ impl<F: HopFlow> Routes<F> {
         }
     }
 
-    /// True if a way that the circuit has left has had its time.
+    /// True if the time is over for which some way that the circuit has left is kept.
     pub(super) fn has_old_way(&self, now: u64) -> bool {
         self.left.iter().any(|(_, until)| now >= *until)
     }
 
-    /// Forgets ways to which nothing has led for some time.
+    /// Forgets ways that the circuit has left, or that were never used, when their time is over.
     pub(super) fn forget_old_ways(&mut self, now: u64) {
         let (left, is_left) = (std::mem::take(&mut self.left), self.left_ways());
         let (old, young): (Vec<_>, Vec<_>) = left.into_iter().partition(|(_, until)| now >= *until);
