@@ -78,10 +78,8 @@ impl SeenTokens {
         expect: &Expect<'_>,
         leeway: Duration,
     ) -> Result<T, TokenError> {
-        let parts = Parts::of(token)?;
-        let key = parts.named_key(key)?;
-        parts.verify_by(&key, expect, leeway, |how, signed, signature| {
-            self.is_right(&key, how, signed, signature)
+        judge(token, key, expect, leeway, |key, how, signed, signature| {
+            self.is_right(key, how, signed, signature)
         })
     }
 
@@ -97,10 +95,8 @@ impl SeenTokens {
         expect: &Expect<'_>,
         leeway: Duration,
     ) -> Result<T, TokenError> {
-        let parts = Parts::of(token)?;
-        let key = parts.named_key(key)?;
-        parts.verify_by(&key, expect, leeway, |how, signed, signature| {
-            let digest = digest(&key, how, signed, signature);
+        judge(token, key, expect, leeway, |key, how, signed, signature| {
+            let digest = digest(key, how, signed, signature);
             self.generations(|known| known.knows(&digest))
         })
     }
@@ -120,6 +116,21 @@ impl SeenTokens {
     fn generations<T>(&self, then: impl FnOnce(&mut Generations) -> T) -> T {
         then(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
+}
+
+/// Judges a token whose signature is judged by `is_right`.
+fn judge<T: DeserializeOwned>(
+    token: &str,
+    key: impl Fn(&str) -> Option<PublicKey>,
+    expect: &Expect<'_>,
+    leeway: Duration,
+    is_right: impl Fn(&PublicKey, Signature, &[u8], &[u8]) -> bool,
+) -> Result<T, TokenError> {
+    let parts = Parts::of(token)?;
+    let key = parts.named_key(key)?;
+    parts.verify_by(&key, expect, leeway, |how, signed, signature| {
+        is_right(&key, how, signed, signature)
+    })
 }
 
 /// The digest of everything that decides whether a signature is right. The length of each part stands

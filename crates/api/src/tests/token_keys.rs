@@ -33,6 +33,19 @@ async fn ask(bed: &Bed, method: Method, path: &str, body: Option<Value>) -> Seen
     .await
 }
 
+/// The keys after one more signs; `body` says which are stolen.
+async fn rolled(bed: &Bed, body: Option<Value>) -> Value {
+    let seen = ask(bed, Method::POST, "/roll", body).await;
+    assert_eq!(seen.status, 200, "{seen:?}");
+    assert!(!seen.text.contains("PRIVATE") && !seen.text.contains("secret"));
+    seen.data()
+}
+
+/// Whether an access token opens the API.
+async fn is_good(program: &Program<'_>, access: &str) -> bool {
+    program.get("/current-identity", access).await.status == 200
+}
+
 /// The names of the keys in this stage.
 fn in_stage(answer: &Value, stage: &str) -> Vec<String> {
     let keys = answer["keys"].as_array().unwrap().iter();
@@ -51,17 +64,13 @@ async fn nobody_is_logged_out_when_another_key_signs() {
     let known = published(&program).await;
     assert!(known.contains(&kid(access)) && known.contains(&next), "known before it signs");
 
-    let seen = ask(&bed, Method::POST, "/roll", None).await;
-    assert_eq!(seen.status, 200, "{seen:?}");
-    let rolled = seen.data();
-    assert_eq!(in_stage(&rolled, "signing"), std::slice::from_ref(&next));
-    assert_eq!(in_stage(&rolled, "former"), [kid(access)]);
-    assert_eq!((&rolled["dropped"], &rolled["endedSessions"]), (&json!([]), &json!(0)));
-    assert!(!seen.text.contains("PRIVATE") && !seen.text.contains("secret"));
+    let after = rolled(&bed, None).await;
+    assert_eq!(in_stage(&after, "signing"), std::slice::from_ref(&next));
+    assert_eq!(in_stage(&after, "former"), [kid(access)]);
+    assert_eq!((&after["dropped"], &after["endedSessions"]), (&json!([]), &json!(0)));
 
     // The former key's tokens go on, and give tokens of the new one.
-    let seen = program.get("/current-identity", access).await;
-    assert_eq!(seen.status, 200, "{seen:?}");
+    assert!(is_good(&program, access).await);
     let by_access = program.exchange(access, ACCESS, ACCESS).await.json();
     let refresh = text(&tokens, "refresh_token");
     let by_id = program.exchange(refresh, REFRESH, ID).await.json();
@@ -73,13 +82,13 @@ async fn nobody_is_logged_out_when_another_key_signs() {
     let own = |token: &str| claims(token)["z_asid"].clone();
     assert_eq!(own(text(&refreshed, "access_token")), own(access));
     for token in [access, text(&by_access, "access_token"), text(&refreshed, "access_token")] {
-        assert_eq!(program.get("/current-identity", token).await.status, 200);
+        assert!(is_good(&program, token).await);
     }
     // And once more.
-    assert_eq!(ask(&bed, Method::POST, "/roll", Some(json!({}))).await.status, 200);
+    rolled(&bed, Some(json!({}))).await;
     let again = program.refresh(text(&refreshed, "refresh_token")).await.json();
     assert!(![kid(access), next].contains(&kid(text(&again, "access_token"))));
-    assert_eq!(program.get("/current-identity", access).await.status, 200);
+    assert!(is_good(&program, access).await);
 }
 
 #[tokio::test]
@@ -94,12 +103,10 @@ async fn a_stolen_key_ends_all_that_it_signed() {
     let unknown = json!({"stolen": true, "key": "none"});
     ask(&bed, Method::POST, "/roll", Some(unknown)).await.is_error(404, "NOT_FOUND");
 
-    let seen = ask(&bed, Method::POST, "/roll", Some(json!({"stolen": true}))).await;
-    assert_eq!(seen.status, 200, "{seen:?}");
-    let rolled = seen.data();
-    assert_eq!(rolled["endedSessions"], 2);
-    let dropped = in_stage(&rolled, "stolen");
-    assert!(dropped.len() == 2 && dropped.contains(&stolen), "{rolled}");
+    let after = rolled(&bed, Some(json!({"stolen": true}))).await;
+    assert_eq!(after["endedSessions"], 2);
+    let dropped = in_stage(&after, "stolen");
+    assert!(dropped.len() == 2 && dropped.contains(&stolen), "{after}");
     let known = published(&program).await;
     assert!(known.iter().all(|kid| !dropped.contains(kid)));
     for tokens in [&one, &other] {
@@ -119,8 +126,8 @@ async fn a_stolen_key_ends_all_that_it_signed() {
     }
     let anew = program.by_password().await;
     let access = text(&anew, "access_token");
-    assert_eq!(in_stage(&rolled, "signing"), [kid(access)]);
-    assert_eq!(program.get("/current-identity", access).await.status, 200);
+    assert_eq!(in_stage(&after, "signing"), [kid(access)]);
+    assert!(is_good(&program, access).await);
 }
 
 #[tokio::test]

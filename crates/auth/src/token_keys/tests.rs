@@ -206,12 +206,18 @@ fn is_good(auth: &Auth, token: &str) -> bool {
     auth.proven(&auth.snapshot(), token, TokenKind::Access, auth.now()).is_ok()
 }
 
-#[tokio::test]
-async fn a_key_makes_no_tokens_of_sessions_that_it_never_signed_for() {
+/// A controller with a session of a former key, and that key.
+fn rolled() -> (Auth, Arc<TokenSigner>, Arc<ApiSession>) {
     let auth = auth();
     let former = auth.token_keys().signer();
     let older = session(&auth, "older", former.kid());
     auth.roll_token_keys(&Caller::system()).unwrap();
+    (auth, former, older)
+}
+
+#[tokio::test]
+async fn a_key_makes_no_tokens_of_sessions_that_it_never_signed_for() {
+    let (auth, former, older) = rolled();
     let signer = auth.token_keys().signer();
     let newer = session(&auth, "newer", signer.kid());
     assert!(is_good(&auth, &token(&auth, &former, &older)));
@@ -222,10 +228,7 @@ async fn a_key_makes_no_tokens_of_sessions_that_it_never_signed_for() {
 
 #[tokio::test]
 async fn a_stolen_key_ends_the_sessions_that_it_signed_for_and_no_others() {
-    let auth = auth();
-    let former = auth.token_keys().signer();
-    let older = session(&auth, "older", former.kid());
-    auth.roll_token_keys(&Caller::system()).unwrap();
+    let (auth, former, older) = rolled();
     let signer = auth.token_keys().signer();
     let newer = session(&auth, "newer", signer.kid());
     let system = Caller::system();
@@ -255,10 +258,7 @@ async fn a_stolen_key_ends_the_sessions_that_it_signed_for_and_no_others() {
 
 #[tokio::test]
 async fn a_refresh_under_way_saves_no_session_of_a_stolen_key() {
-    let auth = auth();
-    let former = auth.token_keys().signer();
-    let older = session(&auth, "older", former.kid());
-    auth.roll_token_keys(&Caller::system()).unwrap();
+    let (auth, former, older) = rolled();
     let keys = auth.token_keys();
     // The key counts no more, and the session has not ended yet.
     keys.change(|draft| {

@@ -22,6 +22,35 @@ pub(super) fn body(name: &str, authority: &Authority) -> Value {
         "isOttCaEnrollmentEnabled": true})
 }
 
+/// A controller, its administrator, and an authority that is none of the network's.
+async fn scene() -> (Bed, Caller, Authority) {
+    let bed = Bed::new().await;
+    let admin = bed.admin().await;
+    let ours = authority(&bed, "ours");
+    (bed, admin, ours)
+}
+
+/// The body of a CA that gives identities no attributes.
+fn plain(name: &str, authority: &Authority) -> Value {
+    with(&body(name, authority), "identityRoles", json!([]))
+}
+
+/// The body of a CA whose certificates name identities by their external ids, as the whole common name.
+fn claiming(authority: &Authority) -> Value {
+    let claim = json!({"index": 0, "location": "COMMON_NAME", "matcher": "ALL",
+        "matcherCriteria": "", "parser": "NONE", "parserCriteria": ""});
+    with(&plain("acme", authority), "externalIdClaim", claim)
+}
+
+/// A verified CA of [`claiming`], and an identity with the external id 7.
+async fn known_by_claim() -> (Bed, Caller, Authority, String) {
+    let (bed, admin, ours) = scene().await;
+    let id = verified(&bed, &admin, &ours, claiming(&ours)).await;
+    let known = json!({"name": "seven", "type": "Default", "isAdmin": false, "externalId": "7"});
+    bed.create(&admin, "createIdentity", known).await;
+    (bed, admin, ours, id)
+}
+
 /// A certificate of a CA for a client.
 pub(super) fn leaf(bed: &Bed, authority: &Authority, name: &str) -> Certificate {
     let request = CertificateRequest::from_pem(&csr(name)).unwrap();
@@ -53,9 +82,8 @@ pub(super) async fn verified(
 
 #[tokio::test]
 async fn a_ca_is_verified_by_a_certificate_with_its_token() {
-    let bed = Bed::new().await;
-    let admin = bed.admin().await;
-    let (ours, other) = (authority(&bed, "ours"), authority(&bed, "other"));
+    let (bed, admin, ours) = scene().await;
+    let other = authority(&bed, "other");
     let good = with(&body("ca", &ours), "identityRoles", json!(["staff"]));
     let id = bed.create(&admin, "createCa", good).await;
     let read = || async { bed.manage(&admin, "detailCa", &[&id], NONE).await.unwrap() };
@@ -144,10 +172,9 @@ fn version_1(issuer: &Authority, of: &Certificate, year: u8) -> String {
 
 #[tokio::test]
 async fn a_ca_is_verified_by_a_certificate_of_the_first_version_too() {
-    let bed = Bed::new().await;
-    let admin = bed.admin().await;
-    let (ours, other) = (authority(&bed, "ours"), authority(&bed, "ours"));
-    let id = bed.create(&admin, "createCa", with(&body("ca", &ours), "identityRoles", json!([])));
+    let (bed, admin, ours) = scene().await;
+    let other = authority(&bed, "ours");
+    let id = bed.create(&admin, "createCa", plain("ca", &ours));
     let id = id.await;
     let read = || async { bed.manage(&admin, "detailCa", &[&id], NONE).await.unwrap() };
     let token = read().await["verificationToken"].as_str().unwrap().to_owned();
@@ -172,10 +199,8 @@ async fn a_ca_is_verified_by_a_certificate_of_the_first_version_too() {
 
 #[tokio::test]
 async fn wrong_cas_are_named_field_by_field() {
-    let bed = Bed::new().await;
-    let admin = bed.admin().await;
-    let ours = authority(&bed, "ours");
-    let good = with(&body("ca", &ours), "identityRoles", json!([]));
+    let (bed, admin, ours) = scene().await;
+    let good = plain("ca", &ours);
     let claim = json!({"index": 0, "location": "SAN_URI", "matcher": "SCHEME",
         "matcherCriteria": "spiffe", "parser": "SPLIT", "parserCriteria": "/"});
     let with_claim =
@@ -242,10 +267,8 @@ async fn wrong_cas_are_named_field_by_field() {
 
 #[tokio::test]
 async fn a_ca_takes_its_enrollments_along() {
-    let bed = Bed::new().await;
-    let admin = bed.admin().await;
-    let ours = authority(&bed, "ours");
-    let good = with(&body("ca", &ours), "identityRoles", json!([]));
+    let (bed, admin, ours) = scene().await;
+    let good = plain("ca", &ours);
     let id = bed.create(&admin, "createCa", good).await;
     let identity = json!({"name": "i", "type": "Default", "isAdmin": false,
         "enrollment": {"ottca": id}});
@@ -261,16 +284,7 @@ async fn a_ca_takes_its_enrollments_along() {
 
 #[tokio::test]
 async fn a_ca_takes_the_logins_that_rest_on_it_with_it() {
-    let bed = Bed::new().await;
-    let admin = bed.admin().await;
-    let ours = authority(&bed, "ours");
-    let claim = json!({"index": 0, "location": "COMMON_NAME", "matcher": "ALL",
-        "matcherCriteria": "", "parser": "NONE", "parserCriteria": ""});
-    let claiming = with(&body("acme", &ours), "externalIdClaim", claim);
-    let claiming = with(&claiming, "identityRoles", json!([]));
-    let id = verified(&bed, &admin, &ours, claiming).await;
-    let known = json!({"name": "seven", "type": "Default", "isAdmin": false, "externalId": "7"});
-    bed.create(&admin, "createIdentity", known).await;
+    let (bed, admin, ours, id) = known_by_claim().await;
     bed.clock.advance(Duration::from_secs(10));
     let session = bed.login_with(&[leaf(&bed, &ours, "7")]).await.unwrap().data();
     assert_eq!(session["authenticatorId"], "internal");
@@ -291,15 +305,7 @@ async fn a_ca_takes_the_logins_that_rest_on_it_with_it() {
 
 #[tokio::test]
 async fn the_certificate_of_a_server_logs_nobody_in() {
-    let bed = Bed::new().await;
-    let admin = bed.admin().await;
-    let ours = authority(&bed, "ours");
-    let claim = json!({"index": 0, "location": "COMMON_NAME", "matcher": "ALL",
-        "matcherCriteria": "", "parser": "NONE", "parserCriteria": ""});
-    let claiming = with(&body("acme", &ours), "externalIdClaim", claim);
-    verified(&bed, &admin, &ours, with(&claiming, "identityRoles", json!([]))).await;
-    let known = json!({"name": "seven", "type": "Default", "isAdmin": false, "externalId": "7"});
-    bed.create(&admin, "createIdentity", known).await;
+    let (bed, _admin, ours, _) = known_by_claim().await;
     let request = CertificateRequest::from_pem(&csr("7")).unwrap();
     let now = system_time(bed.controller.now());
     for (purpose, logs_in) in
@@ -338,7 +344,7 @@ async fn no_authority_of_the_network_becomes_a_third_party_ca() {
     assert!(keys.bundle.certificates().len() >= 3);
     for (number, certificate) in keys.bundle.certificates().iter().enumerate() {
         let ours = authority(&bed, "ours");
-        let body = with(&body(&format!("ca{number}"), &ours), "identityRoles", json!([]));
+        let body = plain(&format!("ca{number}"), &ours);
         let body = with(&body, "certPem", json!(certificate.to_pem()));
         let failure = refusal(&bed, &admin, "createCa", "", body).await;
         assert_eq!(failure.status(), 400);
@@ -354,9 +360,7 @@ async fn a_stored_ca_that_is_the_networks_own_signer_enrolls_nobody() {
     // An identity that is deleted while its certificate is still valid.
     let (id, chain) = bed.enroll(&admin, "gone").await;
     bed.manage(&admin, "deleteIdentity", &[&id], NONE).await.unwrap();
-    let ours = authority(&bed, "ours");
-    let plain = |name: &str| with(&body(name, &ours), "identityRoles", json!([]));
-    let ca = bed.create(&admin, "createCa", plain("ca")).await;
+    let ca = bed.create(&admin, "createCa", plain("ca", &authority(&bed, "ours"))).await;
     let signer = bed.controller.keys().authority.certificate().clone();
     let own = Caller::system();
     let set = |is_verified: bool| {

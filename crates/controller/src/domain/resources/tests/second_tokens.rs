@@ -14,6 +14,58 @@ use super::{NONE, with};
 use crate::testing::{Bed, NOW, csr, to};
 use crate::{Caller, Origin};
 
+/// A provider whose tokens are the second factor of an identity with the external id `anna`.
+struct Factor {
+    idp: Provider,
+    anna: String,
+    policy: String,
+}
+
+impl Factor {
+    async fn new(bed: &Bed, documents: &Documents, admin: &Caller) -> Self {
+        let idp = Provider::new(documents, "idp", "k1");
+        let signer = bed.create(admin, "createExternalJwtSigner", idp.body()).await;
+        let policy = policy("own", &[], json!(signer));
+        let policy = bed.create(admin, "createAuthPolicy", policy).await;
+        let factor = Self { idp, anna: identity(bed, admin, "anna").await, policy };
+        factor.ask(bed, admin, &factor.anna).await;
+        factor
+    }
+
+    /// An identity needs the factor, too.
+    async fn ask(&self, bed: &Bed, admin: &Caller, identity: &str) {
+        let body = json!({"authPolicyId": self.policy});
+        bed.manage(admin, "patchIdentity", &[identity], body).await.unwrap();
+    }
+}
+
+/// A controller that bears five wrong tokens of a source in a minute, and one who is logged in there, with a token of the
+/// right form that somebody else signed.
+async fn strict() -> (Bed, Factor, String, String) {
+    let documents = Documents::default();
+    let source = Arc::new(documents.clone());
+    let bed = Bed::with(move |settings| {
+        settings.key_source = source;
+        settings.guess_limits = crate::GuessLimits { per_name: 0, per_address: 5 };
+    })
+    .await;
+    let admin = bed.admin().await;
+    let factor = Factor::new(&bed, &documents, &admin).await;
+    let session = token_of(&log_in(&bed, &[&factor.idp.token("anna")]).await.unwrap());
+    let forged = Provider::new(&Documents::default(), "idp", "k1").token("anna");
+    (bed, factor, session, forged)
+}
+
+/// The caller of a session that shows a token beside it, from an address.
+fn from(bed: &Bed, session: &str, token: &str, last: u8) -> Caller {
+    let remote = Some(([192, 0, 2, last], 1).into());
+    bed.controller.resolve(Credentials {
+        session: Some(session.to_owned()),
+        bearers: vec![token.to_owned()],
+        origin: Origin { remote, ..Origin::default() },
+    })
+}
+
 /// The caller of a session that shows these tokens beside it.
 fn beside(bed: &Bed, session: &str, tokens: &[&str]) -> Caller {
     let bearers = tokens.iter().map(|token| (*token).to_owned()).collect();
@@ -24,13 +76,10 @@ fn beside(bed: &Bed, session: &str, tokens: &[&str]) -> Caller {
 #[tokio::test]
 async fn a_second_token_comes_with_every_request_and_names_the_same_identity() {
     let (bed, documents, admin) = scene().await;
-    let idp = Provider::new(&documents, "idp", "k1");
-    let signer = bed.create(&admin, "createExternalJwtSigner", idp.body()).await;
-    let (anna, bert) = (identity(&bed, &admin, "anna").await, identity(&bed, &admin, "bert").await);
-    let own = bed.create(&admin, "createAuthPolicy", policy("own", &[], json!(signer))).await;
-    for id in [&anna, &bert] {
-        bed.manage(&admin, "patchIdentity", &[id], json!({"authPolicyId": own})).await.unwrap();
-    }
+    let factor = Factor::new(&bed, &documents, &admin).await;
+    let bert = identity(&bed, &admin, "bert").await;
+    factor.ask(&bed, &admin, &bert).await;
+    let Factor { idp, anna, .. } = factor;
     let body =
         json!({"method": "updb", "identityId": anna, "username": "anna", "password": "geheim"});
     bed.create(&admin, "createAuthenticator", body).await;
@@ -84,11 +133,7 @@ async fn a_second_token_comes_with_every_request_and_names_the_same_identity() {
 #[tokio::test]
 async fn routers_know_a_session_while_its_second_token_counts() {
     let (bed, documents, admin) = scene().await;
-    let idp = Provider::new(&documents, "idp", "k1");
-    let signer = bed.create(&admin, "createExternalJwtSigner", idp.body()).await;
-    let anna = identity(&bed, &admin, "anna").await;
-    let own = bed.create(&admin, "createAuthPolicy", policy("own", &[], json!(signer))).await;
-    bed.manage(&admin, "patchIdentity", &[&anna], json!({"authPolicyId": own})).await.unwrap();
+    let idp = Factor::new(&bed, &documents, &admin).await.idp;
     let session = token_of(&log_in(&bed, &[&idp.token("anna")]).await.unwrap());
     let caller = beside(&bed, &session, &[&idp.token("anna")]);
     let body = json!({"csr": csr("anna")});
@@ -121,28 +166,9 @@ async fn routers_know_a_session_while_its_second_token_counts() {
 
 #[tokio::test]
 async fn wrong_signatures_of_second_tokens_are_counted_as_those_of_first_ones() {
-    let documents = Documents::default();
-    let source = Arc::new(documents.clone());
-    let bed = Bed::with(move |settings| {
-        settings.key_source = source;
-        settings.guess_limits = crate::GuessLimits { per_name: 0, per_address: 5 };
-    })
-    .await;
-    let admin = bed.admin().await;
-    let idp = Provider::new(&documents, "idp", "k1");
-    let signer = bed.create(&admin, "createExternalJwtSigner", idp.body()).await;
-    let anna = identity(&bed, &admin, "anna").await;
-    let own = bed.create(&admin, "createAuthPolicy", policy("own", &[], json!(signer))).await;
-    bed.manage(&admin, "patchIdentity", &[&anna], json!({"authPolicyId": own})).await.unwrap();
-    let session = token_of(&log_in(&bed, &[&idp.token("anna")]).await.unwrap());
-    let wrong = Provider::new(&Documents::default(), "idp", "k1").token("anna");
+    let (bed, Factor { idp, .. }, session, wrong) = strict().await;
     let is_whole = |last: u8, token: &str| {
-        let remote = Some(([192, 0, 2, last], 1).into());
-        let caller = bed.controller.resolve(Credentials {
-            session: Some(session.clone()),
-            bearers: vec![token.to_owned()],
-            origin: Origin { remote, ..Origin::default() },
-        });
+        let caller = from(&bed, &session, token, last);
         caller.login().is_some_and(|login| login.complete)
     };
     let seen = idp.token("anna");
@@ -169,11 +195,7 @@ async fn wrong_signatures_of_second_tokens_are_counted_as_those_of_first_ones() 
 #[tokio::test]
 async fn a_second_token_of_a_key_with_an_old_name_is_good_once_the_key_is_fetched() {
     let (bed, documents, admin) = scene().await;
-    let idp = Provider::new(&documents, "idp", "k1");
-    let signer = bed.create(&admin, "createExternalJwtSigner", idp.body()).await;
-    let anna = identity(&bed, &admin, "anna").await;
-    let own = bed.create(&admin, "createAuthPolicy", policy("own", &[], json!(signer))).await;
-    bed.manage(&admin, "patchIdentity", &[&anna], json!({"authPolicyId": own})).await.unwrap();
+    let idp = Factor::new(&bed, &documents, &admin).await.idp;
     log_in(&bed, &[&idp.token("anna")]).await.unwrap();
     let rolled = Provider::new(&documents, "idp", "k1");
     let early = log_in(&bed, &[&rolled.token("anna")]).await.map(drop);
