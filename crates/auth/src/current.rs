@@ -78,9 +78,12 @@ pub fn shown(
             &snapshot,
             session,
             match holder {
-                Some((_, external, from)) => {
-                    auth.lacking(&snapshot, session, external.iter().copied(), (from, false))
-                }
+                Some((_, external, from)) => auth.lacking(
+                    &snapshot,
+                    session,
+                    external.iter().copied(),
+                    (from, resolve::Judged::Again),
+                ),
                 None => resolve::outstanding(&snapshot, session),
             },
         ),

@@ -35,6 +35,13 @@ pub struct Credentials {
     pub origin: Origin,
 }
 
+/// Which of the judgements of a request this is. What a source did wrong is counted at the first one only.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Judged {
+    First,
+    Again,
+}
+
 impl Auth {
     /// The caller of a request. This never fails, because public operations work with wrong
     /// credentials too; the gate judges the caller.
@@ -44,7 +51,7 @@ impl Auth {
         let who = match session.filter(|token| !token.is_empty()) {
             Some(token) => {
                 origin.tokens = bearers.into_iter().take(MAX_BEARERS).collect();
-                self.resolve_session(&token, &origin)
+                self.resolve_session(&token, &origin, Judged::First)
             }
             None => self.resolve_bearers(bearers, &mut origin),
         };
@@ -56,7 +63,7 @@ impl Auth {
     pub fn resolve_again(&self, caller: &Caller) -> Caller {
         let Some(login) = caller.login() else { return caller.clone() };
         let who = match login.session.legacy {
-            true => self.resolve_session(&login.session.token, &caller.origin),
+            true => self.resolve_session(&login.session.token, &caller.origin, Judged::Again),
             false => self.resolve_bearer(&login.session.token, &caller.origin),
         };
         Caller { who, origin: caller.origin.clone() }
@@ -70,18 +77,19 @@ impl Auth {
         let who = match login.session.legacy {
             true => {
                 let session = self.sessions().by_token(token, now);
-                self.login_of(snapshot, session.as_deref(), token, &caller.origin)
+                let (session, origin) = (session.as_deref(), &caller.origin);
+                self.login_of(snapshot, session, token, origin, Judged::Again)
             }
             false => self.bearer_of(snapshot, token, &caller.origin).0,
         };
         Caller { who, origin: caller.origin.clone() }
     }
 
-    fn resolve_session(&self, token: &str, origin: &Origin) -> Who {
+    fn resolve_session(&self, token: &str, origin: &Origin, judged: Judged) -> Who {
         let now = self.now();
         let session = self.sessions().by_token(token, now);
         let snapshot = self.snapshot();
-        let who = self.login_of(&snapshot, session.as_deref(), token, origin);
+        let who = self.login_of(&snapshot, session.as_deref(), token, origin, judged);
         if let (Who::Identity(_), Some(session)) = (&who, session) {
             self.sessions().touch(&session.base.id, now);
             self.note_second(&snapshot, &session, origin);
@@ -147,6 +155,7 @@ impl Auth {
         session: Option<&ApiSession>,
         token: &str,
         origin: &Origin,
+        judged: Judged,
     ) -> Who {
         let now = self.now();
         let Some(session) = session else {
@@ -160,7 +169,7 @@ impl Auth {
         }
         let from = origin.remote.map(|remote| remote.ip());
         let tokens = origin.tokens.iter();
-        let complete = self.lacking(snapshot, session, tokens, (from, true)).is_nothing();
+        let complete = self.lacking(snapshot, session, tokens, (from, judged)).is_nothing();
         identified(snapshot, session, token, complete, now)
     }
 }
@@ -247,21 +256,21 @@ impl Outstanding {
 
 impl Auth {
     /// The factors that a request with these tokens lacks, beside its session: the token of a signer has to come
-    /// with every request (docs/protocol/auth.md 8.1, 10.1). `from` is where they come from, and whether those with wrong
-    /// signatures are counted there: once in a request.
+    /// with every request (docs/protocol/auth.md 8.1, 10.1). `from` is where they come from; those with wrong signatures
+    /// are counted there at the first judgement of a request.
     pub(crate) fn lacking<'t>(
         &self,
         snapshot: &Snapshot,
         session: &ApiSession,
         tokens: impl Iterator<Item = &'t str>,
-        (from, is_counted): (Option<IpAddr>, bool),
+        (from, judged): (Option<IpAddr>, Judged),
     ) -> Outstanding {
         let required = second_factors(snapshot, &session.identity_id);
         let is_missing = |signer: &Id| {
             let of = (signer, &session.identity_id);
             let found = second_token::shown(self, snapshot, of, tokens, from);
             let Err(refused) = found else { return false };
-            if is_counted {
+            if judged == Judged::First {
                 second_token::count_forged(self, &refused, from);
             }
             true

@@ -207,3 +207,22 @@ async fn a_second_token_of_a_key_with_an_old_name_is_good_once_the_key_is_fetche
     let caller = beside(&bed, &session, &[&rolled.token("anna")]);
     bed.client(&caller, "listServices", &[], NONE).await.unwrap();
 }
+
+#[tokio::test]
+async fn a_forged_second_token_is_counted_once_however_often_its_request_is_judged() {
+    let (bed, Factor { idp, .. }, session, forged) = strict().await;
+    for _ in 0..2 {
+        let caller = from(&bed, &session, &forged, 1);
+        // A document is read, and waits for its turn; the writer judges the caller once more.
+        let again = bed.controller.resolve_again(&caller);
+        let tip = bed.controller.snapshot();
+        for judged in [&caller, &again, &bed.controller.resolve_on(&tip, &again)] {
+            assert!(judged.login().is_some_and(|login| !login.complete));
+        }
+    }
+    // Two of five: the source is not limited, so that a token that is new is verified.
+    let mut claims = idp.claims("anna");
+    claims["jti"] = json!("new");
+    let fresh = idp.tokens.sign(&claims).unwrap();
+    assert!(from(&bed, &session, &fresh, 1).login().is_some_and(|login| login.complete));
+}
