@@ -247,7 +247,7 @@ impl Window {
     fn new(options: WindowOptions) -> Self {
         let window = AdaptiveWindow::new(options);
         // The window says how many there are, and how many a source may have.
-        Self { window, held: Quota::of_networks(usize::MAX, usize::MAX) }
+        Self { window, held: Quota::keeping_room(usize::MAX, usize::MAX) }
     }
 
     /// Whether there is a place for a login of a source.

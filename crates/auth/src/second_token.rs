@@ -112,6 +112,7 @@ impl Auth {
         let from = caller.origin.ip();
         let found = shown(self, &snapshot, (&signer, identity), tokens, from);
         let token = found.map_err(|refused| count_forged(self, &refused, from)).ok()?;
+        self.wrong_tokens().note_right(from);
         let until = self.second_until(&token);
         Some((signer, until))
     }
@@ -142,6 +143,7 @@ impl Auth {
         if known.is_some_and(|known| until < known.plus(step)) {
             return;
         }
+        self.wrong_tokens().note_right(origin.ip());
         let was_complete = is_complete(snapshot, session);
         let changed = self.sessions().change(&session.base.id, now, |session| {
             session.external.second_signer = Some(signer);

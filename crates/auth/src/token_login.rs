@@ -88,7 +88,10 @@ impl Waiting<'_> {
         for keyed in self.keyed {
             let judged = keyed.verify_renewing(auth).await;
             match judged.and_then(|token| named(auth, &token)) {
-                Ok(shown) => return Ok(shown),
+                Ok(shown) => {
+                    auth.wrong_tokens().note_right(from);
+                    return Ok(shown);
+                }
                 Err(reason) => {
                     if matches!(reason, Refused::Forged(_)) {
                         auth.wrong_tokens().note(from);

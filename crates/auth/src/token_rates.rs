@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::time::Instant;
-use weft_limits::{BoundedTable, Caps, Network, TokenBucket, WhenFull, networks_of};
+use weft_limits::{BoundedTable, Caps, NetworkRates, TokenBucket, WhenFull};
 use weft_model::Id;
 
 /// Requests of a session at once.
@@ -48,7 +48,7 @@ const LEAST_OF_IDENTITY: u32 = 100;
 struct All {
     sessions: Counts<Id>,
     identities: Counts<Id>,
-    networks: Counts<Network>,
+    networks: NetworkRates,
 }
 
 impl TokenRates {
@@ -56,7 +56,9 @@ impl TokenRates {
     /// many: no rate of logins is too low for them.
     pub(crate) fn new(logins: u32) -> Self {
         let of_identity = logins.max(LEAST_OF_IDENTITY);
-        let all = All { sessions: counts(), identities: counts(), networks: counts() };
+        let rate = f64::from(OF_SOURCE_PER_SECOND);
+        let networks = NetworkRates::new(rate, OF_SOURCE, KEPT, FORGOTTEN);
+        let all = All { sessions: counts(), identities: counts(), networks };
         Self { counts: Mutex::new(all), of_identity }
     }
 
@@ -75,12 +77,7 @@ impl TokenRates {
         // The smallest party first: one that has used up its share takes nothing of the others'.
         take(sessions, session, of_session, now)?;
         take(identities, identity, of_identity, now)?;
-        for network in from.into_iter().flat_map(networks_of).collect::<Vec<_>>().into_iter().rev()
-        {
-            let shares = network.shares() as u32;
-            take(networks, &network, (OF_SOURCE_PER_SECOND * shares, OF_SOURCE * shares), now)?;
-        }
-        Ok(())
+        from.map_or(Ok(()), |from| networks.take(from, now))
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::time::Instant;
-use weft_limits::{BoundedTable, Caps, Network, TokenBucket, WhenFull, networks_of};
+use weft_limits::NetworkRates;
 
 /// Failed attempts of a source that are told in a minute; further ones are not. Larger networks have more.
 const TOLD: u32 = 60;
@@ -17,40 +17,20 @@ const FORGOTTEN: Duration = Duration::from_secs(60);
 
 /// How many failed attempts sources cause to be told.
 #[derive(Debug)]
-pub(crate) struct ToldFailures(Mutex<BoundedTable<Network, TokenBucket, Network>>);
+pub(crate) struct ToldFailures(Mutex<NetworkRates>);
 
 impl Default for ToldFailures {
     fn default() -> Self {
-        Self(Mutex::new(BoundedTable::new(Caps {
-            total: KEPT,
-            per_source: 1,
-            max_age: Some(FORGOTTEN),
-            when_full: WhenFull::EvictOldest,
-        })))
+        let rate = f64::from(TOLD) / 60.0;
+        Self(Mutex::new(NetworkRates::new(rate, TOLD, KEPT, FORGOTTEN)))
     }
 }
 
 impl ToldFailures {
     /// Whether one more failed attempt of a source is told.
     pub(crate) fn is_due(&self, from: Option<IpAddr>) -> bool {
-        let Some(from) = from else { return true };
         let now = Instant::now().into_std();
-        let mut counts = self.0.lock();
-        // The largest network first: one that has used up its share takes nothing of the others'.
-        networks_of(from).rev().all(|network| {
-            if let Some(bucket) = counts.get_mut(&network, now) {
-                return bucket.try_take(1, now);
-            }
-            counts.expire(now);
-            if counts.len() >= KEPT {
-                counts.pop_oldest();
-            }
-            let most = TOLD.saturating_mul(network.shares() as u32);
-            let mut bucket = TokenBucket::new(f64::from(most) / 60.0, most, now);
-            let is_due = bucket.try_take(1, now);
-            let _ = counts.insert(network, bucket, network, now);
-            is_due
-        })
+        from.is_none_or(|from| self.0.lock().take(from, now).is_ok())
     }
 }
 

@@ -25,8 +25,10 @@ pub(crate) type WaitingLogin = Permit<Origin>;
 impl Default for WaitingLogins {
     fn default() -> Self {
         let wider = |origin: &Origin| origin.and_then(|network| network.wider()).map(Some);
-        let shares = |origin: &Origin| origin.map_or(1, Network::shares);
-        Self(FairSemaphore::new(Quota::nested(ALL, ALL, wider, shares)))
+        let room = |origin: &Origin, each: usize, own: usize| {
+            origin.map_or(each, |network| network.room(each, own))
+        };
+        Self(FairSemaphore::new(Quota::nested(ALL, ALL, wider, room)))
     }
 }
 

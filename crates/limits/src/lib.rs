@@ -14,6 +14,7 @@
 //! | [`FairSemaphore`] | the same with guards; keys that wait come in turn |
 //! | [`BoundedTable`] | how many entries a table holds, in all and per source ([`source_of`]) |
 //! | [`networks_of`] | what the owner of a network with many sources takes of their shares |
+//! | [`NetworkRates`] | how often the sources of such a network may do something |
 //! | [`FairQueue`] | how many values wait, in all; their owners come in turn |
 //! | [`Budget`] | how many bytes are held |
 //! | [`LogLines`] | how many lines of a log others cause |
@@ -48,6 +49,7 @@ mod budget;
 mod lines;
 mod queue;
 mod quota;
+mod rates;
 mod semaphore;
 mod settled;
 mod source;
@@ -58,7 +60,8 @@ pub use bucket::TokenBucket;
 pub use budget::{Budget, Grant};
 pub use lines::LogLines;
 pub use queue::{FairQueue, Position, Pushed};
-pub use quota::{Among, Full, Held, HolderId, Quota};
+pub use quota::{Among, Full, Held, HolderId, Quota, Room};
+pub use rates::NetworkRates;
 pub use semaphore::{FairSemaphore, Permit};
 pub use settled::SettledClock;
 pub use source::{Network, SAFE, networks_of, source_of};

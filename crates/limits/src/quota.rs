@@ -20,13 +20,17 @@ pub struct Quota<K, H = ()> {
     total: usize,
     each: usize,
     wider: fn(&K) -> Option<K>,
-    shares: fn(&K) -> usize,
+    room: Room<K>,
     used: usize,
     by_key: HashMap<K, Share<K, H>>,
     /// The keys with holders that lie in no wider key.
     ranks: BTreeSet<Rank<K>>,
     next: u64,
 }
+
+/// How many places a key may have: of the key, the number that the narrowest key in it may have, and the number that this
+/// one has.
+pub type Room<K> = fn(&K, usize, usize) -> usize;
 
 /// Why there is no place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -94,19 +98,14 @@ impl<K: Hash + Ord + Clone, H> Quota<K, H> {
     /// A quota of so many places, of which each key has at most `each`.
     #[must_use]
     pub fn new(total: usize, each: usize) -> Self {
-        Self::nested(total, each, |_| None, |_| 1)
+        Self::nested(total, each, |_| None, |_, each, _| each)
     }
 
-    /// A quota whose keys lie in wider ones. `shares` tells how many times the limit of a key a wider one has.
+    /// A quota whose keys lie in wider ones. `room` tells how many places each of these may have.
     #[must_use]
-    pub fn nested(
-        total: usize,
-        each: usize,
-        wider: fn(&K) -> Option<K>,
-        shares: fn(&K) -> usize,
-    ) -> Self {
+    pub fn nested(total: usize, each: usize, wider: fn(&K) -> Option<K>, room: Room<K>) -> Self {
         let (by_key, ranks) = (HashMap::new(), BTreeSet::new());
-        Self { total, each, wider, shares, used: 0, by_key, ranks, next: 0 }
+        Self { total, each, wider, room, used: 0, by_key, ranks, next: 0 }
     }
 
     /// Whether a key may have so many more places.
@@ -116,9 +115,9 @@ impl<K: Hash + Ord + Clone, H> Quota<K, H> {
 
     /// Whether a key that may have `each` places in all may have so many more.
     pub fn check_with(&self, key: &K, places: usize, each: usize) -> Result<(), Full<K>> {
-        let mut at = Some(key.clone());
+        let (mut at, own) = (Some(key.clone()), self.used_by(key));
         while let Some(key) = at {
-            let most = each.saturating_mul((self.shares)(&key));
+            let most = (self.room)(&key, each, own);
             if most.saturating_sub(self.used_by(&key)) < places {
                 return Err(Full::Key(key));
             }
@@ -342,7 +341,7 @@ mod tests {
             total,
             each,
             |key| (*key < 100).then_some(100 + key / 2),
-            |key| 1 + usize::from(*key / 100),
+            |key, each, _| each * (1 + usize::from(*key / 100)),
         )
     }
 

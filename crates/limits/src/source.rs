@@ -33,6 +33,10 @@ pub struct Network {
 
 /// Bits of the IPv6 networks that are given to one customer, largest network first.
 const GIVEN: [u8; 3] = [48, 56, 64];
+/// A source has used little of its share while it has not used more than the share divided by this number.
+const LITTLE: usize = 16;
+/// The share divided by this number is kept, in a network of many sources, for those that have used little.
+const KEPT: usize = 2;
 
 impl Network {
     /// How many times the share of a source the network may have: a /56 has 256 sources and a /48 has 65,536, which
@@ -60,6 +64,18 @@ impl Network {
         let bits = *GIVEN.iter().rev().find(|bits| **bits < self.bits)?;
         Some(Self { bits, address: masked(address, bits).into() })
     }
+
+    /// What the network may have used before one of its sources may use more, where a source has this `share` and this one
+    /// has used `own` of it. The last half of a share is kept for sources that have used little, so that a few sources that
+    /// take all they can do not shut out the others of their network.
+    #[must_use]
+    pub fn room(self, share: usize, own: usize) -> usize {
+        let all = share.saturating_mul(self.shares());
+        match self.shares() > 1 && own > share / LITTLE {
+            true => all - share / KEPT,
+            false => all,
+        }
+    }
 }
 
 /// The networks that an address lies in, largest first; the last one is its [source](source_of).
@@ -82,7 +98,15 @@ impl<H> Quota<Network, H> {
     /// [times](Network::shares) that as they may.
     #[must_use]
     pub fn of_networks(total: usize, each: usize) -> Self {
-        Self::nested(total, each, Network::wider, |network| network.shares())
+        let room = |network: &Network, each: usize, _| each.saturating_mul(network.shares());
+        Self::nested(total, each, Network::wider, room)
+    }
+
+    /// The same; of each network, the last half of a share is kept for those of its sources that have
+    /// [used little](Network::room).
+    #[must_use]
+    pub fn keeping_room(total: usize, each: usize) -> Self {
+        Self::nested(total, each, Network::wider, |network, each, own| network.room(each, own))
     }
 }
 
@@ -116,6 +140,9 @@ mod tests {
         for text in ["2001:db8::1", "2001:db8:0:ff::1", "192.0.2.1", "::ffff:192.0.2.1"] {
             assert_eq!(around(text), of(text).into_iter().rev().collect::<Vec<_>>());
         }
+        // A source with much of its share leaves half a share of the networks around it.
+        let rooms = |own_use: usize| own.iter().map(|it| it.room(100, own_use)).collect::<Vec<_>>();
+        assert_eq!((rooms(6), rooms(7)), (vec![300, 200, 100], vec![250, 150, 100]));
         let mapped = of("::ffff:192.0.2.1");
         assert_eq!((mapped.len(), &mapped), (1, &of("192.0.2.1")));
     }

@@ -278,11 +278,12 @@ impl<D: Kept> Logins<D> {
         random: &[Random; 2],
         now: Instant,
     ) -> Result<Begun, NoDevice> {
-        let is_too_often = |network: Network| {
-            let wrong = self.guesses.get(&network, now).copied().unwrap_or_default();
-            usize::from(wrong) >= usize::from(device::MAX_TRIES) * network.shares()
+        let wrong = |network: Network| {
+            usize::from(self.guesses.get(&network, now).copied().unwrap_or_default())
         };
-        if networks_of(address).any(is_too_often) {
+        let own = networks_of(address).next_back().map_or(0, wrong);
+        let share = usize::from(device::MAX_TRIES);
+        if networks_of(address).any(|network| wrong(network) >= network.room(share, own)) {
             return Err(NoDevice::TooOften);
         }
         let Some(device) = self.find_device(entered, now) else {

@@ -33,7 +33,10 @@ async fn find(auth: &Auth, caller: &Caller, call: &Call) -> Result<External, Fai
     let mut reason = "send a token as `Authorization: Bearer ...`".to_owned();
     for token in call.bearers().take(headers::MAX_BEARERS) {
         match external_token::verify(auth, named.as_ref(), token, from).await {
-            Ok(found) => return Ok(found),
+            Ok(found) => {
+                auth.wrong_tokens().note_right(from);
+                return Ok(found);
+            }
             Err(error) => {
                 auth.refusals().write_token(caller, "an enrollment", &error);
                 if matches!(error, Refused::Forged(_)) {
