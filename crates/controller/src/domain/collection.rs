@@ -12,7 +12,7 @@ use weft_kernel::list::{self, role_filter, selection};
 use weft_kernel::{Call, Caller, Failure, Query, Reply};
 use weft_model::entity::OfKind as _;
 use weft_model::filter::{Listed, PageRules, Row, Selection, Source};
-use weft_model::{Entity, Meter, Part};
+use weft_model::{Entity, Meter};
 
 use super::context::Context;
 use super::resource::{self, Readable, Shown};
@@ -21,8 +21,8 @@ use crate::Controller;
 /// Longest explanation of a search, in characters.
 const MAX_EXPLAINED: usize = 1000;
 
-/// Finds the entities that belong to a parent, by ordinal.
-pub(crate) type Members<P> = fn(&Context, &P, &Query) -> Result<RoaringBitmap, Failure>;
+/// Finds the entities that belong to a parent, by ordinal. The work is counted while it is done.
+pub(crate) type Members<P> = fn(&Context, &P, &Query, &Meter) -> Result<RoaringBitmap, Failure>;
 
 /// The list of all entities of a resource that the caller sees.
 pub(crate) async fn collection<R: Readable>(
@@ -37,8 +37,9 @@ pub(crate) async fn collection<R: Readable>(
             let table = context.snapshot().table(R::Record::KIND);
             let named = (roles.attributes.len() + roles.ids.len()) as u64;
             let effort = named.saturating_mul(table.units_of_set());
-            let find = move |context: &Context| {
-                Ok(context.snapshot().with_roles(R::Record::KIND, &roles, semantic))
+            let find = move |context: &Context, meter: &Meter| {
+                let snapshot = context.snapshot();
+                Ok(snapshot.counted_with_roles(R::Record::KIND, &roles, semantic, meter)?)
             };
             Some(selected(&context, &caller, effort, find).await?)
         }
@@ -46,19 +47,16 @@ pub(crate) async fn collection<R: Readable>(
     search::<R, _>(context, caller, call, within, R::detail).await
 }
 
-/// Entities that policies or roles select, found in the caller's turn if that takes long.
+/// Entities that policies or roles select, found in the caller's turn if that takes long. The effort is an estimate, and
+/// decides where the work begins; what is charged is counted.
 async fn selected(
     context: &Context,
     caller: &Caller,
     effort: u64,
-    find: impl Fn(&Context) -> Result<RoaringBitmap, Failure> + Send + 'static,
+    find: impl Fn(&Context, &Meter) -> Result<RoaringBitmap, Failure> + Send + 'static,
 ) -> Result<RoaringBitmap, Failure> {
     let (context, turns) = (context.clone(), context.controller().scans().asked_by(caller));
-    let find = move |meter: &Meter| {
-        meter.take(Part::Policies, effort)?;
-        find(&context)
-    };
-    turns.counted(effort, find).await
+    turns.counted(effort, move |meter| find(&context, meter)).await
 }
 
 /// A list below an entity: `members` finds the entities of `Child` that belong to the parent.
@@ -77,7 +75,7 @@ pub(crate) async fn nested<P: Readable, C: Readable>(
     };
     let effort = context.snapshot().effort_of_selecting(C::Record::KIND);
     let query = call.query.clone();
-    let find = move |context: &Context| members(context, &parent, &query);
+    let find = move |context: &Context, meter: &Meter| members(context, &parent, &query, meter);
     let found = selected(&context, &caller, effort, find).await?;
     search::<C, _>(context, caller, call, Some(found), C::detail).await
 }

@@ -6,6 +6,7 @@
 //! from its roles, and the policies of an entity from its attributes and id.
 
 mod access_change;
+mod counted;
 mod queries;
 mod verify;
 
@@ -21,6 +22,7 @@ use roaring::RoaringBitmap;
 
 use crate::{
     Entity, Id, Kind,
+    meter::{Ended, Meter, Part},
     role::{Roles, Semantic},
     table::{Delta, Table},
 };
@@ -128,10 +130,39 @@ impl PolicyIndex {
         }
     }
 
+    /// The units of making the members of a side, if they were not computed yet.
+    pub(crate) fn units_of(
+        &self,
+        policies: &Table,
+        ordinal: u32,
+        side: usize,
+        table: &Table,
+    ) -> u64 {
+        let members = self.by_kind.get(&policies.kind());
+        let cell = members.and_then(|all| all.members.get(ordinal as usize)?.as_ref()?.0.get(side));
+        if cell.is_some_and(|cell| cell.get().is_some()) {
+            return 0;
+        }
+        let roles = policies.at(ordinal).and_then(|policy| policy.side(side));
+        roles.map_or(0, |(roles, _)| units_of_roles(roles, table))
+    }
+
     /// The policies whose side selects an entity of the table.
     pub(crate) fn holding(&self, policies: &Table, side: usize, entity: &Entity) -> RoaringBitmap {
-        let Some(index) = self.by_kind.get(&policies.kind()) else { return RoaringBitmap::new() };
-        let Some(attributes) = entity.attributes() else { return RoaringBitmap::new() };
+        self.counted_holding(policies, side, entity, &Meter::default()).unwrap_or_default()
+    }
+
+    /// [`Self::holding`], counted.
+    pub(crate) fn counted_holding(
+        &self,
+        policies: &Table,
+        side: usize,
+        entity: &Entity,
+        meter: &Meter,
+    ) -> Result<RoaringBitmap, Ended> {
+        let none = || Ok(RoaringBitmap::new());
+        let Some(index) = self.by_kind.get(&policies.kind()) else { return none() };
+        let Some(attributes) = entity.attributes() else { return none() };
         let id = entity.id();
         let keys = [RoleKey::All, RoleKey::Id(id.clone())].into_iter();
         let keys = keys.chain(attributes.iter().cloned().map(RoleKey::Attribute));
@@ -145,7 +176,8 @@ impl PolicyIndex {
             let roles = policies.at(*ordinal).and_then(|policy| policy.side(side));
             roles.is_some_and(|(roles, semantic)| roles.matches(semantic, id, attributes))
         };
-        candidates.iter().filter(means).collect()
+        meter.take(Part::Policies, candidates.len())?;
+        Ok(candidates.iter().filter(means).collect())
     }
 
     /// Number of policies that name an attribute on a side, for the list of attributes in use.
@@ -207,6 +239,15 @@ fn role_keys(roles: &Roles) -> impl Iterator<Item = RoleKey> {
     let all = roles.all.then_some(RoleKey::All).into_iter();
     let attributes = roles.attributes.iter().cloned().map(RoleKey::Attribute);
     all.chain(attributes).chain(roles.ids.iter().cloned().map(RoleKey::Id))
+}
+
+/// The units of [`evaluate`]: of the sets that are joined, where there are several.
+fn units_of_roles(roles: &Roles, table: &Table) -> u64 {
+    if roles.all || (roles.attributes.len() <= 1 && roles.ids.is_empty()) {
+        return 0;
+    }
+    let sets = roles.attributes.iter().filter_map(|attribute| table.bearers(attribute));
+    sets.map(|set| counted::of(set)).sum::<u64>() + roles.ids.len() as u64
 }
 
 /// The members of a role list (docs/protocol/management-api.md 7.4).

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use roaring::RoaringBitmap;
 
+use super::counted::FIND;
 use crate::{
     Entity, Id, Kind, Snapshot,
     entity::{
@@ -12,9 +13,6 @@ use crate::{
     meter::{Ended, Meter, Part},
     role::Roles,
 };
-
-/// Units of the search for the policies that hold an entity.
-const FIND: u64 = 32;
 
 /// The access of an identity to a service, in detail (docs/protocol/management-api.md 7.1).
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -137,12 +135,6 @@ impl Snapshot {
         self.reach::<EdgeRouterPolicy>(from, router, to)
     }
 
-    /// The services that may be reached over an edge router.
-    pub fn services_of_router(&self, router: &Id) -> RoaringBitmap {
-        let (from, to) = (ServiceEdgeRouterPolicy::EDGE_ROUTERS, ServiceEdgeRouterPolicy::SERVICES);
-        self.reach::<ServiceEdgeRouterPolicy>(from, router, to)
-    }
-
     /// The access of an identity to a service, in detail.
     pub fn advice(&self, identity: &Id, service: &Id, meter: &Meter) -> Result<Advice, Ended> {
         let policies = self.table(Kind::ServicePolicy).len() as u64;
@@ -174,23 +166,6 @@ impl Snapshot {
         2 * (FIND + policies) + of_routers.iter().sum::<u64>()
     }
 
-    /// [`Self::reach`] to routers, counted.
-    fn counted_reach<P: Record>(
-        &self,
-        from: usize,
-        id: &Id,
-        to: usize,
-        meter: &Meter,
-    ) -> Result<RoaringBitmap, Ended> {
-        meter.take(Part::Policies, FIND + self.table(P::KIND).len() as u64)?;
-        let mut all = RoaringBitmap::new();
-        for policy in &self.holding::<P>(from, id) {
-            meter.take(Part::Policies, self.units_of_routers())?;
-            all |= &*self.members(P::KIND, policy, to);
-        }
-        Ok(all)
-    }
-
     /// Units of the routers of a policy: the set is made, and joined to others.
     fn units_of_routers(&self) -> u64 {
         self.table(Kind::Router).units_of_set()
@@ -207,7 +182,8 @@ impl Snapshot {
                 false => 0,
             });
         let units = self.table(kind).units_of_set();
-        FIND + policies.iter().sum::<u64>().saturating_mul(units)
+        // Each policy is looked at twice: whether it selects the entity, and whether it is of the wanted type.
+        FIND + policies.iter().sum::<u64>().saturating_mul(2 + units)
     }
 
     /// The entities of a set of ordinals, ordered by ordinal.
@@ -245,7 +221,7 @@ impl Snapshot {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use proptest::prelude::*;
 
     use super::*;
@@ -268,7 +244,7 @@ mod tests {
     }
 
     /// An identity, a service, routers with attributes, and policies that select some of them.
-    fn network(routers: &[u8], policies: &[(u8, u8, u8)]) -> Snapshot {
+    pub(in crate::policy) fn network(routers: &[u8], policies: &[(u8, u8, u8)]) -> Snapshot {
         let mine = attributes(&["a1", "a2"]).unwrap();
         let mut set = vec![
             Change::Put(

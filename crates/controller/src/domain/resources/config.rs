@@ -13,7 +13,7 @@ use weft_kernel::view::View;
 use weft_kernel::{Caller, Failure, Query, convert};
 use weft_model::entity::{Config, ConfigType};
 use weft_model::filter::Index;
-use weft_model::{Id, JsonMap, Kind};
+use weft_model::{Id, JsonMap, Kind, Meter};
 
 use crate::Controller;
 use crate::domain::context::Context;
@@ -122,6 +122,7 @@ pub(crate) fn of_type(
     context: &Context,
     config_type: &ConfigType,
     _query: &Query,
+    _meter: &Meter,
 ) -> Result<RoaringBitmap, Failure> {
     Ok(context.snapshot().table(Kind::Config).referrers(0, &config_type.base.id))
 }
@@ -131,6 +132,7 @@ pub(crate) fn services(
     context: &Context,
     config: &Config,
     _query: &Query,
+    _meter: &Meter,
 ) -> Result<RoaringBitmap, Failure> {
     Ok(context.snapshot().table(Kind::Service).referrers(0, &config.base.id))
 }

@@ -11,7 +11,7 @@ use weft_model::entity::{
     Authenticator, Config, EdgeRouterPolicy, Enrollment, PolicyType, Record,
     ServiceEdgeRouterPolicy, ServicePolicy, Terminator,
 };
-use weft_model::{Id, Kind};
+use weft_model::{Ended, Id, Kind, Meter};
 
 use super::authenticator::Authenticators;
 use super::config::{self, Configs};
@@ -50,35 +50,56 @@ fn nested<P: Readable, C: Readable>(
 /// The nested lists of the management API.
 pub(crate) const HANDLERS: &[(Api, &str, Handler<Controller>)] = &[
     list("getIdentityAuthenticators", |controller, caller, call| {
-        nested::<Identities, Authenticators>(controller, caller, call, |context, parent, _| {
+        nested::<Identities, Authenticators>(controller, caller, call, |context, parent, _, _| {
             Ok(referring::<Authenticator>(context, 0, &parent.base.id))
         })
     }),
     list("getIdentityEnrollments", |controller, caller, call| {
-        nested::<Identities, Enrollments>(controller, caller, call, |context, parent, _| {
+        nested::<Identities, Enrollments>(controller, caller, call, |context, parent, _, _| {
             Ok(referring::<Enrollment>(context, 0, &parent.base.id))
         })
     }),
     list("listIdentitysEdgeRouterPolicies", |controller, caller, call| {
-        nested::<Identities, EdgeRouterPolicies>(controller, caller, call, |context, parent, _| {
-            Ok(holding::<EdgeRouterPolicy>(context, EdgeRouterPolicy::IDENTITIES, &parent.base.id))
-        })
+        nested::<Identities, EdgeRouterPolicies>(
+            controller,
+            caller,
+            call,
+            |context, parent, _, meter| {
+                holding::<EdgeRouterPolicy>(
+                    context,
+                    EdgeRouterPolicy::IDENTITIES,
+                    &parent.base.id,
+                    meter,
+                )
+            },
+        )
     }),
     list("listIdentityServicePolicies", |controller, caller, call| {
-        nested::<Identities, ServicePolicies>(controller, caller, call, |context, parent, _| {
-            Ok(holding::<ServicePolicy>(context, ServicePolicy::IDENTITIES, &parent.base.id))
-        })
+        nested::<Identities, ServicePolicies>(
+            controller,
+            caller,
+            call,
+            |context, parent, _, meter| {
+                holding::<ServicePolicy>(context, ServicePolicy::IDENTITIES, &parent.base.id, meter)
+            },
+        )
     }),
     list("listIdentityEdgeRouters", |controller, caller, call| {
-        nested::<Identities, EdgeRouters>(controller, caller, call, |context, parent, _| {
-            let snapshot = context.snapshot();
-            Ok(snapshot.routers_of_identity(&parent.base.id))
+        nested::<Identities, EdgeRouters>(controller, caller, call, |context, parent, _, meter| {
+            let (from, to) = (EdgeRouterPolicy::IDENTITIES, EdgeRouterPolicy::EDGE_ROUTERS);
+            Ok(context.snapshot().counted_reach::<EdgeRouterPolicy>(
+                from,
+                &parent.base.id,
+                to,
+                meter,
+            )?)
         })
     }),
     list("listIdentityServices", |controller, caller, call| {
-        nested::<Identities, Services>(controller, caller, call, |context, parent, query| {
-            let snapshot = context.snapshot();
-            by_type(query, |of| snapshot.services_of(&parent.base.id, of))
+        nested::<Identities, Services>(controller, caller, call, |context, parent, query, meter| {
+            let (from, to) = (ServicePolicy::IDENTITIES, ServicePolicy::SERVICES);
+            let from = (from, &parent.base.id);
+            by_type(query, |of| context.snapshot().counted_grants(from, to, of, meter))
         })
     }),
     list("listConfigServices", |controller, caller, call| {
@@ -88,56 +109,85 @@ pub(crate) const HANDLERS: &[(Api, &str, Handler<Controller>)] = &[
         nested::<ConfigTypes, Configs>(controller, caller, call, config::of_type)
     }),
     list("listEdgeRouterEdgeRouterPolicies", |controller, caller, call| {
-        nested::<EdgeRouters, EdgeRouterPolicies>(controller, caller, call, |context, parent, _| {
-            let side = EdgeRouterPolicy::EDGE_ROUTERS;
-            Ok(holding::<EdgeRouterPolicy>(context, side, &parent.base.id))
-        })
+        nested::<EdgeRouters, EdgeRouterPolicies>(
+            controller,
+            caller,
+            call,
+            |context, parent, _, meter| {
+                let side = EdgeRouterPolicy::EDGE_ROUTERS;
+                holding::<EdgeRouterPolicy>(context, side, &parent.base.id, meter)
+            },
+        )
     }),
     list("listEdgeRouterServiceEdgeRouterPolicies", |controller, caller, call| {
         nested::<EdgeRouters, ServiceEdgeRouterPolicies>(
             controller,
             caller,
             call,
-            |context, parent, _| {
+            |context, parent, _, meter| {
                 let side = ServiceEdgeRouterPolicy::EDGE_ROUTERS;
-                Ok(holding::<ServiceEdgeRouterPolicy>(context, side, &parent.base.id))
+                holding::<ServiceEdgeRouterPolicy>(context, side, &parent.base.id, meter)
             },
         )
     }),
     list("listEdgeRouterServicePolicies", |controller, caller, call| {
-        nested::<EdgeRouters, ServicePolicies>(controller, caller, call, |context, parent, _| {
-            Ok(policies_over_router(context, &parent.base.id))
-        })
+        nested::<EdgeRouters, ServicePolicies>(
+            controller,
+            caller,
+            call,
+            |context, parent, _, meter| policies_over_router(context, &parent.base.id, meter),
+        )
     }),
     list("listEdgeRouterIdentities", |controller, caller, call| {
-        nested::<EdgeRouters, Identities>(controller, caller, call, |context, parent, _| {
-            let snapshot = context.snapshot();
-            Ok(snapshot.identities_of_router(&parent.base.id))
+        nested::<EdgeRouters, Identities>(controller, caller, call, |context, parent, _, meter| {
+            let (from, to) = (EdgeRouterPolicy::EDGE_ROUTERS, EdgeRouterPolicy::IDENTITIES);
+            Ok(context.snapshot().counted_reach::<EdgeRouterPolicy>(
+                from,
+                &parent.base.id,
+                to,
+                meter,
+            )?)
         })
     }),
     list("listEdgeRouterServices", |controller, caller, call| {
-        nested::<EdgeRouters, Services>(controller, caller, call, |context, parent, _| {
-            let snapshot = context.snapshot();
-            Ok(snapshot.services_of_router(&parent.base.id))
+        nested::<EdgeRouters, Services>(controller, caller, call, |context, parent, _, meter| {
+            let (from, to) =
+                (ServiceEdgeRouterPolicy::EDGE_ROUTERS, ServiceEdgeRouterPolicy::SERVICES);
+            Ok(context.snapshot().counted_reach::<ServiceEdgeRouterPolicy>(
+                from,
+                &parent.base.id,
+                to,
+                meter,
+            )?)
         })
     }),
     list("listEdgeRouterPolicyEdgeRouters", |controller, caller, call| {
-        nested::<EdgeRouterPolicies, EdgeRouters>(controller, caller, call, |context, parent, _| {
-            Ok(members(context, parent, EdgeRouterPolicy::EDGE_ROUTERS))
-        })
+        nested::<EdgeRouterPolicies, EdgeRouters>(
+            controller,
+            caller,
+            call,
+            |context, parent, _, meter| {
+                members(context, parent, EdgeRouterPolicy::EDGE_ROUTERS, meter)
+            },
+        )
     }),
     list("listEdgeRouterPolicyIdentities", |controller, caller, call| {
-        nested::<EdgeRouterPolicies, Identities>(controller, caller, call, |context, parent, _| {
-            Ok(members(context, parent, EdgeRouterPolicy::IDENTITIES))
-        })
+        nested::<EdgeRouterPolicies, Identities>(
+            controller,
+            caller,
+            call,
+            |context, parent, _, meter| {
+                members(context, parent, EdgeRouterPolicy::IDENTITIES, meter)
+            },
+        )
     }),
     list("listServiceEdgeRouterPolicyEdgeRouters", |controller, caller, call| {
         nested::<ServiceEdgeRouterPolicies, EdgeRouters>(
             controller,
             caller,
             call,
-            |context, parent, _| {
-                Ok(members(context, parent, ServiceEdgeRouterPolicy::EDGE_ROUTERS))
+            |context, parent, _, meter| {
+                members(context, parent, ServiceEdgeRouterPolicy::EDGE_ROUTERS, meter)
             },
         )
     }),
@@ -146,40 +196,60 @@ pub(crate) const HANDLERS: &[(Api, &str, Handler<Controller>)] = &[
             controller,
             caller,
             call,
-            |context, parent, _| Ok(members(context, parent, ServiceEdgeRouterPolicy::SERVICES)),
+            |context, parent, _, meter| {
+                members(context, parent, ServiceEdgeRouterPolicy::SERVICES, meter)
+            },
         )
     }),
     list("listServicePolicyIdentities", |controller, caller, call| {
-        nested::<ServicePolicies, Identities>(controller, caller, call, |context, parent, _| {
-            Ok(members(context, parent, ServicePolicy::IDENTITIES))
-        })
+        nested::<ServicePolicies, Identities>(
+            controller,
+            caller,
+            call,
+            |context, parent, _, meter| members(context, parent, ServicePolicy::IDENTITIES, meter),
+        )
     }),
     list("listServicePolicyPostureChecks", |controller, caller, call| {
-        nested::<ServicePolicies, PostureChecks>(controller, caller, call, |context, parent, _| {
-            Ok(members(context, parent, ServicePolicy::POSTURE_CHECKS))
-        })
+        nested::<ServicePolicies, PostureChecks>(
+            controller,
+            caller,
+            call,
+            |context, parent, _, meter| {
+                members(context, parent, ServicePolicy::POSTURE_CHECKS, meter)
+            },
+        )
     }),
     list("listServicePolicyServices", |controller, caller, call| {
-        nested::<ServicePolicies, Services>(controller, caller, call, |context, parent, _| {
-            Ok(members(context, parent, ServicePolicy::SERVICES))
-        })
+        nested::<ServicePolicies, Services>(
+            controller,
+            caller,
+            call,
+            |context, parent, _, meter| members(context, parent, ServicePolicy::SERVICES, meter),
+        )
     }),
     list("listServiceConfig", |controller, caller, call| {
-        nested::<Services, Configs>(controller, caller, call, |context, parent, _| {
+        nested::<Services, Configs>(controller, caller, call, |context, parent, _, _| {
             let configs = parent.configs.iter();
             Ok(configs.filter_map(|id| context.snapshot().ordinal_of::<Config>(id)).collect())
         })
     }),
     list("listServiceEdgeRouters", |controller, caller, call| {
-        nested::<Services, EdgeRouters>(controller, caller, call, |context, parent, _| {
-            let snapshot = context.snapshot();
-            Ok(snapshot.routers_of_service(&parent.base.id))
+        nested::<Services, EdgeRouters>(controller, caller, call, |context, parent, _, meter| {
+            let (from, to) =
+                (ServiceEdgeRouterPolicy::SERVICES, ServiceEdgeRouterPolicy::EDGE_ROUTERS);
+            Ok(context.snapshot().counted_reach::<ServiceEdgeRouterPolicy>(
+                from,
+                &parent.base.id,
+                to,
+                meter,
+            )?)
         })
     }),
     list("listServiceIdentities", |controller, caller, call| {
-        nested::<Services, Identities>(controller, caller, call, |context, parent, query| {
-            let snapshot = context.snapshot();
-            by_type(query, |of| snapshot.identities_of(&parent.base.id, of))
+        nested::<Services, Identities>(controller, caller, call, |context, parent, query, meter| {
+            let (from, to) = (ServicePolicy::SERVICES, ServicePolicy::IDENTITIES);
+            let from = (from, &parent.base.id);
+            by_type(query, |of| context.snapshot().counted_grants(from, to, of, meter))
         })
     }),
     list("listServiceServiceEdgeRouterPolicies", |controller, caller, call| {
@@ -187,19 +257,24 @@ pub(crate) const HANDLERS: &[(Api, &str, Handler<Controller>)] = &[
             controller,
             caller,
             call,
-            |context, parent, _| {
+            |context, parent, _, meter| {
                 let side = ServiceEdgeRouterPolicy::SERVICES;
-                Ok(holding::<ServiceEdgeRouterPolicy>(context, side, &parent.base.id))
+                holding::<ServiceEdgeRouterPolicy>(context, side, &parent.base.id, meter)
             },
         )
     }),
     list("listServiceServicePolicies", |controller, caller, call| {
-        nested::<Services, ServicePolicies>(controller, caller, call, |context, parent, _| {
-            Ok(holding::<ServicePolicy>(context, ServicePolicy::SERVICES, &parent.base.id))
-        })
+        nested::<Services, ServicePolicies>(
+            controller,
+            caller,
+            call,
+            |context, parent, _, meter| {
+                holding::<ServicePolicy>(context, ServicePolicy::SERVICES, &parent.base.id, meter)
+            },
+        )
     }),
     list("listServiceTerminators", |controller, caller, call| {
-        nested::<Services, Terminators>(controller, caller, call, |context, parent, _| {
+        nested::<Services, Terminators>(controller, caller, call, |context, parent, _, _| {
             Ok(referring::<Terminator>(context, Terminator::SERVICE, &parent.base.id))
         })
     }),
@@ -211,42 +286,66 @@ fn referring<T: Record>(context: &Context, link: usize, target: &Id) -> RoaringB
 }
 
 /// The policies whose side selects an entity.
-fn holding<P: Record>(context: &Context, side: usize, id: &Id) -> RoaringBitmap {
-    context.snapshot().holding::<P>(side, id)
+fn holding<P: Record>(
+    context: &Context,
+    side: usize,
+    id: &Id,
+    meter: &Meter,
+) -> Result<RoaringBitmap, Failure> {
+    Ok(context.snapshot().counted_holding::<P>(side, id, meter)?)
 }
 
 /// The entities that a side of a policy selects.
-fn members<P: Record>(context: &Context, policy: &P, side: usize) -> RoaringBitmap {
+fn members<P: Record>(
+    context: &Context,
+    policy: &P,
+    side: usize,
+    meter: &Meter,
+) -> Result<RoaringBitmap, Failure> {
     let snapshot = context.snapshot();
-    let ordinal = snapshot.ordinal_of::<P>(policy.id());
-    let members = ordinal.map(|ordinal| snapshot.members(P::KIND, ordinal, side));
-    members.map(|members| (*members).clone()).unwrap_or_default()
+    let Some(ordinal) = snapshot.ordinal_of::<P>(policy.id()) else {
+        return Ok(RoaringBitmap::new());
+    };
+    Ok((*snapshot.counted_members(P::KIND, ordinal, side, meter)?).clone())
 }
 
 /// The service policies of the type in `policyType`, Dial or Bind; of both types if it is absent.
 fn by_type(
     query: &Query,
-    of: impl Fn(PolicyType) -> RoaringBitmap,
+    of: impl Fn(PolicyType) -> Result<RoaringBitmap, Ended>,
 ) -> Result<RoaringBitmap, Failure> {
     match query.get("policyType") {
-        None | Some("") => Ok(of(PolicyType::Dial) | of(PolicyType::Bind)),
+        None | Some("") => Ok(of(PolicyType::Dial)? | of(PolicyType::Bind)?),
         Some(text) => match policy_type(text) {
-            Some(DialBind::Dial) => Ok(of(PolicyType::Dial)),
-            Some(DialBind::Bind) => Ok(of(PolicyType::Bind)),
+            Some(DialBind::Dial) => Ok(of(PolicyType::Dial)?),
+            Some(DialBind::Bind) => Ok(of(PolicyType::Bind)?),
             _ => Err(Failure::field("policyType", "must be dial or bind", text)),
         },
     }
 }
 
 /// The service policies that let an identity of this router use a service over it.
-fn policies_over_router(context: &Context, router: &Id) -> RoaringBitmap {
+fn policies_over_router(
+    context: &Context,
+    router: &Id,
+    meter: &Meter,
+) -> Result<RoaringBitmap, Failure> {
     let snapshot = context.snapshot();
-    let identities = snapshot.identities_of_router(router);
-    let services = snapshot.services_of_router(router);
-    let meets = |ordinal: &u32| {
-        let side = |side| snapshot.members(Kind::ServicePolicy, *ordinal, side);
-        !side(ServicePolicy::IDENTITIES).is_disjoint(&identities)
-            && !side(ServicePolicy::SERVICES).is_disjoint(&services)
+    let (from, to) = (EdgeRouterPolicy::EDGE_ROUTERS, EdgeRouterPolicy::IDENTITIES);
+    let identities = snapshot.counted_reach::<EdgeRouterPolicy>(from, router, to, meter)?;
+    let (from, to) = (ServiceEdgeRouterPolicy::EDGE_ROUTERS, ServiceEdgeRouterPolicy::SERVICES);
+    let services = snapshot.counted_reach::<ServiceEdgeRouterPolicy>(from, router, to, meter)?;
+    let meets = |ordinal: u32, side: usize, with: &RoaringBitmap| {
+        let members = snapshot.counted_members(Kind::ServicePolicy, ordinal, side, meter)?;
+        Ok::<_, Ended>(!members.is_disjoint(with))
     };
-    snapshot.table(Kind::ServicePolicy).live().iter().filter(meets).collect()
+    let mut found = RoaringBitmap::new();
+    for ordinal in snapshot.table(Kind::ServicePolicy).live().iter() {
+        if meets(ordinal, ServicePolicy::IDENTITIES, &identities)?
+            && meets(ordinal, ServicePolicy::SERVICES, &services)?
+        {
+            found.insert(ordinal);
+        }
+    }
+    Ok(found)
 }

@@ -145,7 +145,7 @@ pub(crate) const HANDLERS: &[(Api, &str, Handler<Controller>)] =
     &[(Api::Fabric, "listRouterTerminators", terminators)];
 
 fn terminators(controller: Controller, caller: Caller, call: Call) -> Answer {
-    collection::nested::<Routers, Terminators>(controller, caller, call, |context, parent, _| {
+    collection::nested::<Routers, Terminators>(controller, caller, call, |context, parent, _, _| {
         let table = context.snapshot().table(weft_model::Kind::Terminator);
         Ok(table.referrers(Terminator::ROUTER, &parent.base.id))
     })

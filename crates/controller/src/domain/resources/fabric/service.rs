@@ -57,9 +57,14 @@ pub(crate) const HANDLERS: &[(Api, &str, Handler<Controller>)] =
     &[(Api::Fabric, "listServiceTerminators", terminators)];
 
 fn terminators(controller: Controller, caller: Caller, call: Call) -> Answer {
-    collection::nested::<Services, Terminators>(controller, caller, call, |context, parent, _| {
-        let table = context.snapshot().table(weft_model::Kind::Terminator);
-        Ok(table.referrers(Terminator::SERVICE, &parent.base.id))
-    })
+    collection::nested::<Services, Terminators>(
+        controller,
+        caller,
+        call,
+        |context, parent, _, _| {
+            let table = context.snapshot().table(weft_model::Kind::Terminator);
+            Ok(table.referrers(Terminator::SERVICE, &parent.base.id))
+        },
+    )
     .boxed()
 }
