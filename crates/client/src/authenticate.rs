@@ -62,7 +62,8 @@ async fn log_in(
         LoginProtocol::Opaque => false,
         LoginProtocol::Announced => is_announced(caller, api).await?,
     };
-    let attempt = Attempt { caller, api, is_signed, about, means };
+    let may_fall_back = means.protocol == LoginProtocol::Announced;
+    let attempt = Attempt { caller, api, is_signed, may_fall_back, about, means };
     let tokens = match credentials {
         Credentials::ExternalToken(token) => return attempt.with(credentials, Some(token)).await,
         Credentials::ExternalTokens(tokens) => tokens,
@@ -89,6 +90,8 @@ struct Attempt<'a> {
     api: Api,
     /// True for OpenID Connect.
     is_signed: bool,
+    /// Whether the other protocol is used where the address of the API does not serve the provider.
+    may_fall_back: bool,
     about: &'a About,
     means: &'a Means,
 }
@@ -100,7 +103,13 @@ impl Attempt<'_> {
         token: Option<&ExternalToken>,
     ) -> Result<ApiSessionDetail> {
         match self.is_signed {
-            true => self.by_tokens(credentials, token).await,
+            true => match self.by_tokens(credentials, token).await {
+                Err(error) if self.may_fall_back && error.is_not_found() => {
+                    tracing::debug!(%error, "the controller announces OpenID Connect and serves it elsewhere");
+                    self.by_opaque_token(credentials, token).await
+                }
+                done => done,
+            },
             false => self.by_opaque_token(credentials, token).await,
         }
     }

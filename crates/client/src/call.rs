@@ -129,11 +129,15 @@ impl Caller {
     /// Shows the certificate that was made for the present session, if there is one: another client of the same identity may
     /// have shown its own meanwhile.
     pub(crate) fn present_again(&self) -> Result<()> {
-        let made = self.made.read().unwrap_or_else(PoisonError::into_inner).clone();
-        match made.filter(|_| self.session().is_some()) {
+        match self.made().filter(|_| self.session().is_some()) {
             Some(chain) => self.show(chain),
             None => Ok(()),
         }
+    }
+
+    /// The certificate that was made for a session of this client.
+    pub(crate) fn made(&self) -> Option<KeyedChain> {
+        self.made.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     fn show(&self, chain: KeyedChain) -> Result<()> {

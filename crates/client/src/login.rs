@@ -51,7 +51,7 @@ pub struct SavedLogin {
     /// password.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<LoginKey>,
-    /// What a login on the pages of the controller is refreshed with.
+    /// What a login by OpenID Connect is refreshed with; none of one with an opaque token.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokens: Option<SavedTokens>,
 }

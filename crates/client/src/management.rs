@@ -6,6 +6,7 @@ use weft_contract::resource::identity::IdentityDetail;
 use weft_contract::resource::server::Version;
 use weft_contract::resource::session::ApiSessionDetail;
 use weft_contract::{Api, Body, Created, Empty, Kind, Operation};
+use weft_identity::to_pem;
 
 use crate::address::Address;
 use crate::authenticate::{Means, authenticate};
@@ -14,6 +15,8 @@ use crate::credentials::{About, Credentials};
 use crate::error::{Error, Result};
 use crate::http::Tls;
 use crate::login::SavedLogin;
+use crate::oidc::LoginProtocol;
+use crate::saved_tokens::SavedTokens;
 use crate::second_factor::{self, Codes};
 
 const API: Api = Api::Management;
@@ -39,8 +42,7 @@ const API: Api = Api::Management;
 #[derive(Debug)]
 pub struct ManagementClient {
     caller: Caller,
-    /// Codes of the second factor.
-    codes: Option<Codes>,
+    means: Means,
 }
 
 impl ManagementClient {
@@ -49,13 +51,21 @@ impl ManagementClient {
     /// # Errors
     /// When TLS cannot be set up.
     pub fn new(address: Address, tls: &Tls) -> Result<Self> {
-        Ok(Self { caller: Caller::new(address, API, tls)?, codes: None })
+        Ok(Self { caller: Caller::new(address, API, tls)?, means: Means::opaque() })
     }
 
     /// Logins that ask for a code of the second factor get one of these.
     #[must_use]
-    pub fn with_codes(self, codes: Option<Codes>) -> Self {
-        Self { codes, ..self }
+    pub fn with_codes(mut self, codes: Option<Codes>) -> Self {
+        self.means.codes = codes;
+        self
+    }
+
+    /// Logins use this protocol; that of opaque tokens if none is set.
+    #[must_use]
+    pub fn with_protocol(mut self, protocol: LoginProtocol) -> Self {
+        self.means.protocol = protocol;
+        self
     }
 
     /// A client with a saved login. Whether its session has ended shows at the first call.
@@ -90,8 +100,17 @@ impl ManagementClient {
     /// # Errors
     /// When the controller refuses, or demands a second factor that is not given.
     pub async fn login(&self, credentials: &Credentials) -> Result<ApiSessionDetail> {
-        let means = Means { codes: self.codes.clone(), ..Means::opaque() };
-        authenticate(&self.caller, API, credentials, &About::default(), &means).await
+        authenticate(&self.caller, API, credentials, &About::default(), &self.means).await
+    }
+
+    /// The tokens of the session of this client, to be kept in a file; none if its session has an opaque token.
+    ///
+    /// # Errors
+    /// When the certificate of the session and its key do not belong together.
+    pub fn saved_tokens(&self) -> Result<Option<SavedTokens>> {
+        let Some(tokens) = self.caller.tokens() else { return Ok(None) };
+        let certificate = self.caller.made().map(|chain| to_pem(chain.chain()));
+        SavedTokens::new(&tokens, &self.means.key, certificate.as_deref()).map(Some)
     }
 
     /// Gives the second factor that the session of this client still lacks, if it lacks one: the session may
@@ -105,7 +124,7 @@ impl ManagementClient {
         if session.token.is_empty() {
             session.token = self.token().unwrap_or_default();
         }
-        second_factor::supply(&self.caller, API, session, self.codes.as_ref()).await
+        second_factor::supply(&self.caller, API, session, self.means.codes.as_ref()).await
     }
 
     /// Ends the session.

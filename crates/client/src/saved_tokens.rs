@@ -30,9 +30,10 @@ pub struct SavedTokens {
     /// The whole life of the access token in seconds; 0 if the file is of a release that did not keep it.
     #[serde(default)]
     life: u64,
-    /// The key, PEM.
+    /// The key, PEM; empty if no certificate was made for it.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     key: String,
-    /// The certificate of the session for it, PEM; empty if the controller issued none.
+    /// The certificate of the session for it, PEM; empty if the controller issued none, because the login showed one.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     certificate: String,
 }
@@ -49,16 +50,20 @@ impl SavedTokens {
         key: &SessionKey,
         certificate: Option<&str>,
     ) -> Result<Self> {
-        if let Some(certificate) = certificate {
-            // The key is the one of the certificate.
-            key.with(certificate)?;
-        }
+        let key = match certificate {
+            Some(certificate) => {
+                // The key is the one of the certificate.
+                key.with(certificate)?;
+                key.key()?.to_pem()
+            }
+            None => String::new(),
+        };
         Ok(Self {
             access: tokens.access().to_owned(),
             refresh: tokens.refresh().map(str::to_owned),
             ends_at: end_of(tokens),
             life: tokens.life().as_secs(),
-            key: key.key()?.to_pem(),
+            key,
             certificate: certificate.unwrap_or_default().to_owned(),
         })
     }

@@ -143,6 +143,30 @@ async fn login_then_create_with_the_session() {
 }
 
 #[tokio::test]
+async fn a_login_falls_back_to_opaque_tokens_where_no_provider_is_served() {
+    let pki = Pki::new();
+    for capabilities in [json!([]), json!(["OIDC_AUTH"])] {
+        let announces = capabilities != json!([]);
+        let server = Server::start(&pki, move |seen: &Seen| match seen.path.as_str() {
+            "/edge/management/v1/version" => {
+                Reply::data(json!({"version": "v2", "capabilities": capabilities}))
+            }
+            "/edge/management/v1/authenticate" => Reply::data(session("t-1", json!([]))),
+            _ => Reply::error(404, "NOT_FOUND", "there is nothing here"),
+        })
+        .await;
+        let api = management(&server, &pki).with_protocol(LoginProtocol::Announced);
+        api.login(&admin()).await.unwrap();
+        assert_eq!(api.token().as_deref(), Some("t-1"));
+        assert_eq!(api.saved_tokens().unwrap(), None);
+        assert_eq!(server.seen().iter().any(|it| it.path == "/oidc/authorize"), announces);
+        // Whoever insists on a protocol gets no other one.
+        let api = management(&server, &pki).with_protocol(LoginProtocol::OpenIdConnect);
+        assert!(api.login(&admin()).await.unwrap_err().is_not_found());
+    }
+}
+
+#[tokio::test]
 async fn lists_are_read_page_by_page() {
     let pki = Pki::new();
     let server = Server::start(&pki, |seen: &Seen| {
