@@ -10,7 +10,7 @@
 //!
 //! - `stands`: the credentials that a login depends on; `follow`: ends by changes of the model;
 //!   `ends`: ends by time; `room`: ends of sessions beyond the limits of an identity; `half`: sessions that lack a
-//!   factor;
+//!   factor; `whole`: those that lack none;
 //! - `former`, `renewed`: connections with a certificate that was replaced;
 //! - `tokens`: how tokens are stored; `activity`: times of use; `routers`: sessions as routers know
 //!   them; `notices`: what routers are told;
@@ -35,6 +35,7 @@ pub(crate) mod stands;
 mod tokens;
 mod touched;
 mod used;
+mod whole;
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -57,6 +58,7 @@ use former::Former;
 use notices::Notices;
 use service_limit::ServiceLimit;
 use stands::password_print;
+use whole::Whole;
 
 pub use clients::{About, ClientDescription};
 pub(crate) use gone::Gone;
@@ -117,6 +119,7 @@ struct Tables {
     ending: EndTimes,
     /// Sessions that have ended since [`Sessions::take_gone`].
     gone: Gone,
+    whole: Whole,
 }
 
 /// Numbers of sessions.
@@ -162,6 +165,7 @@ impl Sessions {
             flushed: now,
             ending: EndTimes::default(),
             gone: Gone::default(),
+            whole: Whole::default(),
         };
         let mut stored = Vec::new();
         store.live().load(&mut |entity| stored.push(entity))?;

@@ -98,6 +98,7 @@ impl Sessions {
                 live.delete(Kind::ApiSession, id);
                 if let Some(session) = session {
                     self.tell_end(session);
+                    tables.whole.remove(&session.identity_id, id);
                     tables.gone.login(id.clone(), session.identity_id.clone());
                 }
                 if !is_by_tokens {

@@ -5,7 +5,7 @@
 use weft_model::entity::ApiSession;
 use weft_model::{Id, Timestamp};
 
-use super::Sessions;
+use super::{SWEEP_BATCH, Sessions};
 
 /// API sessions with every factor that an identity may always have.
 pub const PER_IDENTITY: usize = 256;
@@ -23,17 +23,27 @@ impl Sessions {
     pub fn make_room(&self, newest: &ApiSession, is_complete: impl Fn(&ApiSession) -> bool) {
         self.waits_no_more(&newest.base.id);
         let surplus: Vec<Id> = {
-            let tables = self.0.tables.read();
+            let mut tables = self.0.tables.write();
             let most = match tables.api.len() > MANY {
                 true => PER_IDENTITY,
                 false => self.0.per_identity.max(PER_IDENTITY),
             };
-            if tables.api.count_referrers(0, &newest.identity_id) <= most as u64 {
+            let owner = &newest.identity_id;
+            if tables.whole.count(owner) <= most {
                 return;
             }
-            let own = tables.of_identity(&newest.identity_id);
-            let alike = own.iter().filter(|it| it.base.id != newest.base.id && is_complete(it));
-            unused(alike.map(|it| (tables.last_activity(it), it.base.id.clone())).collect(), most)
+            let own = tables.whole.of(owner).filter(|id| **id != newest.base.id);
+            let own: Vec<Id> = own.cloned().collect();
+            let mut alike = Vec::new();
+            for id in own {
+                let known = tables.api.get(&id).and_then(|it| it.get::<ApiSession>());
+                match known.filter(|session| is_complete(session)) {
+                    Some(session) => alike.push((tables.last_activity(session), id)),
+                    // More factors are asked for by now.
+                    None => tables.whole.remove(owner, &id),
+                }
+            }
+            unused(alike, most)
         };
         self.end(&surplus);
     }
@@ -55,7 +65,12 @@ impl Sessions {
 
     /// The sessions of the last run that lack a factor wait for it again, the oldest ones first.
     pub(crate) fn wait_again(&self, lacks: impl Fn(&ApiSession) -> bool) {
-        let mut waiting: Vec<_> = self.all().into_iter().filter(|it| lacks(it)).collect();
+        let (mut waiting, whole): (Vec<_>, Vec<_>) =
+            self.all().into_iter().partition(|it| lacks(it));
+        for some in whole.chunks(SWEEP_BATCH) {
+            let mut tables = self.0.tables.write();
+            some.iter().for_each(|it| tables.whole.add(&it.identity_id, &it.base.id));
+        }
         waiting.sort_unstable_by_key(|session| session.base.created_at);
         waiting.iter().for_each(|session| self.wait_for_factor(session, &lacks));
     }
@@ -65,9 +80,14 @@ impl Sessions {
         self.end_displaced(self.0.halves.take_ended(), &lacks);
     }
 
-    /// These sessions have every factor.
+    /// A session has every factor.
     pub(crate) fn waits_no_more(&self, id: &Id) {
         self.0.halves.release(std::slice::from_ref(id));
+        let mut tables = self.0.tables.write();
+        let known = tables.api.get(id).and_then(|it| it.get::<ApiSession>());
+        if let Some(identity) = known.map(|session| session.identity_id.clone()) {
+            tables.whole.add(&identity, id);
+        }
     }
 
     fn end_displaced(&self, mut displaced: Vec<Id>, lacks: &impl Fn(&ApiSession) -> bool) {
@@ -172,5 +192,39 @@ mod tests {
         let again = loaded(&store, &key, &table);
         again.wait_again(|it| !is_whole(it));
         assert_eq!((table.lock().len(), again.counts().api_sessions), (8, 10));
+    }
+
+    #[test]
+    fn the_login_of_the_owner_looks_at_no_session_that_lacks_a_factor() {
+        let table = Arc::new(Mutex::new(Logins::<()>::new(65_536, 65_536)));
+        let (store, key) = (Arc::new(Memory::new()), Arc::new(SealKey::random().unwrap()));
+        let sessions = loaded(&store, &key, &table);
+        let judged = std::cell::Cell::new(0);
+        let open = |number: usize, is_mfa_complete: bool| {
+            let session = ApiSession {
+                base: Base::new(Id::new(&format!("s{number:05}")), NOW),
+                identity_id: Id::new("owner"),
+                ip_address: "192.0.2.1".into(),
+                last_activity_at: NOW,
+                is_mfa_complete,
+                ..ApiSession::default()
+            };
+            let is_whole = |session: &ApiSession| {
+                judged.set(judged.get() + 1);
+                is_whole(session)
+            };
+            sessions.open(session, &format!("t{number}"), is_whole).unwrap();
+        };
+        (0..3000).for_each(|number| open(number, false));
+        (3000..3000 + PER_IDENTITY).for_each(|number| open(number, true));
+        judged.set(0);
+        open(9000, true);
+        // Itself, and the others with every factor, of which some end.
+        assert_eq!(judged.get(), PER_IDENTITY + 1);
+        let left = PER_IDENTITY - PER_IDENTITY / ENDED_TOGETHER;
+        assert_eq!(sessions.counts().api_sessions as usize, 3000 + left);
+        judged.set(0);
+        (9001..9005).for_each(|number| open(number, true));
+        assert_eq!(judged.get(), 4, "there is room for the next ones");
     }
 }
