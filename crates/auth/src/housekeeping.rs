@@ -42,20 +42,23 @@ async fn sweep(weak: WeakAuth) {
     for tick in (0..SWEEP).cycle() {
         ticks.tick().await;
         let Some(auth) = weak.upgrade() else { return };
-        let snapshot = auth.snapshot();
-        auth.sessions().end_due(&snapshot, auth.now());
-        auth.sessions().end_crowded_out(|session| !is_complete(&snapshot, session));
-        if tick > 0 {
-            continue;
+        // It may look at all sessions, and many may end at once.
+        let swept = tokio::task::spawn_blocking(move || sweep_once(&auth, tick == 0)).await;
+        if let Err(error) = swept {
+            tracing::warn!(%error, "sessions and keys could not be looked at; it is tried again");
         }
+    }
+}
+
+fn sweep_once(auth: &Auth, is_all: bool) {
+    let snapshot = auth.snapshot();
+    auth.sessions().end_due(&snapshot, auth.now());
+    auth.sessions().end_crowded_out(|session| !is_complete(&snapshot, session));
+    if is_all {
         auth.sessions().sweep(auth.now());
         auth.traces().sweep(auth.now());
         auth.sweep_postures();
         auth.unfinished().sweep();
-        // It may look at all sessions.
-        let swept = tokio::task::spawn_blocking(move || auth.sweep_keys()).await;
-        if let Err(error) = swept {
-            tracing::warn!(%error, "keys could not be looked at; it is tried again");
-        }
+        auth.sweep_keys();
     }
 }

@@ -14,6 +14,7 @@
 //! - `former`, `renewed`: connections with a certificate that was replaced;
 //! - `tokens`: how tokens are stored; `activity`: times of use; `routers`: sessions as routers know
 //!   them; `notices`: what routers are told;
+//! - `looks`: looks at all sessions, without the lock;
 //! - `removal`: takes sessions out of the tables; `gone`: remembers their ids for a while;
 //! - `services`, `touched`: service sessions; `service_limit`: their number; `clients`: descriptions of clients.
 
@@ -24,6 +25,7 @@ pub(crate) mod follow;
 mod former;
 mod gone;
 pub(crate) mod half;
+mod looks;
 mod notices;
 mod removal;
 mod renewed;
@@ -63,6 +65,7 @@ use whole::Whole;
 pub use clients::{About, ClientDescription};
 pub(crate) use gone::Gone;
 pub use half::HalfSessions;
+pub use looks::Counts;
 pub use notices::{SessionNotice, SessionSubscription};
 pub use room::PER_IDENTITY;
 pub use routers::LegacySession;
@@ -71,9 +74,11 @@ pub use stands::{key_print, print_of};
 pub use tokens::lock_in;
 pub use weft_oidc::logins::MAX_PLACES_OF_SOURCE;
 
-/// Sessions that are ended, or whose activity is stored, while the lock is held once; most sessions
+/// Sessions that are judged, or whose activity is stored, while the lock is held once; most sessions
 /// that one notice names.
 const SWEEP_BATCH: usize = 500;
+/// Sessions that end while the lock is held once. To end one is more work than to look at it.
+const PART: usize = 100;
 /// Certificates of a session; above that the oldest one is dropped.
 pub const CERTIFICATES: usize = 16;
 
@@ -120,17 +125,6 @@ struct Tables {
     /// Sessions that have ended since [`Sessions::take_gone`].
     gone: Gone,
     whole: Whole,
-}
-
-/// Numbers of sessions.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub struct Counts {
-    /// API sessions.
-    pub api_sessions: u64,
-    /// Service sessions.
-    pub service_sessions: u64,
-    /// Certificates of API sessions.
-    pub certificates: u64,
 }
 
 impl std::fmt::Debug for Sessions {
@@ -432,14 +426,6 @@ impl Sessions {
         self.end(&ids);
     }
 
-    /// Ends the sessions for which `keep` is false. They are judged without the lock.
-    pub fn retain(&self, keep: impl Fn(&ApiSession) -> bool) {
-        let all = self.all();
-        let ended = all.iter().filter(|session| !keep(session));
-        let ids: Vec<Id> = ended.map(|session| session.base.id.clone()).collect();
-        self.end(&ids);
-    }
-
     /// Faults in the indexes of sessions, described for people.
     pub fn index_faults(&self) -> Vec<String> {
         let tables = self.0.tables.read();
@@ -486,23 +472,6 @@ impl Sessions {
     /// Whether an identity has a session.
     pub(crate) fn is_logged_in(&self, identity: &Id) -> bool {
         self.0.tables.read().api.referring(0, identity).next().is_some()
-    }
-
-    /// Numbers of sessions.
-    pub fn counts(&self) -> Counts {
-        let tables = self.0.tables.read();
-        let sessions = tables.api.iter().filter_map(|entity| entity.get::<ApiSession>());
-        Counts {
-            api_sessions: tables.api.len() as u64,
-            service_sessions: tables.service.len() as u64,
-            certificates: sessions.map(|session| session.certificates.len() as u64).sum(),
-        }
-    }
-
-    /// All sessions, ordered by id.
-    pub fn all(&self) -> Vec<Arc<ApiSession>> {
-        let tables = self.0.tables.read();
-        tables.api.iter().filter_map(|entity| entity.get::<ApiSession>().cloned()).collect()
     }
 }
 

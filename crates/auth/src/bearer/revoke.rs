@@ -18,7 +18,7 @@ use weft_kernel::{Caller, Failure};
 use weft_model::entity::{Revocation, RevocationType};
 use weft_model::{Base, Id, Timestamp, session_list};
 
-use super::unrevoked::{Ended, JUMP, Pending, Turn};
+use super::unrevoked::{Ended, EndedTogether, JUMP, Pending, Turn};
 use crate::handle::{Auth, WeakAuth};
 
 /// Time until a change that failed is tried again, and until the next look at routers that have connected.
@@ -40,10 +40,9 @@ pub(crate) async fn follow_ends(weak: WeakAuth) {
             Turn::Together(ended) => revoke_together(&auth, ended).await.map(|()| true),
             Turn::Nothing => tell_others(&auth).await,
         };
-        let live = auth.settings().store.live();
         if expired.elapsed() > EXPIRY {
             expired = Instant::now();
-            auth.sessions().unrevoked().expire(live, auth.now());
+            expire(&auth).await;
         }
         match done {
             Ok(true) => tokio::task::yield_now().await,
@@ -62,10 +61,20 @@ pub(crate) async fn follow_ends(weak: WeakAuth) {
     }
 }
 
-/// Whether the tokens of an ended session may be good somewhere.
-fn may_be_good(ended: &Pending, now: Timestamp) -> bool {
-    let since = now.since(ended.end);
-    ended.end > now || (WITH_TOKENS..JUMP).contains(&since)
+/// Forgets sessions of lists whose tokens have ended. There may be a million.
+async fn expire(auth: &Auth) {
+    let auth = auth.clone();
+    let expired = tokio::task::spawn_blocking(move || {
+        auth.sessions().unrevoked().expire(auth.settings().store.live(), auth.now());
+    });
+    if let Err(error) = expired.await {
+        tracing::warn!(%error, "sessions of lists whose tokens have ended are not forgotten yet; it is tried again");
+    }
+}
+
+/// Whether the tokens of an ended session, the last of which ends then, may be good somewhere.
+fn may_be_good(end: Timestamp, now: Timestamp) -> bool {
+    end > now || (WITH_TOKENS..JUMP).contains(&now.since(end))
 }
 
 /// Whether the clock seems to be ahead of the right one, by its readings of the last hours.
@@ -89,7 +98,7 @@ async fn revoke_each(auth: &Auth, ended: Ended) -> Result<(), Failure> {
     let now = auth.now();
     let last = now.plus(auth.settings().durations.access_token);
     let (mut due, is_ahead) = (BTreeMap::<Id, Revocation>::new(), is_ahead(auth, now));
-    let current = ended.iter().filter(|(_, it)| may_be_good(it, now));
+    let current = ended.iter().filter(|(_, it)| may_be_good(it.end, now));
     for (session, Pending { identity, end, is_counted }) in current {
         let row = match is_counted.unwrap_or(true) {
             // By a clock that is ahead, a revocation of the identity would cover logins that are still to come.
@@ -103,20 +112,40 @@ async fn revoke_each(auth: &Auth, ended: Ended) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Writes one revocation with a list of these sessions.
-async fn revoke_together(auth: &Auth, mut ended: Ended) -> Result<(), Failure> {
+/// Writes one revocation with a list of these sessions. The list is made, and its sessions are noted, on threads for long
+/// work.
+async fn revoke_together(auth: &Auth, ended: Arc<EndedTogether>) -> Result<(), Failure> {
     let now = auth.now();
     let last = now.plus(auth.settings().durations.access_token);
-    for (_, pending) in &mut ended {
-        // The end of the last access token: from then on nobody has to be told.
-        pending.end = last.min(pending.end);
-    }
-    let (mut keys, mut due, mut end) = (Vec::new(), Vec::new(), now);
-    for (session, pending) in ended.iter().filter(|(_, it)| may_be_good(it, now)) {
-        end = end.max(pending.end);
+    let count = ended.len();
+    let fault = |error: tokio::task::JoinError| {
+        Failure::unhandled(format!(
+            "{count} sessions that ended together cannot be listed: {error}"
+        ))
+    };
+    let (own, listed) = (auth.clone(), Arc::clone(&ended));
+    let due = tokio::task::spawn_blocking(move || list_of(&own, &listed, now, last));
+    write(auth, due.await.map_err(fault)?).await?;
+    let auth = auth.clone();
+    let noted = tokio::task::spawn_blocking(move || {
+        auth.sessions().unrevoked().listed(auth.settings().store.live(), &ended, last);
+    });
+    noted.await.map_err(fault)
+}
+
+/// The revocation with a list of these sessions, and those of sessions that no list can have. From the end of the last
+/// access token on nobody has to be told.
+fn list_of(auth: &Auth, ended: &EndedTogether, now: Timestamp, last: Timestamp) -> Vec<Revocation> {
+    let (mut keys, mut due, mut until) = (Vec::new(), Vec::new(), now);
+    for (session, pending) in ended {
+        let end = last.min(pending.end);
+        if !may_be_good(end, now) {
+            continue;
+        }
+        until = until.max(end);
         match session_list::key(session.as_str()) {
             Some(key) => keys.push(key),
-            None => due.push(revocation(session, RevocationType::ApiSession, now, pending.end)),
+            None => due.push(revocation(session, RevocationType::ApiSession, now, end)),
         }
     }
     if !keys.is_empty() {
@@ -124,21 +153,14 @@ async fn revoke_together(auth: &Auth, mut ended: Ended) -> Result<(), Failure> {
         let list = auth.ids().token();
         due.push(Revocation {
             sessions: session_list::pack(keys),
-            ..revocation(&list, RevocationType::ApiSession, now, end)
+            ..revocation(&list, RevocationType::ApiSession, now, until)
         });
         tracing::info!(
             count,
             "sessions by tokens have ended together; routers are told in one list"
         );
     }
-    write(auth, due).await?;
-    let (auth, count) = (auth.clone(), ended.len());
-    let noted = tokio::task::spawn_blocking(move || {
-        auth.sessions().unrevoked().listed(auth.settings().store.live(), ended);
-    });
-    noted.await.map_err(|error| {
-        Failure::unhandled(format!("{count} sessions of a list cannot be noted: {error}"))
-    })
+    due
 }
 
 /// Tells routers that know no lists of sessions in lists. True if there may be more to tell.
@@ -158,7 +180,7 @@ fn rows_for_others(auth: &Auth, ended: &[(Id, Pending)]) -> Vec<Revocation> {
     let now = auth.now();
     let last = now.plus(auth.settings().durations.access_token);
     let mut by_identity: BTreeMap<&Id, Vec<(&Id, &Pending)>> = BTreeMap::new();
-    for (session, pending) in ended.iter().filter(|(_, it)| may_be_good(it, now)) {
+    for (session, pending) in ended.iter().filter(|(_, it)| may_be_good(it.end, now)) {
         by_identity.entry(&pending.identity).or_default().push((session, pending));
     }
     let (mut due, is_ahead) = (Vec::new(), is_ahead(auth, now));

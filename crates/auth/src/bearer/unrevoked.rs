@@ -5,6 +5,8 @@
 //! tokens have ended.
 
 use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -20,7 +22,8 @@ const UNREVOKED: Space = Space(3);
 const EACH: usize = 256;
 /// Most sessions in one list: 2 MiB of a message to routers.
 const MOST_LISTED: usize = 131_072;
-/// Sessions whose identities are revoked in one change set, for routers that know no lists.
+/// Sessions whose identities are revoked in one change set, for routers that know no lists; and those that are noted or
+/// looked at while the lock is held once.
 const BATCH: usize = 500;
 /// Most sessions in lists that are kept for routers that know no lists; above that the model has revocations of their
 /// identities whatever routers there are.
@@ -79,12 +82,17 @@ pub(super) enum Turn {
     /// These sessions, each by itself.
     Each(Ended),
     /// These sessions, in one list.
-    Together(Ended),
+    Together(Arc<EndedTogether>),
 }
+
+/// Sessions that have ended together.
+pub(super) type EndedTogether = BTreeMap<Id, Pending>;
 
 #[derive(Default)]
 struct Sessions {
-    waiting: BTreeMap<Id, Pending>,
+    waiting: EndedTogether,
+    /// Sessions whose list is being written, or was not written yet.
+    under_way: Arc<EndedTogether>,
     /// Sessions of lists, of which routers that know no lists were not told.
     listed: BTreeMap<Id, Pending>,
     /// How many ends of many sessions are under way.
@@ -154,7 +162,9 @@ impl Unrevoked {
     /// Whether the end of a session is noted.
     pub(crate) fn has(&self, session: &Id) -> bool {
         let sessions = self.sessions.lock();
-        sessions.waiting.contains_key(session) || sessions.listed.contains_key(session)
+        sessions.waiting.contains_key(session)
+            || sessions.under_way.contains_key(session)
+            || sessions.listed.contains_key(session)
     }
 
     /// Adds a session of an identity whose tokens end at `end`.
@@ -181,10 +191,15 @@ impl Unrevoked {
         counted(&mut self.tokens.lock(), identity, TOKENS_PER_IDENTITY)
     }
 
-    /// Sessions whose turn is next.
+    /// Sessions whose turn is next. Many of them are moved as a whole, not one by one: sessions that end meanwhile wait for
+    /// the lock.
     pub(super) fn turn(&self) -> Turn {
         let mut sessions = self.sessions.lock();
-        let Sessions { waiting, gathering, .. } = &mut *sessions;
+        let Sessions { waiting, under_way, gathering, .. } = &mut *sessions;
+        // A list that failed is tried again.
+        if !under_way.is_empty() {
+            return Turn::Together(Arc::clone(under_way));
+        }
         match waiting.len() {
             0 => Turn::Nothing,
             count if *gathering > 0 && count < MOST_LISTED => Turn::Nothing,
@@ -199,8 +214,10 @@ impl Unrevoked {
                 Turn::Each(each.collect())
             }
             _ => {
-                let first = waiting.iter().take(MOST_LISTED);
-                Turn::Together(first.map(|(id, it)| (id.clone(), it.clone())).collect())
+                let first_left = waiting.keys().nth(MOST_LISTED).cloned();
+                let left = first_left.map(|first| waiting.split_off(&first)).unwrap_or_default();
+                *under_way = Arc::new(std::mem::replace(waiting, left));
+                Turn::Together(Arc::clone(under_way))
             }
         }
     }
@@ -215,16 +232,25 @@ impl Unrevoked {
         }
     }
 
-    /// Notes that sessions are in a list: routers that know no lists may have to be told.
-    pub(super) fn listed(&self, live: &dyn LiveStore, listed: Ended) {
-        let notes = listed.iter();
-        let notes = notes.map(|(id, pending)| (id.to_string(), Some(note(pending, true))));
-        live.put_notes(UNREVOKED, notes.collect());
-        let mut sessions = self.sessions.lock();
-        for (id, pending) in listed {
-            sessions.waiting.remove(&id);
-            sessions.listed.insert(id, pending);
+    /// Notes that the list that is under way was written, whose last access tokens end at `last` at the latest: routers that
+    /// know no lists may have to be told.
+    pub(super) fn listed(&self, live: &dyn LiveStore, listed: &EndedTogether, last: Timestamp) {
+        let mut rest = listed.iter();
+        loop {
+            let some = rest.by_ref().take(BATCH).map(|(id, pending)| {
+                (id.clone(), Pending { end: last.min(pending.end), ..pending.clone() })
+            });
+            let some: Ended = some.collect();
+            if some.is_empty() {
+                break;
+            }
+            let notes = some.iter().map(|(id, it)| (id.to_string(), Some(note(it, true))));
+            live.put_notes(UNREVOKED, notes.collect());
+            self.sessions.lock().listed.extend(some);
         }
+        let done = std::mem::take(&mut self.sessions.lock().under_way);
+        // Dropped without the lock.
+        drop(done);
     }
 
     /// Sessions of lists, whose identities are revoked next for routers that know no lists. `are_there` says whether
@@ -241,13 +267,18 @@ impl Unrevoked {
 
     /// Forgets sessions of lists whose last token has ended by any clock.
     pub(super) fn expire(&self, live: &dyn LiveStore, now: Timestamp) {
-        self.sessions.lock().listed.retain(|id, pending| {
-            let stays = pending.end.plus(JUMP) > now;
-            if !stays {
+        let mut behind = Bound::Unbounded;
+        loop {
+            let mut sessions = self.sessions.lock();
+            let some = sessions.listed.range((behind, Bound::Unbounded)).take(BATCH);
+            let some: Ended = some.map(|(id, it)| (id.clone(), it.clone())).collect();
+            let Some((last, _)) = some.last() else { return };
+            behind = Bound::Excluded(last.clone());
+            for (id, _) in some.iter().filter(|(_, it)| it.end.plus(JUMP) <= now) {
+                sessions.listed.remove(id);
                 live.put_note(UNREVOKED, id.as_str(), None);
             }
-            stays
-        });
+        }
     }
 }
 
@@ -299,7 +330,15 @@ mod tests {
         drop(gathering);
         let Turn::Together(listed) = unrevoked.turn() else { panic!() };
         assert_eq!(listed.len(), EACH + 1);
-        unrevoked.listed(live, listed);
+        // They were moved, and neither copied nor looked at; a list that could not be written is tried again.
+        let Turn::Together(again) = unrevoked.turn() else { panic!() };
+        assert!(Arc::ptr_eq(&listed, &again) && unrevoked.has(&Id::new("s0000")));
+        let next = Id::new("next");
+        unrevoked.add(live, &next, &Id::new("bob"), Timestamp(1));
+        unrevoked.listed(live, &listed, Timestamp(i64::MAX));
+        let Turn::Each(each) = unrevoked.turn() else { panic!() };
+        assert_eq!(each[0].0, next);
+        unrevoked.done(live, &each);
         assert_eq!(unrevoked.turn(), Turn::Nothing);
         // They are not listed again after a restart.
         let again = Unrevoked::load(live).unwrap();

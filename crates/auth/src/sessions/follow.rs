@@ -26,10 +26,7 @@ pub(crate) async fn follow_model(weak: WeakAuth) {
         match notice {
             Notice::Resync(snapshot) => {
                 auth.service_changes().everybody(now);
-                resync(sessions, &snapshot, now);
-                let all = sessions.all_services();
-                auth.end_ungranted(&snapshot, &all);
-                forget_deleted(&auth);
+                resync_aside(&auth, snapshot, now).await;
             }
             Notice::Change(published) => {
                 auth.service_changes().follow(&published, now);
@@ -71,6 +68,20 @@ async fn follow_aside(
     let work = move || follow(&sessions, &before, &after, &change, now);
     if let Err(error) = tokio::task::spawn_blocking(work).await {
         tracing::error!(%error, "sessions that a change ends may go on; restart the controller, which judges all sessions");
+    }
+}
+
+/// Judges all sessions anew, in which the threads of the APIs go on.
+async fn resync_aside(auth: &Auth, snapshot: Arc<Snapshot>, now: Timestamp) {
+    let auth = auth.clone();
+    let work = move || {
+        resync(auth.sessions(), &snapshot, now);
+        let all = auth.sessions().all_services();
+        auth.end_ungranted(&snapshot, &all);
+        forget_deleted(&auth);
+    };
+    if let Err(error) = tokio::task::spawn_blocking(work).await {
+        tracing::error!(%error, "sessions that changes end may go on; restart the controller, which judges all sessions");
     }
 }
 

@@ -3,11 +3,12 @@
 
 use std::sync::Arc;
 
+use parking_lot::RwLockWriteGuard;
 use weft_model::entity::{ApiSession, ServiceSession};
 use weft_model::{Id, Kind};
 
 use super::services::{LOGIN, referring};
-use super::{SWEEP_BATCH, SessionNotice, Sessions, Tables};
+use super::{PART, SWEEP_BATCH, SessionNotice, Sessions, Tables};
 
 /// If more sessions end together than this, and more than remain, routers are told of those that
 /// remain: one list instead of a notice of each end to each router.
@@ -41,13 +42,14 @@ impl Sessions {
     /// Ends service sessions.
     pub fn remove_services(&self, ids: &[Id]) {
         let are_told = self.are_told(ids, |_, _| true, |tables| tables.service.len());
-        for ids in ids.chunks(SWEEP_BATCH) {
+        for ids in ids.chunks(PART) {
             let mut tables = self.0.tables.write();
             let removed = ids.iter().filter_map(|id| self.take_service(&mut tables, id));
             let removed: Vec<_> = removed.collect();
             if are_told {
                 self.tell_services(&removed);
             }
+            RwLockWriteGuard::unlock_fair(tables);
         }
         if !are_told {
             self.tell(SessionNotice::Resync);
@@ -64,9 +66,12 @@ impl Sessions {
         if ids.len() <= BULK {
             return true;
         }
-        let tables = self.0.tables.read();
-        let ended = ids.iter().filter(|id| concern(&tables, id)).count();
-        ended <= BULK || ended <= count(&tables) / 2
+        let mut ended = 0;
+        for some in ids.chunks(SWEEP_BATCH) {
+            let tables = self.0.tables.read();
+            ended += some.iter().filter(|id| concern(&tables, id)).count();
+        }
+        ended <= BULK || ended <= count(&self.0.tables.read()) / 2
     }
 
     /// Ends the first few of these sessions; returns the others.
@@ -76,7 +81,7 @@ impl Sessions {
         let (mut ended, mut services, mut of_tokens) = (Vec::new(), Vec::new(), Vec::new());
         let mut rest = ids;
         while let [id, others @ ..] = rest
-            && ids.len() - rest.len() + services.len() + of_tokens.len() < SWEEP_BATCH
+            && ids.len() - rest.len() + services.len() + of_tokens.len() < PART
         {
             rest = others;
             let is_by_tokens = is_by_tokens(&tables, id);
@@ -114,6 +119,8 @@ impl Sessions {
                 self.tell(SessionNotice::Removed(ended));
             }
         }
+        // Requests that wait for the lock have it before the next part.
+        RwLockWriteGuard::unlock_fair(tables);
         rest
     }
 
@@ -240,5 +247,21 @@ mod tests {
         // The last one is told.
         sessions.end(&logins[..1]);
         assert_eq!(told(&mut notices), [&services[..1], &logins[..1]].map(|it| Some(it.to_vec())));
+    }
+
+    #[test]
+    fn requests_have_their_turn_between_the_parts_of_many_ends() {
+        let (sessions, logins) = logins(3 * PART + 1);
+        // To look at all sessions takes the lock for a moment only.
+        let is_free = || sessions.0.tables.try_write().is_some();
+        sessions.look_at_all(|_| assert!(is_free()));
+        sessions.retain(|_| is_free());
+        assert_eq!(sessions.count(), logins.len());
+        // Each notice is sent under the lock of its part.
+        let mut notices = sessions.subscribe();
+        sessions.end(&logins);
+        let parts: Vec<usize> =
+            told(&mut notices).into_iter().flatten().map(|it| it.len()).collect();
+        assert_eq!(parts, [PART, PART, PART, 1]);
     }
 }

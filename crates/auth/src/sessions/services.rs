@@ -24,13 +24,10 @@ pub(super) fn referring(table: &Table, link: usize, id: &Id) -> Vec<Arc<ServiceS
 impl Sessions {
     /// Drops service sessions whose API session is missing, as after a kill between two writes.
     pub(super) fn drop_strays(&self) {
-        let strays: Vec<Id> = {
-            let tables = self.0.tables.read();
-            let all = tables.service.iter().filter_map(|entity| entity.get::<ServiceSession>());
-            all.filter(|session| tables.api.ordinal(&session.api_session_id).is_none())
-                .map(|session| session.base.id.clone())
-                .collect()
-        };
+        let api = self.0.tables.read().api.clone();
+        let mut strays = self.all_services();
+        strays.retain(|session| api.ordinal(&session.api_session_id).is_none());
+        let strays: Vec<Id> = strays.iter().map(|session| session.base.id.clone()).collect();
         self.remove_services(&strays);
     }
 
@@ -58,24 +55,35 @@ impl Sessions {
 
     /// The sessions for a service, ordered by id.
     pub fn services_for(&self, service: &Id) -> Vec<Arc<ServiceSession>> {
-        referring(&self.0.tables.read().service, SERVICE, service)
+        referring(&self.service_table(), SERVICE, service)
     }
 
     /// The sessions whose grant a change of the model can end.
     pub(super) fn services_touched(&self, published: &Published) -> Vec<Arc<ServiceSession>> {
-        touched::by(&self.0.tables.read().service, published)
+        touched::by(&self.service_table(), published)
+    }
+
+    /// The service sessions of this moment. However many are looked at, the lock of the tables is held no longer than for
+    /// one: a clone of a table shares everything.
+    fn service_table(&self) -> Table {
+        self.0.tables.read().service.clone()
     }
 
     /// All service sessions, ordered by id.
     pub fn all_services(&self) -> Vec<Arc<ServiceSession>> {
-        let tables = self.0.tables.read();
-        tables.service.iter().filter_map(|entity| entity.get::<ServiceSession>().cloned()).collect()
+        let table = self.service_table();
+        table.iter().filter_map(|entity| entity.get::<ServiceSession>().cloned()).collect()
+    }
+
+    /// The number of service sessions.
+    pub fn count_services(&self) -> usize {
+        self.0.tables.read().service.len()
     }
 
     /// The time at which the oldest existing service session was made.
     pub(crate) fn oldest_service(&self) -> Option<Timestamp> {
-        let tables = self.0.tables.read();
-        let all = tables.service.iter().filter_map(|entity| entity.get::<ServiceSession>());
+        let table = self.service_table();
+        let all = table.iter().filter_map(|entity| entity.get::<ServiceSession>());
         all.map(|session| session.base.created_at).min()
     }
 

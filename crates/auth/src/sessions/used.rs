@@ -50,7 +50,7 @@ impl Sessions {
 
     /// Stores the activity of sessions; called at intervals.
     pub fn sweep(&self, now: Timestamp) {
-        let used: Vec<Id> = {
+        let used = {
             let mut tables = self.0.tables.write();
             // A clock that was set back since the last time ends the interval.
             let flushed = tables.flushed;
@@ -58,8 +58,9 @@ impl Sessions {
                 return;
             }
             tables.flushed = now;
-            tables.used.drain().collect()
+            std::mem::take(&mut tables.used)
         };
+        let used: Vec<Id> = used.into_iter().collect();
         for ids in used.chunks(SWEEP_BATCH) {
             let mut tables = self.0.tables.write();
             for id in ids {

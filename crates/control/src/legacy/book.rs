@@ -115,14 +115,14 @@ impl Book {
                 },
                 change = changes.next() => match change {
                     Some(Notice::Change(published)) => self.state.write().on_change(&published),
-                    Some(Notice::Resync(snapshot)) => self.start_over(Some(snapshot)),
+                    Some(Notice::Resync(snapshot)) => self.start_over(Some(snapshot)).await,
                     None => return,
                 },
             }
         }
     }
 
-    async fn on_notice(&self, notice: SessionNotice) {
+    async fn on_notice(self: &Arc<Self>, notice: SessionNotice) {
         match notice {
             SessionNotice::Added(session) | SessionNotice::Updated(session) => {
                 let shown = self.controller.legacy_session(&session);
@@ -155,12 +155,21 @@ impl Book {
                     tokio::task::yield_now().await;
                 }
             }
-            SessionNotice::Resync => self.start_over(None),
+            SessionNotice::Resync => self.start_over(None).await,
         }
     }
 
-    /// Changes were missed, or most sessions have ended: all routers are told everything again.
-    fn start_over(&self, snapshot: Option<Arc<Snapshot>>) {
+    /// Changes were missed, or most sessions have ended: all routers are told everything again. There may be so many sessions
+    /// that it is done on a thread for long work.
+    async fn start_over(self: &Arc<Self>, snapshot: Option<Arc<Snapshot>>) {
+        let book = Arc::clone(self);
+        let done = tokio::task::spawn_blocking(move || book.begin_again(snapshot)).await;
+        if let Err(error) = done {
+            tracing::error!(%error, "routers are not told of all sessions again; restart the controller");
+        }
+    }
+
+    fn begin_again(&self, snapshot: Option<Arc<Snapshot>>) {
         // Opening the tokens of all sessions takes long: routers do not wait for it.
         let sessions = self.controller.legacy_sessions();
         let mut state = self.state.write();

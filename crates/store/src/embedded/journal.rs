@@ -28,6 +28,7 @@ use std::{
     fs::{File, OpenOptions},
     io,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use weft_identity::give_to_owner_of_folder;
@@ -48,6 +49,19 @@ pub(super) struct Batch {
 impl Batch {
     pub(super) fn is_empty(&self) -> bool {
         self.entities.is_empty() && self.notes.is_empty()
+    }
+
+    /// The number of values.
+    pub(super) fn len(&self) -> usize {
+        self.entities.len() + self.notes.len()
+    }
+
+    /// The values of several batches, the oldest first.
+    pub(super) fn joined<'b>(batches: impl IntoIterator<Item = &'b Arc<Self>>) -> Self {
+        batches.into_iter().fold(Self::default(), |mut all, batch| {
+            all.extend((**batch).clone());
+            all
+        })
     }
 
     /// Adds values, which replace older ones.

@@ -87,8 +87,11 @@ impl LiveWriter {
         // Locked in the order in which values move, so that none is missed.
         let pending = self.queue.pending.lock();
         let taken = self.queue.taken.lock();
-        let newer = [within(&taken.journaled), within(&taken.writing), within(&pending.values)];
+        let newest = within(&pending.values);
+        let (journaled, writing) = (taken.journaled.clone(), Arc::clone(&taken.writing));
         drop((pending, taken));
+        let older = journaled.iter().chain([&writing]).map(|batch| within(batch));
+        let newer: Vec<Values> = older.chain([newest]).collect();
         let mut all = Values::new();
         self.shared.look(|database| {
             let transaction = database.begin_read()?;
@@ -105,13 +108,16 @@ impl LiveWriter {
 
     /// The sealed value of one note.
     fn sealed_note(&self, key: &[u8]) -> Result<Option<Vec<u8>>, Failure> {
-        let pending = self.queue.pending.lock();
-        let taken = self.queue.taken.lock();
-        let newest_first = [&pending.values, &taken.writing, &taken.journaled];
-        if let Some(newer) = newest_first.into_iter().find_map(|batch| batch.notes.get(key)) {
-            return Ok(newer.clone());
+        let newer = {
+            let pending = self.queue.pending.lock();
+            let taken = self.queue.taken.lock();
+            let journaled = taken.journaled.iter().rev().map(|batch| &**batch);
+            let mut newest_first = [&pending.values, &*taken.writing].into_iter().chain(journaled);
+            newest_first.find_map(|batch| batch.notes.get(key)).cloned()
+        };
+        if let Some(newer) = newer {
+            return Ok(newer);
         }
-        drop((pending, taken));
         self.shared.look(|database| {
             let transaction = database.begin_read()?;
             let found = transaction.open_table(NOTES)?.get(key)?;

@@ -57,6 +57,10 @@ impl InMemoryKind for ApiSessions {
     const NAME: &'static str = "API session";
     const SYMBOLS: &'static Symbols<Context, ApiSession> = &SYMBOLS;
 
+    fn count(context: &Context) -> usize {
+        context.sessions().count()
+    }
+
     fn all(context: &Context) -> Vec<Arc<ApiSession>> {
         context.sessions().all()
     }

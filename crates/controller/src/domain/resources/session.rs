@@ -27,6 +27,10 @@ impl InMemoryKind for Sessions {
     const NAME: &'static str = "session";
     const SYMBOLS: &'static Symbols<Context, ServiceSession> = &SYMBOLS;
 
+    fn count(context: &Context) -> usize {
+        context.sessions().count_services()
+    }
+
     fn all(context: &Context) -> Vec<Arc<ServiceSession>> {
         context.sessions().all_services()
     }

@@ -1,5 +1,6 @@
 //! Live state that waits for the disk, and the thread that writes it.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
@@ -40,10 +41,11 @@ pub(super) struct Pending {
 /// Values that the thread has taken. Reads look here, too.
 #[derive(Debug, Default)]
 pub(super) struct Taken {
-    /// Values in the journal that the database does not contain yet.
-    pub(super) journaled: Batch,
+    /// Values in the journal that the database does not contain yet, the oldest first. Each batch is larger than the next
+    /// one, so that there are few. Only the thread changes the list, and it copies no values while it has the lock.
+    pub(super) journaled: Vec<Arc<Batch>>,
     /// Values that are being written.
-    pub(super) writing: Batch,
+    pub(super) writing: Arc<Batch>,
 }
 
 /// Results so far. Writes are counted as in [`Pending::put`].
@@ -99,7 +101,14 @@ impl Queue {
     pub(super) fn new(journaled: Batch, can_append: bool) -> Self {
         Self {
             pending: Mutex::default(),
-            taken: Mutex::new(Taken { journaled, writing: Batch::default() }),
+            taken: Mutex::new(Taken {
+                journaled: Some(journaled)
+                    .filter(|it| !it.is_empty())
+                    .map(Arc::new)
+                    .into_iter()
+                    .collect(),
+                writing: Arc::default(),
+            }),
             wake: Condvar::new(),
             settled: watch::Sender::new(Settled {
                 tried: 0,
@@ -158,7 +167,7 @@ impl Queue {
     }
 
     /// Waits for the next step, and takes the values that are there.
-    fn next(&self, times: &Times, can_append: bool) -> (Step, u64, Batch) {
+    fn next(&self, times: &Times, can_append: bool) -> (Step, u64, Arc<Batch>) {
         let mut pending = self.pending.lock();
         let mut gathered = None;
         let step = loop {
@@ -200,22 +209,26 @@ impl Queue {
         if step != Step::Append {
             (pending.fold, pending.close) = (false, false);
         }
-        let values = std::mem::take(&mut pending.values);
-        self.taken.lock().writing = values.clone();
+        let values = Arc::new(std::mem::take(&mut pending.values));
+        self.taken.lock().writing = Arc::clone(&values);
         (step, pending.put, values)
     }
 
     /// Appends values to the journal. True if the values are on the disk.
-    fn append(&self, journal: &mut Journal, put: u64, values: &Batch) -> bool {
+    fn append(&self, journal: &mut Journal, put: u64, values: &Arc<Batch>) -> bool {
         if let Err(error) = journal.append(values) {
             tracing::warn!(%error, "the journal of sessions cannot be written");
             return false;
         }
-        {
+        let journaled = self.taken.lock().journaled.clone();
+        let journaled = with(journaled, Arc::clone(values));
+        let former = {
             let mut taken = self.taken.lock();
-            let written = std::mem::take(&mut taken.writing);
-            taken.journaled.extend(written);
-        }
+            taken.writing = Arc::default();
+            std::mem::replace(&mut taken.journaled, journaled)
+        };
+        // Dropped without the lock.
+        drop(former);
         self.settled.send_modify(|settled| {
             (settled.tried, settled.on_disk, settled.outcome) = (put, put, Ok(()));
         });
@@ -227,11 +240,11 @@ impl Queue {
         &self,
         shared: &Shared,
         (mut journal, unread): (Option<&mut Journal>, Option<u64>),
-        values: Batch,
+        values: Arc<Batch>,
         (is_last, is_open): (bool, bool),
     ) -> Result<(), CommitError> {
-        let mut all = self.taken.lock().journaled.clone();
-        all.extend(values);
+        let journaled = self.taken.lock().journaled.clone();
+        let all = Batch::joined(journaled.iter().chain([&values]));
         if all.is_empty() && !(is_last && is_open && journal.is_some()) {
             return Ok(());
         }
@@ -259,18 +272,21 @@ impl Queue {
         outcome: Result<(), CommitError>,
         (can_append, is_closed): (bool, bool),
     ) {
-        {
+        let done = {
             let mut pending = self.pending.lock();
             let mut taken = self.taken.lock();
             let written = std::mem::take(&mut taken.writing);
             match &outcome {
-                Ok(()) => taken.journaled = Batch::default(),
+                Ok(()) => (written, std::mem::take(&mut taken.journaled)),
                 Err(error) => {
                     tracing::warn!(%error, "sessions could not be written to the database; it is tried again");
-                    pending.values.extend_older(written);
+                    pending.values.extend_older(Arc::unwrap_or_clone(written));
+                    Default::default()
                 }
             }
-        }
+        };
+        // Dropped without the locks.
+        drop(done);
         self.settled.send_modify(|settled| {
             settled.tried = put;
             settled.can_append = can_append;
@@ -281,6 +297,19 @@ impl Queue {
             settled.outcome = outcome;
         });
     }
+}
+
+/// Batches, each larger than the next one, and a newer one.
+fn with(mut batches: Vec<Arc<Batch>>, newer: Arc<Batch>) -> Vec<Arc<Batch>> {
+    batches.push(newer);
+    while let [.., older, newer] = &batches[..]
+        && older.len() <= newer.len()
+    {
+        let joined = Batch::joined([older, newer]);
+        batches.truncate(batches.len() - 2);
+        batches.push(Arc::new(joined));
+    }
+    batches
 }
 
 fn write(
@@ -306,4 +335,29 @@ fn write(
         Ok(transaction.commit()?)
     };
     if is_last { shared.with(put) } else { shared.write(put) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn any_number_of_appends_are_few_batches_with_the_newest_values() {
+        let mut batches = Vec::new();
+        for number in 0..1000_u16 {
+            let mut one = Batch::default();
+            let key = (number % 300).to_be_bytes().to_vec();
+            one.notes.insert(key, Some(number.to_be_bytes().to_vec()));
+            batches = with(batches, Arc::new(one));
+            assert!(batches.windows(2).all(|pair| pair[0].len() > pair[1].len()));
+            assert!(batches.len() <= 10, "{}", batches.len());
+        }
+        let all = Batch::joined(&batches);
+        assert_eq!(all.len(), 300);
+        let newest = |key: u16| if key < 100 { 900 + key } else { 600 + key };
+        for key in 0..300_u16 {
+            let value = Some(newest(key).to_be_bytes().to_vec());
+            assert_eq!(all.notes[&key.to_be_bytes()[..]], value);
+        }
+    }
 }

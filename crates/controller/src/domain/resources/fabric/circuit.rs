@@ -64,6 +64,10 @@ impl InMemoryKind for Circuits {
     const NAME: &'static str = "circuit";
     const SYMBOLS: &'static Symbols<Context, Circuit> = &SYMBOLS;
 
+    fn count(context: &Context) -> usize {
+        context.controller().network().map_or(0, |network| network.circuits().len())
+    }
+
     fn all(context: &Context) -> Vec<Arc<Circuit>> {
         let circuits = context.controller().network().map(|network| network.circuits().all());
         circuits.unwrap_or_default()

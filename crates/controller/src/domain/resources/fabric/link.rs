@@ -68,6 +68,10 @@ impl InMemoryKind for Links {
     const NAME: &'static str = "link";
     const SYMBOLS: &'static Symbols<Context, Link> = &SYMBOLS;
 
+    fn count(context: &Context) -> usize {
+        context.controller().network().map_or(0, |network| network.links().len())
+    }
+
     fn all(context: &Context) -> Vec<Arc<Link>> {
         let links = context.controller().network().map(|network| network.links().all());
         links.unwrap_or_default()
