@@ -3,6 +3,8 @@
 
 use std::time::Duration;
 
+use weft_kernel::events::EndCause;
+
 use super::handle::{Auth, WeakAuth};
 use super::key_sets::refresh::refresh;
 use super::resolve::is_complete;
@@ -24,9 +26,10 @@ pub fn begin(auth: &Auth) {
     // The last run may have stopped between a change of the model and the end of the sessions that
     // depend on it.
     let now = auth.now();
-    auth.sessions().retain(|session| stands(&snapshot, session, now));
+    auth.sessions().retain(&EndCause::Away, |session| stands(&snapshot, session, now));
     auth.sessions().wait_again(|session| !is_complete(&snapshot, session));
     auth.end_of_stolen_keys();
+    auth.sessions().tell_away();
     tokio::spawn(follow_model(auth.weak()));
     tokio::spawn(sweep(auth.weak()));
     tokio::spawn(revocations::purge(auth.weak()));

@@ -15,7 +15,7 @@
 //! - `tokens`: how tokens are stored; `activity`: times of use; `routers`: sessions as routers know
 //!   them; `notices`: what routers are told;
 //! - `looks`: looks at all sessions, without the lock;
-//! - `removal`: takes sessions out of the tables; `gone`: remembers their ids for a while;
+//! - `removal`: takes sessions out of the tables; `told_ends`: events of that; `gone`: remembers their ids for a while;
 //! - `services`, `touched`: service sessions; `service_limit`: their number; `clients`: descriptions of clients.
 
 mod activity;
@@ -35,6 +35,7 @@ mod service_limit;
 mod services;
 pub(crate) mod stands;
 mod tokens;
+mod told_ends;
 mod touched;
 mod used;
 mod whole;
@@ -43,9 +44,8 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use hashbrown::{HashMap, HashSet};
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use weft_identity::SealKey;
-use weft_kernel::events::SessionChange;
 use weft_kernel::{Caller, Durations, Failure, Kernel};
 use weft_model::entity::{ApiSession, SessionCertificate};
 use weft_model::{ApplyError, Entity, Id, Kind, Snapshot, Table, Timestamp};
@@ -54,7 +54,6 @@ use weft_store::{ReadError, Store};
 use super::bearer::unrevoked::Unrevoked;
 use super::ending::EndTimes;
 use super::password::Hashed;
-use super::session_events;
 use activity::Activity;
 use former::Former;
 use notices::Notices;
@@ -109,6 +108,8 @@ struct Inner {
     unrevoked: Arc<Unrevoked>,
     /// Where ends of sessions are told as events.
     kernel: OnceLock<Kernel>,
+    /// Sessions that ended while the controller was away, until it has begun.
+    away: Mutex<Option<u64>>,
 }
 
 struct Tables {
@@ -189,6 +190,7 @@ impl Sessions {
             halves,
             unrevoked,
             kernel: OnceLock::new(),
+            away: Mutex::new(Some(0)),
         }));
         sessions.drop_strays();
         sessions.drop_stray_activity();
@@ -201,13 +203,6 @@ impl Sessions {
     /// Tells ends of sessions as events from now on.
     pub(crate) fn tell_events(&self, kernel: &Kernel) {
         let _ = self.0.kernel.set(kernel.clone());
-    }
-
-    /// Tells that a session has ended.
-    fn tell_end(&self, session: &ApiSession) {
-        if let Some(kernel) = self.0.kernel.get() {
-            session_events::changed(kernel, session, SessionChange::Deleted, false);
-        }
     }
 
     /// Subscribes to notices from now on.

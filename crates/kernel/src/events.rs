@@ -4,15 +4,20 @@
 //! falls behind is told how many events it missed, and goes on with the next one. Changes of the
 //! model are published by [`Kernel::subscribe`](crate::Kernel::subscribe).
 
+use std::collections::VecDeque;
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::sync::broadcast;
-use weft_model::{Id, Timestamp};
+use weft_model::{Id, Kind, Timestamp};
 use weft_wire::StringMap;
 
 /// Events that a listener may be behind before it misses some.
 const BACKLOG: usize = 4096;
+/// Most events of the start.
+const MOST_OF_START: usize = 16;
 
 /// An event.
 #[derive(Debug, Clone, PartialEq)]
@@ -31,6 +36,8 @@ pub enum Event {
     Authentication(Arc<AuthenticationEvent>),
     /// An API session began, got other tokens, or ended.
     ApiSession(Arc<ApiSessionEvent>),
+    /// Many API sessions have ended together, of which most have no event of their own.
+    ApiSessionsEnded(Arc<ApiSessionsEndedEvent>),
 }
 
 /// An attempt at the first factor of a login (docs/protocol/operations.md 4.3, `authentication`).
@@ -86,6 +93,47 @@ pub struct ApiSessionEvent {
     pub address: String,
     /// Whether a certificate was made for the session.
     pub cert_generated: bool,
+}
+
+/// Why many API sessions have ended together.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum EndCause {
+    /// This entity was changed or deleted: a signer, a CA, an auth policy.
+    Change(Kind, Id),
+    /// Their time was over, or that of their certificates.
+    Time,
+    /// A key that signs tokens was stolen.
+    StolenKey,
+    /// They ended while the controller was away: their time was over, or what they depend on was changed just before it
+    /// stopped.
+    Away,
+    /// Changes that were followed together, or another cause.
+    Other,
+}
+
+impl fmt::Display for EndCause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Change(kind, id) => write!(f, "the {} {id} was changed or deleted", kind.name()),
+            Self::Time => f.write_str("their time was over"),
+            Self::StolenKey => f.write_str("a key that signs tokens was stolen"),
+            Self::Away => f.write_str("the controller was away"),
+            Self::Other => f.write_str("several causes"),
+        }
+    }
+}
+
+/// Many API sessions have ended together.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ApiSessionsEndedEvent {
+    /// The time.
+    pub at: Timestamp,
+    /// Why.
+    pub cause: EndCause,
+    /// How many have ended.
+    pub ended: u64,
+    /// How many of them had an event of their own before this one ([`SessionChange::Deleted`]).
+    pub told: u64,
 }
 
 /// A router connected or disconnected.
@@ -209,7 +257,11 @@ pub struct AlertEvent {
 
 /// The bus of events. Clones share it.
 #[derive(Debug, Clone)]
-pub struct Events(broadcast::Sender<Event>);
+pub struct Events {
+    sender: broadcast::Sender<Event>,
+    /// Events of the start.
+    of_start: Arc<Mutex<Vec<Event>>>,
+}
 
 /// An item for a listener.
 #[derive(Debug, Clone, PartialEq)]
@@ -220,13 +272,16 @@ pub enum Heard {
     Missed(u64),
 }
 
-/// Receives events sent after it was made.
+/// Receives the events of the start, and those sent after it was made.
 #[derive(Debug)]
-pub struct Listener(broadcast::Receiver<Event>);
+pub struct Listener {
+    of_start: VecDeque<Event>,
+    receiver: broadcast::Receiver<Event>,
+}
 
 impl Default for Events {
     fn default() -> Self {
-        Self(broadcast::channel(BACKLOG).0)
+        Self { sender: broadcast::channel(BACKLOG).0, of_start: Arc::default() }
     }
 }
 
@@ -234,24 +289,40 @@ impl Events {
     /// Sends an event to all listeners.
     pub fn tell(&self, event: Event) {
         // It is no error if nobody listens.
-        let _ = self.0.send(event);
+        let _ = self.sender.send(event);
+    }
+
+    /// Sends an event about what happened before the start. Listeners that come later get it first, because none can be
+    /// there yet.
+    pub fn tell_of_start(&self, event: Event) {
+        let mut of_start = self.of_start.lock();
+        if of_start.len() < MOST_OF_START {
+            of_start.push(event.clone());
+        }
+        self.tell(event);
     }
 
     /// Whether anybody listens; otherwise events need not be made.
     pub fn has_listeners(&self) -> bool {
-        self.0.receiver_count() > 0
+        self.sender.receiver_count() > 0
     }
 
     /// Makes a listener.
     pub fn listen(&self) -> Listener {
-        Listener(self.0.subscribe())
+        // Under the lock, so that no event of the start comes twice.
+        let of_start = self.of_start.lock();
+        let receiver = self.sender.subscribe();
+        Listener { of_start: of_start.iter().cloned().collect(), receiver }
     }
 }
 
 impl Listener {
     /// The next event; none once the network has stopped.
     pub async fn next(&mut self) -> Option<Heard> {
-        match self.0.recv().await {
+        if let Some(event) = self.of_start.pop_front() {
+            return Some(Heard::Event(event));
+        }
+        match self.receiver.recv().await {
             Ok(event) => Some(Heard::Event(event)),
             Err(broadcast::error::RecvError::Lagged(missed)) => Some(Heard::Missed(missed)),
             Err(broadcast::error::RecvError::Closed) => None,
@@ -276,5 +347,20 @@ mod tests {
         (0..BACKLOG + 2).for_each(|_| events.tell(online("r2")));
         assert_eq!(slow.next().await, Some(Heard::Missed(3)));
         assert_eq!(slow.next().await, Some(Heard::Event(online("r2"))));
+    }
+
+    #[tokio::test]
+    async fn whoever_listens_later_hears_first_what_happened_before_the_start() {
+        let events = Events::default();
+        let mut early = events.listen();
+        (0..2 * MOST_OF_START).for_each(|_| events.tell_of_start(online("r1")));
+        let mut late = events.listen();
+        events.tell(online("r2"));
+        for (listener, of_start) in [(&mut early, 2 * MOST_OF_START), (&mut late, MOST_OF_START)] {
+            for _ in 0..of_start {
+                assert_eq!(listener.next().await, Some(Heard::Event(online("r1"))));
+            }
+            assert_eq!(listener.next().await, Some(Heard::Event(online("r2"))));
+        }
     }
 }

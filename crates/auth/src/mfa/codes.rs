@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use weft_contract::ErrorCode;
 use weft_kernel::decision::Decision;
+use weft_kernel::events::EndCause;
 use weft_kernel::{Caller, Failure};
 use weft_model::entity::{Identity, Mfa, OfKind as _};
 use weft_model::{Base, Id, Snapshot};
@@ -115,7 +116,7 @@ impl Auth {
     pub(super) fn code_is_needed(&self, identity: &Id) {
         self.sessions().changed_around(identity);
         let own = self.sessions().of_identity(identity);
-        self.sessions().end_incomplete(&self.snapshot(), &own);
+        self.sessions().end_incomplete(&self.snapshot(), &own, &EndCause::Other);
     }
 
     /// The second factor of an identity.

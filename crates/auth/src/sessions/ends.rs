@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use weft_kernel::events::EndCause;
 use weft_model::entity::ApiSession;
 use weft_model::{Id, Snapshot, Timestamp};
 
@@ -105,6 +106,6 @@ impl Sessions {
             // Sessions that lost one of their certificates.
             stay.into_iter().for_each(|id| self.updated(id));
         }
-        self.end(&ended);
+        self.end_because(&ended, &EndCause::Time);
     }
 }

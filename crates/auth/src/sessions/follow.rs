@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use weft_kernel::Notice;
+use weft_kernel::events::EndCause;
 use weft_model::entity::{
     ApiSession, AuthPolicy, Authenticator, Ca, ExtJwtSigner, Identity, Service,
 };
@@ -86,7 +87,7 @@ async fn resync_aside(auth: &Auth, snapshot: Arc<Snapshot>, now: Timestamp) {
 }
 
 fn resync(sessions: &Sessions, snapshot: &Snapshot, now: Timestamp) {
-    sessions.retain(|session| stands(snapshot, session, now));
+    sessions.retain(&EndCause::Other, |session| stands(snapshot, session, now));
     let lost = sessions.all_services().into_iter();
     let lost = lost.filter(|it| snapshot.get::<Service>(&it.service_id).is_none());
     sessions.remove_services(&lost.map(|it| it.base.id.clone()).collect::<Vec<_>>());
@@ -113,6 +114,7 @@ fn follow(
     change: &Change,
     now: Timestamp,
 ) {
+    let cause = EndCause::Change(change.kind(), change.id().clone());
     match change {
         Change::Delete(Kind::Identity, id) => {
             sessions.end_of_identity(id);
@@ -136,17 +138,17 @@ fn follow(
             }
             if is_anew {
                 let own = sessions.of_identity(&identity.base.id);
-                sessions.asked_anew(before, after, &own);
+                sessions.asked_anew(before, after, &own, &cause);
             }
         }
         Change::Put(Entity::AuthPolicy(policy)) => {
             let Some(old) = before.get::<AuthPolicy>(&policy.base.id) else { return };
             let rules = |it: &AuthPolicy| (it.cert.clone(), it.updb.clone(), it.ext_jwt.clone());
             if rules(old) != rules(policy) {
-                sessions.retain(|session| stands(after, session, now));
+                sessions.retain(&cause, |session| stands(after, session, now));
             }
             if old.secondary != policy.secondary {
-                sessions.asked_anew(before, after, &sessions.all());
+                sessions.asked_anew(before, after, &sessions.all(), &cause);
             }
         }
         Change::Put(Entity::Authenticator(authenticator)) => {
@@ -172,7 +174,7 @@ fn follow(
         Change::Put(Entity::Ca(ca)) => {
             let Some(old) = before.get::<Ca>(&ca.base.id) else { return };
             let claims_anew = old.external_id_claim != ca.external_id_claim;
-            sessions.retain(|session| {
+            sessions.retain(&cause, |session| {
                 let is_its_own = session.ca_id.as_ref() == Some(&ca.base.id);
                 let is_claimed = claims_anew && session.authenticator_id == VIRTUAL;
                 !is_its_own || (!is_claimed && stands(after, session, now))
@@ -181,18 +183,20 @@ fn follow(
         Change::Put(Entity::ExtJwtSigner(signer)) => {
             let id = &signer.base.id;
             let Some(old) = before.get::<ExtJwtSigner>(id) else { return };
-            sessions.retain(|session| !is_of_signer(session, id) || stands(after, session, now));
+            sessions.retain(&cause, |session| {
+                !is_of_signer(session, id) || stands(after, session, now)
+            });
             let is_same = old.enabled == signer.enabled && names_alike(old, signer);
             if !is_same {
-                sessions.second_factor_ended(id, now);
+                sessions.second_factor_ended(id, &cause, now);
             }
         }
         Change::Delete(Kind::ExtJwtSigner, id) => {
-            sessions.retain(|session| !is_of_signer(session, id));
-            sessions.second_factor_ended(id, now);
+            sessions.retain(&cause, |session| !is_of_signer(session, id));
+            sessions.second_factor_ended(id, &cause, now);
         }
         Change::Delete(Kind::Ca, id) => {
-            sessions.retain(|session| session.ca_id.as_ref() != Some(id));
+            sessions.retain(&cause, |session| session.ca_id.as_ref() != Some(id));
         }
         _ => {}
     }
@@ -224,7 +228,13 @@ impl Sessions {
 
     /// Handles a change of required factors: routers are told of sessions that are complete now,
     /// and of those that are not any more.
-    fn asked_anew(&self, before: &Snapshot, after: &Snapshot, sessions: &[Arc<ApiSession>]) {
+    fn asked_anew(
+        &self,
+        before: &Snapshot,
+        after: &Snapshot,
+        sessions: &[Arc<ApiSession>],
+        cause: &EndCause,
+    ) {
         for session in sessions {
             match (is_complete(before, session), is_complete(after, session)) {
                 (false, true) => self.completed(&session.base.id),
@@ -232,21 +242,26 @@ impl Sessions {
                 _ => {}
             }
         }
-        self.end_incomplete(after, sessions);
+        self.end_incomplete(after, sessions, cause);
     }
 
     /// Ends those of these sessions by signed tokens that lack a factor: their tokens say which factors they have, so
     /// that their clients have to log in again.
-    pub(crate) fn end_incomplete(&self, snapshot: &Snapshot, sessions: &[Arc<ApiSession>]) {
+    pub(crate) fn end_incomplete(
+        &self,
+        snapshot: &Snapshot,
+        sessions: &[Arc<ApiSession>],
+        cause: &EndCause,
+    ) {
         let lacking =
             sessions.iter().filter(|it| it.tokens.is_some() && !is_complete(snapshot, it));
         let ids: Vec<Id> = lacking.map(|session| session.base.id.clone()).collect();
-        self.end(&ids);
+        self.end_because(&ids, cause);
     }
 
     /// Handles a signer whose tokens are no second factor any more. Sessions by signed tokens end, because these say which
     /// factors they have; for routers, other sessions lack the factor until a token is shown again.
-    fn second_factor_ended(&self, signer: &Id, now: Timestamp) {
+    fn second_factor_ended(&self, signer: &Id, cause: &EndCause, now: Timestamp) {
         let mut ended = Vec::new();
         for session in self.all().iter().filter(|session| rests_on(session, signer)) {
             match session.tokens.is_some() {
@@ -257,7 +272,7 @@ impl Sessions {
                 })),
             }
         }
-        self.end(&ended);
+        self.end_because(&ended, cause);
     }
 
     pub(crate) fn updated(&self, id: &Id) {

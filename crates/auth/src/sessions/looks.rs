@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use weft_kernel::events::EndCause;
 use weft_model::entity::ApiSession;
 
 use super::Sessions;
@@ -48,13 +49,13 @@ impl Sessions {
     }
 
     /// Ends the sessions for which `keep` is false. They are judged without the lock.
-    pub fn retain(&self, keep: impl Fn(&ApiSession) -> bool) {
+    pub fn retain(&self, cause: &EndCause, keep: impl Fn(&ApiSession) -> bool) {
         let mut ids = Vec::new();
         self.look_at_all(|session| {
             if !keep(session) {
                 ids.push(session.base.id.clone());
             }
         });
-        self.end(&ids);
+        self.end_because(&ids, cause);
     }
 }

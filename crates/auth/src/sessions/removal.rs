@@ -4,10 +4,12 @@
 use std::sync::Arc;
 
 use parking_lot::RwLockWriteGuard;
+use weft_kernel::events::EndCause;
 use weft_model::entity::{ApiSession, ServiceSession};
 use weft_model::{Id, Kind};
 
 use super::services::{LOGIN, referring};
+use super::told_ends::ToldEnds;
 use super::{PART, SWEEP_BATCH, SessionNotice, Sessions, Tables};
 
 /// If more sessions end together than this, and more than remain, routers are told of those that
@@ -17,14 +19,20 @@ const BULK: usize = 4096;
 impl Sessions {
     /// Ends sessions, with the service sessions in them.
     pub fn end(&self, ids: &[Id]) {
+        self.end_because(ids, &EndCause::Other);
+    }
+
+    /// Ends sessions, of which there may be many, and says why.
+    pub(crate) fn end_because(&self, ids: &[Id], cause: &EndCause) {
         // Routers are told of sessions with opaque tokens; the others end by revocations.
         let opaque = |tables: &Tables, id: &Id| !is_by_tokens(tables, id);
         let are_told = self.are_told(ids, opaque, |tables| tables.api.len());
         let _gathering = (ids.len() > SWEEP_BATCH).then(|| self.0.unrevoked.gather());
-        let mut rest = ids;
+        let (mut rest, mut told) = (ids, self.told_ends());
         while !rest.is_empty() {
-            rest = self.end_some(rest, are_told);
+            rest = self.end_some(rest, are_told, &mut told);
         }
+        self.tell_together(cause, told);
         self.0.halves.release(ids);
         if !are_told {
             self.tell(SessionNotice::Resync);
@@ -75,7 +83,7 @@ impl Sessions {
     }
 
     /// Ends the first few of these sessions; returns the others.
-    fn end_some<'i>(&self, ids: &'i [Id], are_told: bool) -> &'i [Id] {
+    fn end_some<'i>(&self, ids: &'i [Id], are_told: bool, told: &mut ToldEnds) -> &'i [Id] {
         let live = self.0.store.live();
         let mut tables = self.0.tables.write();
         let (mut ended, mut services, mut of_tokens) = (Vec::new(), Vec::new(), Vec::new());
@@ -102,7 +110,7 @@ impl Sessions {
                 }
                 live.delete(Kind::ApiSession, id);
                 if let Some(session) = session {
-                    self.tell_end(session);
+                    self.tell_end(session, told);
                     tables.whole.remove(&session.identity_id, id);
                     tables.gone.login(id.clone(), session.identity_id.clone());
                 }
@@ -255,7 +263,7 @@ mod tests {
         // To look at all sessions takes the lock for a moment only.
         let is_free = || sessions.0.tables.try_write().is_some();
         sessions.look_at_all(|_| assert!(is_free()));
-        sessions.retain(|_| is_free());
+        sessions.retain(&EndCause::Other, |_| is_free());
         assert_eq!(sessions.count(), logins.len());
         // Each notice is sent under the lock of its part.
         let mut notices = sessions.subscribe();

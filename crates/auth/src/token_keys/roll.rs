@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use weft_identity::PublicKey;
+use weft_kernel::events::EndCause;
 use weft_kernel::{Caller, Failure};
 use weft_model::{Id, Timestamp};
 
@@ -145,7 +146,7 @@ impl Auth {
             })
             .map(|session| session.base.id.clone())
             .collect();
-        self.sessions().end(&ended);
+        self.sessions().end_because(&ended, &EndCause::StolenKey);
         ended.len()
     }
 

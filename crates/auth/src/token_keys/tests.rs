@@ -153,6 +153,11 @@ fn tokens_of_an_earlier_release_are_good_until_they_end() {
 
 /// A controller without a network.
 pub(crate) fn auth() -> Auth {
+    auth_on(Arc::new(Memory::new()))
+}
+
+/// A controller without a network, on what an earlier run left.
+pub(crate) fn auth_on(store: Arc<Memory>) -> Auth {
     let chain = chain();
     let root = Authority::make_root(&AuthoritySpec::new("root"), SystemTime::now()).unwrap();
     let keys = Keys {
@@ -162,7 +167,7 @@ pub(crate) fn auth() -> Auth {
         authority: root,
         trust_domain: "weft.test".into(),
     };
-    let settings = Settings::new("ctrl1", Arc::new(Memory::new()), keys, Addresses::default());
+    let settings = Settings::new("ctrl1", store, keys, Addresses::default());
     let durations =
         weft_kernel::Durations { token_key_known: Duration::ZERO, ..settings.durations };
     let settings = Settings { durations, ..settings };
