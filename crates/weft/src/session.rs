@@ -4,9 +4,11 @@ use std::{ffi::OsStr, path::PathBuf};
 
 use clap::{Args, ValueHint};
 use clap_complete::engine::{ArgValueCompleter, CompletionCandidate};
-use weft_client::{Credentials, Error, FactorProblem, Logins, ManagementClient, SavedLogin};
+use weft_client::{
+    Credentials, Error, FactorProblem, LoginProtocol, Logins, ManagementClient, SavedLogin,
+};
 
-use crate::{cli::CodeSource, codes::Codes, failure::Failure};
+use crate::{cli::CodeSource, codes::Codes, failure::Failure, login::with_session};
 
 /// Folder of the saved logins.
 #[derive(Debug, Args, Clone, Default)]
@@ -86,19 +88,30 @@ impl LoginChoice {
     pub(crate) async fn client(&self) -> Result<ManagementClient, Failure> {
         let (name, login) = self.saved()?;
         if login.tokens.is_some() {
-            return refreshed(&self.folder.logins()?, &name, login).await;
+            let refreshed = refreshed(&self.folder.logins()?, &name, login.clone()).await;
+            return match refreshed? {
+                Refreshed::Client(client) => Ok(*client),
+                Refreshed::Ended(_) if login.key.is_some() => self.renewed(&name, login).await,
+                Refreshed::Ended(failure) => Err(failure),
+            };
         }
         let client = ManagementClient::resume(&login)?;
         if login.key.is_none() || !has_ended(&client).await? {
             return Ok(client);
         }
+        self.renewed(&name, login).await
+    }
+
+    /// A client with a new session of a login by certificate whose session has ended.
+    async fn renewed(&self, name: &str, login: SavedLogin) -> Result<ManagementClient, Failure> {
         let codes = Codes::new(&CodeSource::of_environment(), &[])?;
+        let client = ManagementClient::resume(&login)?;
         let client = client.with_codes(Some(codes.of_client()));
+        let client = client.with_protocol(LoginProtocol::Announced);
         let session = client.login(&Credentials::Certificate).await;
-        let session = session.map_err(|error| not_renewed(&name, error))?;
-        let token = client.token().unwrap_or_default();
-        let renewed = SavedLogin { token, expires_at: session.expires_at, ..login };
-        self.folder.logins()?.save(&name, &renewed)?;
+        let session = session.map_err(|error| not_renewed(name, error))?;
+        let renewed = with_session(login, &client, &session)?;
+        self.folder.logins()?.save(name, &renewed)?;
         Ok(client)
     }
 
@@ -106,28 +119,35 @@ impl LoginChoice {
     /// such tokens: another one is renewed by a certificate, which may need a person at the terminal.
     pub(crate) async fn client_of_tokens(&self) -> Result<Option<ManagementClient>, Failure> {
         let (name, login) = self.saved()?;
-        match login.tokens {
-            Some(_) => refreshed(&self.folder.logins()?, &name, login).await.map(Some),
-            None => Ok(None),
+        if login.tokens.is_none() {
+            return Ok(None);
+        }
+        match refreshed(&self.folder.logins()?, &name, login).await? {
+            Refreshed::Client(client) => Ok(Some(*client)),
+            Refreshed::Ended(failure) => Err(failure),
         }
     }
+}
+
+/// A login whose tokens were refreshed if they had to be.
+enum Refreshed {
+    Client(Box<ManagementClient>),
+    /// Its session has ended.
+    Ended(Failure),
 }
 
 /// A client with a login whose tokens are refreshed if they have ended or are about to. If they cannot be refreshed now, they
 /// are used as long as they are good. Commands that run at the same time may do that together: the controller gives them the
 /// same tokens, and whoever is late takes those of the file.
-async fn refreshed(
-    logins: &Logins,
-    name: &str,
-    login: SavedLogin,
-) -> Result<ManagementClient, Failure> {
+async fn refreshed(logins: &Logins, name: &str, login: SavedLogin) -> Result<Refreshed, Failure> {
     let mut login = login;
+    let of = |client| Ok(Refreshed::Client(Box::new(client)));
     for _ in 0..2 {
         let client = ManagementClient::resume(&login)?;
-        let Some(tokens) = login.tokens.clone() else { return Ok(client) };
+        let Some(tokens) = login.tokens.clone() else { return of(client) };
         let is_due = tokens.end_soon();
         if !is_due && !has_ended(&client).await? {
-            return Ok(client);
+            return of(client);
         }
         match tokens.refreshed(&login.address()?, &login.tls()?).await {
             Ok(tokens) => {
@@ -137,22 +157,22 @@ async fn refreshed(
                 if logins.load(Some(name))?.is_some_and(|(_, now)| now.token == used) {
                     logins.save(name, &renewed)?;
                 }
-                return Ok(ManagementClient::resume(&renewed)?);
+                return of(ManagementClient::resume(&renewed)?);
             }
             Err(error) if error.is_temporary() && is_due && !tokens.have_ended() => {
-                return Ok(client);
+                return of(client);
             }
             Err(error) if error.is_temporary() => return Err(error.into()),
             Err(error) => {
                 let now = logins.load(Some(name))?.map(|(_, login)| login);
                 match now.filter(|now| now.token != login.token && now.tokens.is_some()) {
                     Some(other) => login = other,
-                    None => return Err(ended(name, &error)),
+                    None => return Ok(Refreshed::Ended(ended(name, &error))),
                 }
             }
         }
     }
-    Err(ended(name, &"its tokens are refused"))
+    Ok(Refreshed::Ended(ended(name, &"its tokens are refused")))
 }
 
 /// The session of a login has ended at the controller.

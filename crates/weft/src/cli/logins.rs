@@ -17,8 +17,9 @@ use crate::session::{LoginChoice, LoginFolder, saved_logins};
                   weft login ctrl.example:1280 --ext-jwt token.jwt     the token of an identity provider\n  \
                   weft login ctrl.example:1280 --browser     on the controller's page, in a browser\n  \
                   weft login ctrl.example:1280 --device      the same in a browser of another machine, with a code\n\n\
-                  A login in a browser or with a code is refreshed by itself. It ends a day after the last command, or\n\
-                  with `weft logout`. The file with its tokens (mode 0600) is as good as the login.\n\n\
+                  Where the controller announces OpenID Connect, a login is refreshed by itself. It ends a day after the last\n\
+                  command, or with `weft logout`. The file with its tokens (mode 0600) is as good as the login. Elsewhere a\n\
+                  login ends half an hour after the last command.\n\n\
                   A login by certificate is renewed by itself when it has ended. If that needs a code of a \
                   second factor,\nthe command that needs the login asks at its terminal, or takes the code from \
                   WEFT_CODE or\nWEFT_TOTP_SECRET_FILE.")]

@@ -7,9 +7,10 @@ use std::{path::Path, sync::Arc};
 
 use serde_json::json;
 use weft_client::{
-    Address, Credentials, Error, ExternalToken, FactorProblem, LoginKey, Logins, ManagementClient,
-    SavedLogin, SavedTokens, Tls,
+    Address, Credentials, Error, ExternalToken, FactorProblem, LoginKey, LoginProtocol, Logins,
+    ManagementClient, SavedLogin, SavedTokens, Tls,
 };
+use weft_contract::resource::session::ApiSessionDetail;
 use weft_identity::{IdentityFile, TrustBundle};
 
 use crate::{
@@ -61,11 +62,14 @@ pub(crate) async fn login(args: LoginArgs) -> Result<(), Failure> {
         None => by_credentials(&mut login, &args, &codes).await?,
     };
     let name = args.name.clone().unwrap_or_else(|| free_name(&logins, &address, &login));
-    let former = saved(&logins, &name).filter(|former| !is_same_user(former, &login));
+    let former = saved(&logins, &name);
     logins.save(&name, &login)?;
     logins.choose(&name)?;
     output::line(format!("logged in to {address} as {who}"));
-    if let Some(former) = former {
+    if let Some(former) = &former {
+        end_replaced(former, &login).await;
+    }
+    if let Some(former) = former.filter(|former| !is_same_user(former, &login)) {
         let SavedLogin { username, controller, .. } = former;
         output::line(format!("it replaces the saved login of {username} at {controller}"));
     }
@@ -78,6 +82,17 @@ pub(crate) async fn login(args: LoginArgs) -> Result<(), Failure> {
 /// The login that is saved under a name, if one is and can be read.
 fn saved(logins: &Logins, name: &str) -> Option<SavedLogin> {
     logins.load(Some(name)).ok().flatten().map(|(_, login)| login)
+}
+
+/// Ends the session of a saved login that another one has taken the place of: nobody could refresh or end it any more. One
+/// with an opaque token ends soon by itself.
+async fn end_replaced(former: &SavedLogin, login: &SavedLogin) {
+    let Some(tokens) = former.tokens.as_ref().filter(|_| former.token != login.token) else {
+        return;
+    };
+    if let Err(error) = end_tokens(tokens, former).await {
+        tracing::debug!(%error, "the session of the former login could not be ended");
+    }
 }
 
 /// True if one login takes the place of the other: the same user, in the same way, at the same controller.
@@ -165,6 +180,7 @@ async fn by_credentials(
 ) -> Result<String, Failure> {
     let client = ManagementClient::new(login.address()?, &login.tls()?)?;
     let client = client.with_codes(Some(codes.of_client()));
+    let client = client.with_protocol(LoginProtocol::Announced);
     let credentials = match (&login.key, &args.ext_jwt) {
         (Some(_), _) => Credentials::Certificate,
         (None, Some(file)) => Credentials::ExternalToken(external_token(file).await?),
@@ -183,13 +199,26 @@ async fn by_credentials(
     };
     let session = client.login(&credentials).await;
     let session = session.map_err(|error| not_logged_in(error, &credentials, &login.controller))?;
-    login.token = client.token().ok_or_else(|| Failure::new("the controller gave no session"))?;
-    login.expires_at = session.expires_at;
+    *login = with_session(login.clone(), &client, &session)?;
     login.username = match credentials {
         Credentials::Password { .. } => args.username.clone(),
         _ => session.identity.name.clone(),
     };
     Ok(session.identity.name)
+}
+
+/// A login with the session of a client: with its tokens if the controller announces OpenID Connect, which are refreshed, or
+/// else with its opaque token.
+pub(crate) fn with_session(
+    login: SavedLogin,
+    client: &ManagementClient,
+    session: &ApiSessionDetail,
+) -> Result<SavedLogin, Failure> {
+    if let Some(tokens) = client.saved_tokens()? {
+        return Ok(login.with_tokens(tokens));
+    }
+    let token = client.token().ok_or_else(|| Failure::new("the controller gave no session"))?;
+    Ok(SavedLogin { token, expires_at: session.expires_at, tokens: None, ..login })
 }
 
 /// The token of an external signer in a file; `-` is standard input.

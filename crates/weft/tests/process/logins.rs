@@ -1,4 +1,5 @@
-//! Logins of people on the pages of the controller: `weft login --browser` and `--device`.
+//! Logins by OpenID Connect: on the pages of the controller (`weft login --browser` and `--device`), with a password and
+//! with a certificate.
 
 use std::{fs, os::unix::fs::PermissionsExt as _, path::PathBuf};
 
@@ -63,10 +64,33 @@ impl Scene {
         self.place.folder().join("logins/logins/person.json")
     }
 
-    /// The sessions by tokens: their ids are UUIDs.
-    async fn sessions(&self) -> usize {
+    fn saved(&self) -> Value {
+        serde_json::from_slice(&fs::read(self.file()).unwrap()).unwrap()
+    }
+
+    /// Lets the access token of the saved login seem to have ended.
+    fn end_access(&self) {
+        let mut saved = self.saved();
+        saved["tokens"]["endsAt"] = json!("2020-01-01T00:00:00.000Z");
+        fs::write(self.file(), saved.to_string()).unwrap();
+    }
+
+    /// Runs a command that succeeds; what it said.
+    async fn does(&self, args: &[&str]) -> String {
+        let (status, said) = self.weft(args).await;
+        assert_eq!(status, Some(0), "{args:?}: {said}");
+        said
+    }
+
+    /// The ids of the sessions by tokens, which are UUIDs.
+    async fn by_tokens(&self) -> Vec<String> {
         let all = self.operator.list(&resource::session::KIND).await;
-        all.iter().filter(|session| session["id"].as_str().unwrap().len() == 36).count()
+        let ids = all.iter().map(|session| session["id"].as_str().unwrap().to_owned());
+        ids.filter(|id| id.len() == 36).collect()
+    }
+
+    async fn sessions(&self) -> usize {
+        self.by_tokens().await.len()
     }
 
     /// Sends the form of a page.
@@ -117,21 +141,18 @@ async fn a_login_in_a_browser_is_refreshed_by_commands_that_run_at_once() {
 
     // The access token seems to have ended: several commands refresh it at once, twice.
     for _ in 0..2 {
-        let mut saved: Value = serde_json::from_slice(&fs::read(scene.file()).unwrap()).unwrap();
-        let before = saved["token"].clone();
-        saved["tokens"]["endsAt"] = json!("2020-01-01T00:00:00.000Z");
-        fs::write(scene.file(), saved.to_string()).unwrap();
+        let before = scene.saved()["token"].clone();
+        scene.end_access();
         let all = (0..4).map(|_| scene.weft(&list));
         for (status, said) in futures::future::join_all(all).await {
             assert_eq!(status, Some(0), "{said}");
         }
-        let saved: Value = serde_json::from_slice(&fs::read(scene.file()).unwrap()).unwrap();
-        assert_ne!(saved["token"], before);
+        assert_ne!(scene.saved()["token"], before);
     }
     assert_eq!(scene.sessions().await, 1, "it is one session");
 
     // The key is not in the tokens: they are worth nothing without the file's.
-    let saved: Value = serde_json::from_slice(&fs::read(scene.file()).unwrap()).unwrap();
+    let saved = scene.saved();
     let own = format!("{}/edge/management/v1/current-identity", scene.controller);
     let copied = scene.browser.get(own).bearer_auth(saved["token"].as_str().unwrap());
     assert_eq!(copied.send().await.unwrap().status(), 401);
@@ -182,6 +203,62 @@ async fn a_login_with_a_code_waits_for_a_person_elsewhere() {
         other => Err(other),
     };
     until("the login has ended", PATIENCE, look).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_login_by_password_or_certificate_has_tokens_and_its_session_ends_with_it() {
+    let scene = Scene::start().await;
+    let url = scene.controller.as_str();
+    let list = ["list", "services", "--login", "person"];
+    let by_password = ["login", url, "-u", USER, "-p", PASSWORD, "--yes", "--name", "person"];
+    scene.does(&by_password).await;
+    let first = scene.by_tokens().await;
+    let saved = scene.saved();
+    assert!(saved["tokens"]["refresh"].is_string() && saved["expiresAt"].is_string(), "{saved}");
+    assert_eq!(fs::metadata(scene.file()).unwrap().permissions().mode() & 0o777, 0o600);
+    scene.end_access();
+    scene.does(&list).await;
+    assert_ne!(scene.saved()["token"], saved["token"]);
+    assert_eq!(scene.by_tokens().await, first, "the same session");
+    let shown = scene.does(&["list", "api-sessions", "--login", "person", "-o", "json"]).await;
+    assert!(shown.contains(&first[0]), "{shown}");
+    // The copy of an access token is worth nothing.
+    let own = format!("{}/edge/management/v1/current-identity", scene.controller);
+    let token = scene.saved()["token"].as_str().unwrap().to_owned();
+    assert_eq!(scene.browser.get(own).bearer_auth(token).send().await.unwrap().status(), 401);
+    // Another login takes its place and ends it.
+    scene.does(&by_password).await;
+    let second = scene.by_tokens().await;
+    assert!(second.len() == 1 && second != first, "{second:?}");
+
+    // By certificate: the file keeps no key, and a session that was ended is made anew.
+    scene
+        .does(&[
+            "create",
+            "identity",
+            "robot",
+            "--is-admin",
+            "-o",
+            "robot.jwt",
+            "--login",
+            "person",
+        ])
+        .await;
+    scene.does(&["enroll", "robot.jwt"]).await;
+    scene.does(&["login", "-i", "robot.json", "--name", "person"]).await;
+    let third = scene.by_tokens().await;
+    assert!(third.len() == 1 && third != second, "{third:?}");
+    assert_eq!(scene.saved()["tokens"]["key"], Value::Null);
+    scene.end_access();
+    scene.does(&list).await;
+    assert_eq!(scene.by_tokens().await, third);
+    scene.operator.client.delete(&resource::session::KIND, &third[0]).await.unwrap();
+    scene.does(&list).await;
+    let renewed = scene.by_tokens().await;
+    assert!(renewed.len() == 1 && renewed != third, "{renewed:?}");
+    let said = scene.does(&["logout", "person"]).await;
+    assert!(!said.contains("could not be ended"), "{said}");
+    assert_eq!(scene.sessions().await, 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]
