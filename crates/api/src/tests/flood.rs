@@ -209,11 +209,13 @@ async fn bodies_that_do_not_end_hold_the_bytes_of_their_source_only() {
         async move { request.send().await.unwrap().status() }
     };
     let same = from(&bed, 2);
-    // Bodies that arrive at the same moment may all be refused, for the sake of each other: more of them follow until
-    // the share is taken.
+    // Bodies that arrive at the same moment may all be refused, for the sake of each other, and those that are no longer
+    // safe from their own source make room: as many as fill the share follow until it is taken.
     let full = async {
         while login(&same).await != 429 {
-            stalled.push(stall().await);
+            for _ in 0..3 {
+                stalled.push(stall().await);
+            }
         }
     };
     tokio::time::timeout(LONG, full).await.expect("one source fills its share");

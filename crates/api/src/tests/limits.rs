@@ -326,8 +326,9 @@ async fn a_stop_does_not_wait_longer_for_lists() {
     let others = (0..).map(|at| Caller::router(&format!("r{at}").as_str().into(), "test"));
     let turn = |caller| bed.controller.scans().asked_by(&caller).turn().now_or_never();
     let turns: Vec<_> = others.map_while(turn).map(Result::unwrap).collect();
-    let waiting_requests = || format!("{:?}", bed.controller.scans()).matches("Request").count();
-    let before = waiting_requests();
+    // Shows the number of requests that wait.
+    let scans = || format!("{:?}", bed.controller.scans());
+    let before = scans();
     let mut waiting = bed.connect(&[b"http/1.1"]).await;
     let head = format!(
         "GET {MANAGEMENT}/identities?filter=anyOf%28roleAttributes%29%20%21%3D%20%22a%22%20or%20tags.b HTTP/1.1\r\n\
@@ -335,7 +336,7 @@ async fn a_stop_does_not_wait_longer_for_lists() {
     );
     waiting.write_all(head.as_bytes()).await.unwrap();
     let waits = async {
-        while waiting_requests() == before {
+        while scans() == before {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };
