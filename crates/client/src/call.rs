@@ -57,7 +57,6 @@ pub struct Page<T> {
 }
 
 /// The session of a client. Its token reaches no log.
-#[derive(Clone)]
 enum Session {
     /// An opaque token, or an access token that somebody else refreshes.
     Token(String),
@@ -129,7 +128,7 @@ impl Caller {
     /// Shows the certificate that was made for the present session, if there is one: another client of the same identity may
     /// have shown its own meanwhile.
     pub(crate) fn present_again(&self) -> Result<()> {
-        match self.made().filter(|_| self.session().is_some()) {
+        match self.made().filter(|_| self.has_session()) {
             Some(chain) => self.show(chain),
             None => Ok(()),
         }
@@ -163,29 +162,35 @@ impl Caller {
         &self.address
     }
 
+    /// True if there is a session token.
+    pub(crate) fn has_session(&self) -> bool {
+        self.held(|_| ()).is_some()
+    }
+
     /// The session token, if there is one.
     pub(crate) fn session(&self) -> Option<String> {
-        self.held().map(|session| session.token().to_owned())
+        self.held(|session| session.token().to_owned())
     }
 
     /// A text that stays the same as long as the session is the same one.
     pub(crate) fn session_key(&self) -> Option<String> {
-        self.held().map(|session| match session {
-            Session::Token(token) => token,
+        self.held(|session| match session {
+            Session::Token(token) => token.clone(),
             Session::Tokens(tokens) => tokens.session().to_owned(),
         })
     }
 
     /// The tokens of the session, if it is one by OpenID Connect.
     pub(crate) fn tokens(&self) -> Option<Tokens> {
-        match self.held()? {
-            Session::Tokens(tokens) => Some(*tokens),
+        self.held(|session| match session {
+            Session::Tokens(tokens) => Some((**tokens).clone()),
             Session::Token(_) => None,
-        }
+        })?
     }
 
-    fn held(&self) -> Option<Session> {
-        self.session.read().unwrap_or_else(PoisonError::into_inner).clone()
+    /// What is wanted of the session, if there is one.
+    fn held<T>(&self, of: impl FnOnce(&Session) -> T) -> Option<T> {
+        self.session.read().unwrap_or_else(PoisonError::into_inner).as_ref().map(of)
     }
 
     pub(crate) fn set_session(&self, token: Option<String>) {

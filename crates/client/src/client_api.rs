@@ -117,6 +117,12 @@ impl ClientApi {
         self.caller.address()
     }
 
+    /// True once logged in.
+    #[must_use]
+    pub fn is_logged_in(&self) -> bool {
+        self.caller.has_session()
+    }
+
     /// The token of the session, once logged in: an opaque or an access token. Routers are shown it.
     #[must_use]
     pub fn token(&self) -> Option<String> {
@@ -140,7 +146,7 @@ impl ClientApi {
     pub fn refresh_due(&self) -> Option<Instant> {
         let tokens = self.caller.tokens().map(|tokens| tokens.due());
         let certificate = *self.certificate_due.lock().unwrap_or_else(PoisonError::into_inner);
-        tokens.or(certificate.filter(|_| self.caller.session().is_some()))
+        tokens.or(certificate.filter(|_| self.caller.has_session()))
     }
 
     /// Refreshes what the session would end without: the tokens, or the certificate that was made for it. If it cannot be

@@ -8,13 +8,14 @@ mod exchange;
 mod meetings;
 mod statements;
 
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use parking_lot::Mutex;
 use weft_contract::entity::DialBind;
 use weft_contract::resource::service_session::{END_AUDIENCE, EndClaims, EndStatement};
-use weft_identity::KeySet;
 use weft_identity::token::{Expect, peek};
+use weft_identity::{KeySet, SeenTokens};
 
 pub use self::exchange::{Caller, Exchange, Line};
 use self::meetings::Meetings;
@@ -52,6 +53,8 @@ pub struct Statement {
     text: String,
     /// The keys that sign statements.
     keys: KeySet,
+    /// The statements about other ends that were verified before.
+    seen: Arc<SeenTokens>,
     /// The end of the statement, here.
     good_until: Instant,
     /// The time of the controller at `read`.
@@ -60,9 +63,10 @@ pub struct Statement {
 }
 
 impl Statement {
-    /// The statement for a session that the controller gave now; `None` if it is none.
+    /// The statement for a session that the controller gave now; `None` if it is none. `seen` has the statements about
+    /// other ends that were verified before.
     #[must_use]
-    pub fn new(session: &str, told: EndStatement) -> Option<Self> {
+    pub fn new(session: &str, told: EndStatement, seen: Arc<SeenTokens>) -> Option<Self> {
         // Peers read no longer one.
         if told.statement.len() > MAX_STATEMENT {
             return None;
@@ -75,6 +79,7 @@ impl Statement {
             instance: claims.instance,
             text: told.statement,
             keys: KeySet::from_json(told.keys.to_string().as_bytes()).ok()?,
+            seen,
             good_until: read + end.duration_since(told_at).ok()?.min(LONGEST),
             told_at,
             read,
@@ -138,8 +143,9 @@ impl Statement {
             require_expiry: true,
             longest: Some(LONGEST),
         };
-        let claims: EndClaims =
-            self.keys.verify(text, &expect).map_err(|error| error.to_string())?;
+        let key = |kid: &str| self.keys.get(kid).cloned();
+        let claims = self.seen.verify(text, key, &expect);
+        let claims: EndClaims = claims.map_err(|error| error.to_string())?;
         if claims.role != role || claims.service != service {
             return Err(format!("it is for {} of service {}", claims.role, claims.service));
         }
@@ -280,7 +286,7 @@ mod tests {
         let signer = signer();
         let kept = |iat: i64, exp: i64, name: usize| {
             let claims = EndClaims { iat, exp, name: "n".repeat(name), ..claims() };
-            Statement::new("s1", told(&signer, &claims))
+            Statement::new("s1", told(&signer, &claims), Arc::default())
         };
         let own = kept(1_800_000_000, 1_800_000_600, 9).unwrap();
         assert!(own.now() >= SystemTime::UNIX_EPOCH + Duration::from_secs(1_800_000_000));
@@ -293,7 +299,7 @@ mod tests {
     #[test]
     fn a_host_of_another_instance_is_not_the_one_that_was_dialed() {
         let signer = signer();
-        let own = Statement::new("s0", told(&signer, &claims())).unwrap();
+        let own = Statement::new("s0", told(&signer, &claims()), Arc::default()).unwrap();
         let of = |instance: &str| {
             signer.sign(&EndClaims { instance: instance.into(), ..claims() }).unwrap()
         };

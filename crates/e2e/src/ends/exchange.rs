@@ -196,6 +196,8 @@ fn open(keys: &ConnectionKeys, payload: &Bytes) -> Result<Bytes, String> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
     use weft_contract::entity::DialBind;
     use weft_contract::resource::service_session::EndClaims;
@@ -222,7 +224,7 @@ mod tests {
         let key = hex::encode(print(ends.key()));
         let (session, instance) = (role.to_string(), instance.to_owned());
         let claims = EndClaims { session, role, instance, key, ..claims() };
-        Statement::new(&role.to_string(), told(signer, &claims)).unwrap()
+        Statement::new(&role.to_string(), told(signer, &claims), Arc::default()).unwrap()
     }
 
     /// Lets both ends prove themselves in a circuit: whether each end had met the other, or why one has not proved itself.

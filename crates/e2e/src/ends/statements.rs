@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use weft_contract::resource::service_session::EndStatement;
+use weft_identity::SeenTokens;
 
 use super::Statement;
 
@@ -21,7 +22,12 @@ const UNREACHED: Duration = Duration::from_secs(30);
 
 /// Statements, each by what it is for.
 #[derive(Debug)]
-pub struct Statements<K>(Mutex<HashMap<K, Known>>);
+pub struct Statements<K> {
+    all: Mutex<HashMap<K, Known>>,
+    /// The statements about other ends whose signature was right: it is verified once for all connections, also when the
+    /// statements about this program, which come with the keys, are renewed.
+    seen: Arc<SeenTokens>,
+}
 
 #[derive(Debug, Clone)]
 struct Known {
@@ -44,7 +50,7 @@ pub enum Answer {
 
 impl<K> Default for Statements<K> {
     fn default() -> Self {
-        Self(Mutex::default())
+        Self { all: Mutex::default(), seen: Arc::default() }
     }
 }
 
@@ -54,7 +60,7 @@ impl<K: Clone + Eq + Hash> Statements<K> {
     #[must_use]
     pub fn known(&self, key: &K) -> (Option<Arc<Statement>>, Option<Duration>) {
         let now = Instant::now();
-        let mut statements = self.0.lock();
+        let mut statements = self.all.lock();
         let known = statements.get_mut(key);
         let own = known.as_ref().and_then(|known| known.own.clone());
         let own = own.filter(|own| own.good_until() > now + LATER);
@@ -72,10 +78,12 @@ impl<K: Clone + Eq + Hash> Statements<K> {
     pub fn answered(&self, key: &K, answer: Answer) -> Option<Arc<Statement>> {
         let now = Instant::now();
         let told = match answer {
-            Answer::Stated(session, told) => Statement::new(&session, told).map(Arc::new),
+            Answer::Stated(session, told) => {
+                Statement::new(&session, told, Arc::clone(&self.seen)).map(Arc::new)
+            }
             Answer::Refused => None,
             Answer::Unreached => {
-                let known = self.0.lock().get(key).and_then(|known| known.own.clone());
+                let known = self.all.lock().get(key).and_then(|known| known.own.clone());
                 let own = known.filter(|own| own.good_until() > now);
                 self.keep(key, own.clone(), now + UNREACHED);
                 return own;
@@ -91,13 +99,13 @@ impl<K: Clone + Eq + Hash> Statements<K> {
 
     /// Has the controller asked again soon: its keys may have changed.
     pub fn ask_soon(&self, key: &K) {
-        if let Some(known) = self.0.lock().get_mut(key) {
+        if let Some(known) = self.all.lock().get_mut(key) {
             known.ask = known.ask.min(Instant::now() + LATER);
         }
     }
 
     fn keep(&self, key: &K, own: Option<Arc<Statement>>, ask: Instant) {
-        let mut statements = self.0.lock();
+        let mut statements = self.all.lock();
         if statements.len() >= MAX_STATEMENTS {
             let now = Instant::now();
             statements.retain(|_, known| known.ask > now);
@@ -110,6 +118,9 @@ impl<K: Clone + Eq + Hash> Statements<K> {
 
 #[cfg(test)]
 mod tests {
+    use weft_contract::resource::service_session::EndClaims;
+    use weft_identity::token::{Expect, TokenSigner};
+
     use super::super::tests::{claims, signer, told};
     use super::*;
 
@@ -123,13 +134,48 @@ mod tests {
         assert!(matches!(statements.known(&"s1"), (Some(_), None)));
         assert!(matches!(statements.known(&"s2"), (None, Some(FIRST))));
         // Once it is due, one asks, and others go on with it.
-        statements.0.lock().get_mut("s1").unwrap().ask = Instant::now();
+        statements.all.lock().get_mut("s1").unwrap().ask = Instant::now();
         assert!(matches!(statements.known(&"s1"), (Some(_), Some(LATER))));
         assert!(matches!(statements.known(&"s1"), (Some(_), None)));
         assert!(statements.answered(&"s1", Answer::Unreached).is_some());
         assert!(statements.answered(&"s1", Answer::Refused).is_none());
         assert!(matches!(statements.known(&"s1"), (None, None)));
         statements.ask_soon(&"s1");
-        assert!(statements.0.lock()["s1"].ask <= Instant::now() + LATER);
+        assert!(statements.all.lock()["s1"].ask <= Instant::now() + LATER);
+    }
+
+    /// The statement about a host, as the dialer's statements of before and of now take it.
+    #[test]
+    fn the_signature_of_a_statement_is_verified_once_for_each_key_of_the_controller() {
+        let (statements, signer, forger) = (Statements::<&str>::default(), signer(), signer());
+        let own = |statements: &Statements<&'static str>, signer: &TokenSigner| {
+            let answer = Answer::Stated("s1".into(), told(signer, &claims()));
+            statements.answered(&"s1", answer).unwrap()
+        };
+        let text = signer.sign(&EndClaims { session: "s9".into(), ..claims() }).unwrap();
+        let (before, now) = (own(&statements, &signer), own(&statements, &signer));
+        let is_seen = |own: &Statement| {
+            let expect = Expect::unexpired(own.now());
+            let key = |kid: &str| own.keys.get(kid).cloned();
+            statements.seen.recall_within::<EndClaims>(&text, key, &expect, Duration::ZERO).is_ok()
+        };
+        assert!(!is_seen(&now));
+        assert!(before.host("web", "", &text).is_ok());
+        assert!(is_seen(&now) && now.host("web", "", &text).is_ok());
+        // What is known is still for one service, one role and one time.
+        assert!(now.host("db", "", &text).is_err() && now.dialer("web", &text).is_err());
+        let late = Statement::new("s1", told(&signer, &claims()), Arc::clone(&statements.seen));
+        let late = late.unwrap();
+        let late = Statement { told_at: late.told_at + Duration::from_secs(600), ..late };
+        assert!(late.host("web", "", &text).unwrap_err().contains("expired"));
+        // Another text with the same signature, and the same name of a key with another key.
+        let (_, signature) = text.rsplit_once('.').unwrap();
+        let other = signer.sign(&EndClaims { session: "s8".into(), ..claims() }).unwrap();
+        let (other, _) = other.rsplit_once('.').unwrap();
+        assert!(now.host("web", "", &format!("{other}.{signature}")).is_err());
+        let changed = own(&statements, &forger);
+        assert!(!is_seen(&changed) && changed.host("web", "", &text).is_err());
+        let forged = forger.sign(&EndClaims { session: "s9".into(), ..claims() }).unwrap();
+        assert!(changed.host("web", "", &forged).is_ok() && now.host("web", "", &forged).is_err());
     }
 }

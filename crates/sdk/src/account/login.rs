@@ -16,11 +16,11 @@ pub(super) struct LoginFailed {
 impl Account {
     /// Logs in, unless there is an API session.
     pub(crate) async fn ensure_login(&self) -> Result<()> {
-        if self.api()?.token().is_some() {
+        if self.api()?.is_logged_in() {
             return Ok(());
         }
         let _one = self.login.lock().await;
-        if self.api()?.token().is_some() {
+        if self.api()?.is_logged_in() {
             return Ok(());
         }
         let Err(failed) = self.log_in_once().await else { return Ok(()) };
