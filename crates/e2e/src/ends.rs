@@ -17,7 +17,7 @@ use weft_contract::resource::service_session::{END_AUDIENCE, EndClaims, EndState
 use weft_identity::token::{Expect, peek};
 use weft_identity::{KeySet, SeenTokens};
 
-pub use self::exchange::{Caller, Exchange, Line};
+pub use self::exchange::{Caller, Exchange, Heard, Line};
 use self::meetings::Meetings;
 pub use self::statements::{Answer, Statements};
 use crate::proof::{End, EndKey, Hint, MAX_STATEMENT, Memory, ProofError, Stated, print};

@@ -17,6 +17,7 @@ mod tests;
 mod transport;
 mod writing;
 
+pub(crate) use self::state::Gate;
 use self::state::{Follows, State};
 pub(crate) use self::transport::Transport;
 pub(crate) use self::writing::Unwritten;
@@ -124,6 +125,14 @@ impl Circuit {
     /// Takes no data of the application until [`Circuit::proved`].
     pub(crate) fn prove(&self) {
         self.change(|inner, _| inner.proving = true);
+    }
+
+    /// The same, and hands the first delivery to the gate: no task waits for it.
+    pub(crate) fn prove_at_gate(&self, gate: Gate, until: Instant) {
+        self.change(|inner, _| {
+            inner.proving = true;
+            inner.gate = Some((gate, until));
+        });
     }
 
     /// Sends a payload before all data of the application.
@@ -372,12 +381,16 @@ impl Circuit {
     }
 
     fn drive<R>(&self, change: impl FnOnce(&mut Driver<State>, Instant) -> R) -> R {
-        let (result, follows) = {
-            let mut inner = self.inner.lock();
-            let result = change(&mut inner, weft_circuit::now());
-            (result, State::follows(&mut inner))
+        let (result, gated, follows) = {
+            let (mut inner, now) = (self.inner.lock(), weft_circuit::now());
+            let result = change(&mut inner, now);
+            let gated = inner.machine.gated(now);
+            (result, gated, State::follows(&mut inner))
         };
         self.carry_out(follows);
+        if let Some((gate, delivery)) = gated {
+            gate(delivery);
+        }
         result
     }
 

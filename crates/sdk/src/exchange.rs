@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use weft_e2e::ending::{Announced, Incoming, Outgoing};
-use weft_e2e::ends::{self, Caller, Line, Peer, Statement};
+use weft_e2e::ends::{self, Caller, Heard, Line, Peer, Statement};
 use weft_e2e::proof::{FRESH, Greeting, Memory, Proved};
 use weft_e2e::{ConnectionKeys, PublicKey};
 use weft_xgress::Delivery;
@@ -15,7 +15,9 @@ use crate::ends::Ends;
 use crate::sealing::{Inward, Outward};
 
 /// The time that a dialer has for its proof.
-const PATIENCE: Duration = Duration::from_secs(10);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
+
+const LATE: &str = "the dialer has not proved itself in time";
 
 /// A sealed connection whose ends have not proved themselves yet.
 pub(crate) struct Exchange<'a> {
@@ -47,7 +49,8 @@ impl Exchange<'_> {
         host: &Greeting,
         instance: &str,
     ) -> Result<Outcome, String> {
-        let proved = self.inner().dial(&mut Payloads(to), host, instance).await;
+        let mut line = Payloads { to, heard: None };
+        let proved = self.inner().dial(&mut line, host, instance).await;
         self.finish(to, proved)
     }
 
@@ -56,12 +59,34 @@ impl Exchange<'_> {
         self.inner().greet(dialer, claimed)
     }
 
-    /// Proves this end as the host's, once the dialer has proved itself.
-    pub(crate) async fn host(&self, to: &Circuit, caller: Caller) -> Result<Outcome, String> {
-        let (exchange, mut line) = (self.inner(), Payloads(to));
+    /// Proves this end as the host's, once the dialer has proved itself. `heard` is what the dialer has said already.
+    pub(crate) async fn host(
+        &self,
+        to: &Circuit,
+        caller: Caller,
+        heard: Option<Bytes>,
+    ) -> Result<Outcome, String> {
+        let (exchange, mut line) = (self.inner(), Payloads { to, heard });
         let proved = tokio::time::timeout(PATIENCE, exchange.host(&mut line, caller)).await;
-        let late = |_| Err("the dialer has not proved itself in time".to_owned());
-        self.finish(to, proved.unwrap_or_else(late))
+        self.finish(to, proved.unwrap_or_else(|_| Err(LATE.to_owned())))
+    }
+
+    /// Takes the first delivery of a dialer that this host has met: who it is, or what is open still.
+    pub(crate) fn hear(
+        &self,
+        to: &Circuit,
+        caller: Caller,
+        first: Option<Delivery>,
+    ) -> Result<Result<Outcome, String>, (Caller, Bytes)> {
+        let heard = first.ok_or_else(|| LATE.to_owned()).and_then(payload);
+        let proved = match heard {
+            Ok(heard) => match caller.hear(&heard) {
+                Heard::Decided(proved) => proved.map(|proved| *proved),
+                Heard::Open(caller) => return Err((caller, heard)),
+            },
+            Err(problem) => Err(problem),
+        };
+        Ok(self.finish(to, proved))
     }
 
     fn inner(&self) -> ends::Exchange<'_> {
@@ -84,20 +109,31 @@ impl Exchange<'_> {
 }
 
 /// The payloads of a circuit.
-struct Payloads<'a>(&'a Circuit);
+struct Payloads<'a> {
+    to: &'a Circuit,
+    /// The first one, if it has come already.
+    heard: Option<Bytes>,
+}
 
 impl Line for Payloads<'_> {
     async fn say(&mut self, payload: Bytes) -> Result<(), String> {
-        self.0.say(payload);
+        self.to.say(payload);
         Ok(())
     }
 
     async fn hear(&mut self) -> Result<Bytes, String> {
-        match poll_fn(|cx| self.0.poll_read(cx)).await {
-            Delivery::Data { data, .. } => Ok(data),
-            Delivery::Fin { .. } | Delivery::Closed(_) => {
-                Err("the connection ended before both ends had proved themselves".into())
-            }
+        match self.heard.take() {
+            Some(heard) => Ok(heard),
+            None => payload(poll_fn(|cx| self.to.poll_read(cx)).await),
+        }
+    }
+}
+
+fn payload(delivery: Delivery) -> Result<Bytes, String> {
+    match delivery {
+        Delivery::Data { data, .. } => Ok(data),
+        Delivery::Fin { .. } | Delivery::Closed(_) => {
+            Err("the connection ended before both ends had proved themselves".into())
         }
     }
 }

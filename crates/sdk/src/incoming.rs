@@ -4,7 +4,7 @@ use crate::channel::Arrival;
 use crate::circuit::Circuit;
 use crate::connection::{Connection, Info};
 use crate::error::{Error, Result};
-use crate::exchange::{Exchange, Outcome};
+use crate::exchange::{Exchange, Outcome, PATIENCE};
 use crate::hosting::Host;
 use crate::inner::Guard;
 use crate::sealing::Keys;
@@ -18,6 +18,7 @@ use weft_e2e::ends::{Caller, Statement};
 use weft_e2e::proof::{FRESH, Greeting};
 use weft_e2e::{ConnectionKeys, PublicKey};
 use weft_spans::attribute;
+use weft_xgress::Delivery;
 
 /// The longest wait for the controller's statement about this host: routers wait 5 s for the answer to a dial, which goes
 /// without a proof then.
@@ -107,7 +108,7 @@ impl Incoming {
         match sealed {
             Some(Sealed { keys, proof: Some(proof), .. }) => {
                 let keys = keys.session;
-                let outcome = prove(Arc::clone(&guard), Arc::clone(&circuit), keys, proof);
+                let outcome = prove(Arc::clone(&guard), &circuit, keys, proof);
                 Ok(Connection::proving(circuit, outcome, info, guard))
             }
             sealed => {
@@ -225,30 +226,79 @@ struct Proof {
     caller: Caller,
 }
 
-/// Lets both ends prove themselves, on a task of its own: the application may accept other connections meanwhile.
+/// Lets both ends prove themselves, without the application's task, which may accept other connections meanwhile. A dialer
+/// that this host has met does so on the channel's task, as it costs no more than the opening of a payload; any other one on
+/// a task of its own.
 fn prove(
     guard: Arc<Guard>,
-    circuit: Arc<Circuit>,
+    circuit: &Arc<Circuit>,
     keys: ConnectionKeys,
     proof: Proof,
 ) -> oneshot::Receiver<Outcome> {
     let (sender, receiver) = oneshot::channel();
-    circuit.prove();
-    tokio::spawn(async move {
-        let exchange = Exchange {
-            circuit: circuit.id(),
-            ends: &guard.inner.ends,
-            own: &proof.own,
-            service: &proof.service,
-            public: proof.public,
-            fresh: proof.fresh,
-            keys: &keys,
+    let Proof { own, service, public, fresh, caller } = proof;
+    let proving = Proving { guard, keys, own, service, public, fresh, sender };
+    if caller.is_known() {
+        let this = Arc::downgrade(circuit);
+        let gate = move |first| {
+            if let Some(circuit) = this.upgrade() {
+                proving.hear(&circuit, caller, first);
+            }
         };
-        match exchange.host(&circuit, proof.caller).await {
+        circuit.prove_at_gate(Box::new(gate), weft_circuit::now() + PATIENCE);
+    } else {
+        circuit.prove();
+        proving.spawn(circuit, caller, None);
+    }
+    receiver
+}
+
+/// A host whose dialer has not proved itself yet.
+struct Proving {
+    guard: Arc<Guard>,
+    keys: ConnectionKeys,
+    own: Arc<Statement>,
+    service: String,
+    public: (PublicKey, PublicKey),
+    fresh: [u8; FRESH],
+    sender: oneshot::Sender<Outcome>,
+}
+
+impl Proving {
+    fn exchange<'a>(&'a self, circuit: &'a Circuit) -> Exchange<'a> {
+        Exchange {
+            circuit: circuit.id(),
+            ends: &self.guard.inner.ends,
+            own: &self.own,
+            service: &self.service,
+            public: self.public,
+            fresh: self.fresh,
+            keys: &self.keys,
+        }
+    }
+
+    /// Takes the first delivery of a dialer that the host has met.
+    fn hear(self, circuit: &Arc<Circuit>, caller: Caller, first: Option<Delivery>) {
+        match self.exchange(circuit).hear(circuit, caller, first) {
+            Ok(outcome) => self.tell(circuit, outcome),
+            Err((caller, heard)) => self.spawn(circuit, caller, Some(heard)),
+        }
+    }
+
+    fn spawn(self, circuit: &Arc<Circuit>, caller: Caller, heard: Option<Bytes>) {
+        let circuit = Arc::clone(circuit);
+        tokio::spawn(async move {
+            let outcome = self.exchange(&circuit).host(&circuit, caller, heard).await;
+            self.tell(&circuit, outcome);
+        });
+    }
+
+    fn tell(self, circuit: &Circuit, outcome: Result<Outcome, String>) {
+        match outcome {
             // The application may have dropped the connection meanwhile.
-            Ok(outcome) => drop(sender.send(outcome)),
+            Ok(outcome) => drop(self.sender.send(outcome)),
             Err(problem) => {
-                if let Some(left_out) = guard.inner.ends.complains() {
+                if let Some(left_out) = self.guard.inner.ends.complains() {
                     tracing::warn!(
                         circuit = %circuit.id(),
                         problem,
@@ -259,6 +309,5 @@ fn prove(
                 circuit.abort();
             }
         }
-    });
-    receiver
+    }
 }

@@ -59,6 +59,34 @@ enum Said {
     Full(First),
 }
 
+/// What the first payload of a dialer tells its host.
+#[derive(Debug)]
+pub enum Heard {
+    /// Who the dialer is, or why it has not proved itself: both ends have met before.
+    Decided(Result<Box<Proved<Peer>>, String>),
+    /// Not enough yet: it is for [`Exchange::host`].
+    Open(Caller),
+}
+
+impl Caller {
+    /// True if the host takes the dialer for one that it has met: what the dialer says first is decided at once then.
+    #[must_use]
+    pub fn is_known(&self) -> bool {
+        matches!(self.said, Said::Brief(_))
+    }
+
+    /// Takes the first payload of the dialer.
+    #[must_use]
+    pub fn hear(self, payload: &[u8]) -> Heard {
+        match self.said {
+            Said::Brief(brief) if payload.len() == MAC => {
+                Heard::Decided(brief.hosts(payload).map(Box::new).map_err(in_words))
+            }
+            _ => Heard::Open(self),
+        }
+    }
+}
+
 impl Exchange<'_> {
     /// Proves this end as the dialer's of an instance, which may be empty, to the host that has answered with this greeting.
     ///
@@ -133,11 +161,11 @@ impl Exchange<'_> {
     /// Why the dialer has not proved itself.
     pub async fn host(&self, line: &mut impl Line, caller: Caller) -> Result<Proved<Peer>, String> {
         let heard = line.hear().await?;
-        let Caller { hint, claimed, said } = caller;
+        let Caller { hint, claimed, said } = match caller.hear(&heard) {
+            Heard::Decided(proved) => return proved.map(|proved| *proved),
+            Heard::Open(caller) => caller,
+        };
         let first = match said {
-            Said::Brief(brief) if heard.len() == MAC => {
-                return brief.hosts(&heard).map_err(in_words);
-            }
             Said::Full(first) => Some(first),
             Said::Brief(_) | Said::Nothing => None,
         };

@@ -8,12 +8,16 @@ use bytes::Bytes;
 use weft_circuit::{Driver, Machine, Steps};
 use weft_wire::Message;
 use weft_wire::payload;
-use weft_xgress::{Class, CloseReason, WriteError};
+use weft_xgress::{Class, CloseReason, Delivery, WriteError};
 
 use super::transport::Transport;
 use super::writing::Writing;
 use crate::sealing::Outward;
 use crate::traces::Traces;
+
+/// Takes the first delivery of the other end, which proves that end, on the channel's task and without the lock; `None`
+/// if none has come in time.
+pub(crate) type Gate = Box<dyn FnOnce(Option<Delivery>) + Send>;
 
 /// The flow control of a circuit, and the news for the application and the router.
 pub(super) struct State {
@@ -26,6 +30,8 @@ pub(super) struct State {
     pub(super) preface: VecDeque<Bytes>,
     /// True until the other end has proved itself; nothing of the application is taken before.
     pub(super) proving: bool,
+    /// What takes the first delivery, and the time until which it waits.
+    pub(super) gate: Option<(Gate, Instant)>,
     /// True if the application has ended its direction meanwhile.
     pub(super) owes_end: bool,
     /// True if the application has dropped its connection meanwhile.
@@ -55,6 +61,7 @@ impl State {
             promised: false,
             preface: VecDeque::new(),
             proving: false,
+            gate: None,
             owes_end: false,
             owes_close: false,
             traces: Traces::default(),
@@ -179,6 +186,17 @@ impl State {
         }
     }
 
+    /// The gate and what it takes, once that is there.
+    pub(super) fn gated(&mut self, now: Instant) -> Option<(Gate, Option<Delivery>)> {
+        let (_, until) = self.gate.as_ref()?;
+        let is_late = now >= *until;
+        let delivery = self.transport.read();
+        if delivery.is_none() && !is_late {
+            return None;
+        }
+        self.gate.take().map(|(gate, _)| (gate, delivery))
+    }
+
     /// Determines the steps from the state, and notes them as done.
     pub(super) fn follows(driver: &mut Driver<Self>) -> Follows {
         let state = &mut driver.machine;
@@ -221,7 +239,8 @@ impl Machine for State {
     }
 
     fn deadline(&self) -> Option<Instant> {
-        self.transport.deadline()
+        let gate = self.gate.as_ref().map(|(_, until)| *until);
+        self.transport.deadline().into_iter().chain(gate).min()
     }
 
     fn on_timeout(&mut self, now: Instant) {

@@ -277,6 +277,24 @@ async fn a_dialer_that_never_proves_itself_stops_no_other() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_dialer_that_the_host_has_met_proves_itself_each_time_or_is_given_up() {
+    let network = network().await;
+    let (dialer, mut listener, _host) = ends(&network).await;
+    let (dialed, accepted) = pair_of(&dialer, &mut listener).await;
+    assert_eq!(order(dialed, accepted).await.unwrap(), "pay 100 EUR");
+    // The router holds back what the dialer says, that of who it is included.
+    network.router.core.mute.store(true, Ordering::Relaxed);
+    let (mut dialed, mut accepted) = pair_of(&dialer, &mut listener).await;
+    dialed.write_all(b"pay 100 EUR").await.unwrap();
+    let begun = std::time::Instant::now();
+    let refused = soon(accepted.peer()).await.unwrap_err().to_string();
+    assert!(refused.contains("has not proved who it is"), "{refused}");
+    assert!(begun.elapsed() > Duration::from_secs(5), "it has time");
+    assert!(soon(dialed.read_u8()).await.is_err());
+    until(|| network.router.circuits() == 0).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_host_that_leaves_at_once_is_an_end_and_no_failed_proof() {
     let network = network().await;
     let (dialer, mut listener, _host) = ends(&network).await;

@@ -64,7 +64,11 @@ async fn dialed(
     let told = HostKey {
         key,
         seals_end: true,
-        proves: proves[1].then_some(Greeting { hint: [7; 16], fresh: [8; 16], proof: Opening::None }),
+        proves: proves[1].then_some(Greeting {
+            hint: [7; 16],
+            fresh: [8; 16],
+            proof: Opening::None,
+        }),
     };
     let reply = dial_with(peer, ask.to_message().unwrap(), |_| {
         Some(Ok(PeerData::from([(1003, told.to_bytes())])))
