@@ -7,7 +7,9 @@
 //! * ends without keys, which prove nothing;
 //! * ends that have met before, and prove themselves by what they remember;
 //! * ends that meet for the first time: clients that logged in for this round. Before it is timed, each has connected to
-//!   one more host, so that logins, service sessions and statements are not part of the figure.
+//!   one more host, so that logins, service sessions and statements are not part of the figure. Each end has a memory of
+//!   its own, as programs have, and verifies two signatures for each such connection: the controller's of the statement
+//!   about the other end, and that of the other end.
 
 use std::{io, time::Duration};
 
