@@ -20,12 +20,13 @@ use super::model::Model;
 use crate::seam::{Refusal, RetryHint, Use};
 
 /// Decides whether an identity may use a service. Routers of this release take no posture data from
-/// SDKs, as their capabilities say: a policy with posture checks grants nothing.
+/// SDKs, as their capabilities say: unless posture is ignored, a policy with posture checks grants nothing.
 pub(crate) fn decide(
     model: &Model,
     identity: &str,
     service: &str,
     purpose: Use,
+    posture: Posture<'_>,
 ) -> Result<(), Refusal> {
     let action = match purpose {
         Use::Dial => PolicyType::Dial,
@@ -34,7 +35,7 @@ pub(crate) fn decide(
     // Nothing here depends on the time: there is no posture data, and no identity that is disabled
     // for a time.
     let now = Timestamp::default();
-    match access::decide(model, identity, service, action, Posture::Unknown, now) {
+    match access::decide(model, identity, service, action, posture, now) {
         AccessDecision::Granted { .. } => Ok(()),
         AccessDecision::Denied(denial) => Err(refusal(&denial, identity, service)),
     }

@@ -16,6 +16,7 @@ use tokio::{
 };
 use weft_circuit::now;
 use weft_identity::LiveIdentity;
+use weft_model::access::Posture;
 
 use super::{
     binding::FirstParty, file, grants::Grants, keys::Keys, live::LiveSessions, model::Model,
@@ -84,6 +85,17 @@ impl Inner {
     /// Sends an event to the bindings, if there is a reader.
     pub(super) fn tell(&self, event: AccessEvent) {
         let _ = self.events.send(event);
+    }
+
+    /// How posture checks count for clients, whose posture data goes to controllers. Controllers of weft judge it when
+    /// they make a service session, a terminator or a circuit, and end the service sessions whose checks no longer
+    /// pass. Other controllers leave the checks of sessions by token to routers, where they fail without data
+    /// (docs/protocol/edge-control-plane.md 12.1).
+    pub(super) fn posture_of_clients(&self) -> Posture<'static> {
+        match self.controllers.all().iter().all(|controller| controller.is_of_weft()) {
+            true => Posture::Ignored,
+            false => Posture::Unknown,
+        }
     }
 
     /// Ends service sessions, and tells the bindings of those in use.

@@ -40,10 +40,11 @@ pub(crate) fn judge(
         of_service(inner, session, text, purpose)?
     };
     if !session.legacy {
+        let posture = inner.posture_of_clients();
         // The lock is held until the grant is noted, so that a change of the model either comes
         // before the decision or finds the grant.
         let model = inner.model.read();
-        decide::decide(&model, &session.identity, &grant.service, purpose)?;
+        decide::decide(&model, &session.identity, &grant.service, purpose, posture)?;
         // Grants are forgotten with the last session of their identity.
         let live = held(inner, session)?;
         inner.grants.lock().insert(&session.identity, &grant.service, purpose);

@@ -8,6 +8,7 @@ use std::{
     sync::Arc,
 };
 
+use weft_model::access::Posture;
 use weft_wire::edge_ctrl::data_model::{Identity, PolicyType};
 
 use super::{decide, model::Model, touched::Touched};
@@ -135,7 +136,7 @@ impl Tunneled {
         // A router has no posture data; a controller decides whether a dial needs any.
         let can_dial = !identity.disabled
             && model.policies_for(&self.router, id, PolicyType::Dial).next().is_some();
-        let can_bind = decide::decide(model, &self.router, id, Use::Bind).is_ok();
+        let can_bind = decide::decide(model, &self.router, id, Use::Bind, Posture::Unknown).is_ok();
         (can_dial || can_bind).then(|| TunnelService {
             id: service.id.clone(),
             name: service.name.clone(),

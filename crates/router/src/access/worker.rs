@@ -335,9 +335,10 @@ impl Inner {
     /// Judges the grants of this router again.
     fn judge_anew(&self, touched: &Touched) {
         let lost = {
+            let posture = self.posture_of_clients();
             let model = self.model.read();
             let still = |identity: &str, service: &str, purpose| {
-                decide::decide(&model, identity, service, purpose).is_ok()
+                decide::decide(&model, identity, service, purpose, posture).is_ok()
             };
             self.grants.lock().judge_anew(touched, still)
         };

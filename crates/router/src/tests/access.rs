@@ -11,17 +11,19 @@ use serde_json::{Value, json};
 use weft_channel::Lane;
 use weft_identity::{KeyedChain, Purpose, San, SpiffeId};
 use weft_wire::{
-    ProtoBody,
+    ProtoBody, controller_capability,
     edge_ctrl::{
         ApiSessionAdded, ApiSessionRemoved, EncodedApiSession, SessionRemoved, SyncState,
         content_type,
-        data_model::{PolicyType, RelatedEntityType, Revocation, revocation_type},
+        data_model::{
+            PolicyType, RelatedEntityType, Revocation, SubscribeToDataModelRequest, revocation_type,
+        },
     },
 };
 
 use super::{
     events,
-    support::{LONG, Network, api_session, later, soon, until},
+    support::{LONG, Network, api_session, capable, later, soon, until},
 };
 use crate::{
     access::AccessHalf,
@@ -206,6 +208,39 @@ async fn signed_sessions_are_judged_here() {
     };
     assert_eq!(next(&mut events).await, ended);
     assert_eq!(code(&dial, Use::Dial), 3, "ended");
+    network.router.control.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn posture_is_judged_by_controllers_of_weft_and_fails_where_nobody_judges_it() {
+    let (mut network, id, access) = network().await;
+    let (session, _) = log_in(&network, &access).await;
+    let mut checked = events::policy("p2", PolicyType::Dial, "alice", "other");
+    checked.push(events::posture_check("c1"));
+    checked.push(events::members("p2", RelatedEntityType::PostureCheck, &["c1"], true));
+    network.peer.change(&id, 10, 11, checked).await;
+    let dial = network.pki.tokens().sign(&service_claims("other", "Dial")).unwrap();
+    let judged = || access.judge(&session, dial.as_bytes(), Use::Dial);
+    // The controller is not of weft: it leaves the checks of such sessions to routers.
+    until(|| judged().is_err_and(|it| it.code == 15 && it.failing_checks == ["c1"])).await;
+    network.restart_controller(capable().with(controller_capability::ADOPTS_CIRCUITS)).await;
+    until(|| judged().is_ok()).await;
+
+    // Nor is the grant lost when the model changes for another reason.
+    let web = network.pki.tokens().sign(&service_claims("web", "Dial")).unwrap();
+    assert!(access.judge(&session, web.as_bytes(), Use::Dial).is_ok());
+    let mut told = access.events();
+    let id = network.peer.get::<SubscribeToDataModelRequest>().await.subscription_id;
+    let renamed = events::create(events::Model::Service(events::service("other")));
+    let gone = |policy| events::members(policy, RelatedEntityType::Identity, &["alice"], false);
+    for (index, change) in [(11, renamed), (12, gone("p1")), (13, gone("p2"))] {
+        network.peer.change(&id, index, index + 1, vec![change]).await;
+    }
+    for service in ["web", "other"] {
+        let (identity, service) = ("alice".to_owned(), service.to_owned());
+        let lost = AccessEvent::Lost { identity, service, purpose: Use::Dial };
+        assert_eq!(next(&mut told).await, lost);
+    }
     network.router.control.shutdown().await;
 }
 

@@ -2,8 +2,9 @@
 
 pub(crate) use weft_wire::edge_ctrl::data_model::event::Model;
 use weft_wire::edge_ctrl::data_model::{
-    Action, Config, ConfigType, Event, Identity, PolicyType, PublicKey, RelatedEntityType, Service,
-    ServicePolicy, ServicePolicyChange,
+    Action, Config, ConfigType, Event, Identity, PolicyType, PostureCheck, PublicKey,
+    RelatedEntityType, Service, ServicePolicy, ServicePolicyChange,
+    posture_check::{Mfa, Subtype},
     public_key::{Format, Usage},
 };
 
@@ -47,6 +48,16 @@ pub(crate) fn policy(id: &str, kind: PolicyType, identity: &str, service: &str) 
         members(id, RelatedEntityType::Service, &[service], true),
         members(id, RelatedEntityType::Identity, &[identity], true),
     ]
+}
+
+/// A posture check that wants a one-time code.
+pub(crate) fn posture_check(id: &str) -> Event {
+    create(Model::PostureCheck(PostureCheck {
+        id: id.into(),
+        name: id.into(),
+        type_id: "MFA".into(),
+        subtype: Some(Subtype::Mfa(Mfa::default())),
+    }))
 }
 
 pub(crate) fn config(service: &mut Service, kind: &str, data: &str) -> Vec<Event> {

@@ -38,6 +38,8 @@ mod network_files;
 #[cfg(target_os = "linux")]
 mod open_files;
 mod own_authority;
+#[cfg(target_os = "linux")]
+mod posture;
 mod printing;
 mod questions;
 mod restore;
