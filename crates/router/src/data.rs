@@ -300,7 +300,7 @@ impl DataHalf {
     /// Closes the links, and ends the tasks in the background; [`DataHalf::cut`] comes before.
     pub fn shutdown(&self) {
         if let Some(links) = self.links.get() {
-            links.close_all("the router is shutting down");
+            links.shut_down();
         }
         self.stop.cancel();
     }
@@ -383,7 +383,7 @@ impl seam::Data for DataHalf {
 
     fn peers(&self, from: &seam::ControllerId, news: Vec<seam::Peer>) {
         if let Some(links) = self.links.get() {
-            links.peers(from, &news);
+            links.peers(from, news);
         }
     }
 

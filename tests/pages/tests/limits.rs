@@ -26,7 +26,7 @@ const OTHERS: [(&str, &str); 15] = [
     ("router/control/connect.rs MOST", "lines of the log about this router's own dials"),
     ("router/control/terminators/mod.rs MAX_FAILURES", "tries of the router's own"),
     ("router/control/terminators/telling.rs MAX_REFUSALS", "tries of the router's own"),
-    ("router/link/registry/choice.rs MAX_REJECTED", "tries of the router's own"),
+    ("router/link/machine/links.rs MAX_REJECTED", "tries of the router's own"),
     ("router/web.rs MAX_TEXT", "the length of an answer"),
 ];
 

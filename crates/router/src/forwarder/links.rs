@@ -15,27 +15,22 @@ use super::{
     shard,
 };
 
-/// The reason why a link was not registered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum NotTaken {
-    /// The id belongs to an end of a circuit, or to a link to another router.
-    IdInUse,
-}
-
 impl Forwarder {
-    /// Fails for a link that could not be registered now.
-    pub(crate) fn may_register(&self, link: &Link) -> Result<(), NotTaken> {
-        self.over.lock().waiting_for(link).ok_or(NotTaken::IdInUse)?;
-        is_free(shard(&self.destinations, &link.id).read().get(&link.id), link)
+    /// False if the id of the link belongs to an end of a circuit, or to a link to another router.
+    pub(crate) fn may_register(&self, link: &Link) -> bool {
+        self.over.lock().waiting_for(link).is_some()
+            && is_free(shard(&self.destinations, &link.id).read().get(&link.id), link)
     }
 
-    /// Registers a link. Circuits that waited for the link go on over it.
-    pub(crate) fn register_link(&self, link: &Arc<Link>) -> Result<(), NotTaken> {
+    /// Registers a link, unless its id is in use. Circuits that waited for the link go on over it.
+    pub(crate) fn register_link(&self, link: &Arc<Link>) -> bool {
         let waiting = {
             let mut over = self.over.lock();
-            let waiting = over.waiting_for(link).ok_or(NotTaken::IdInUse)?;
+            let Some(waiting) = over.waiting_for(link) else { return false };
             let mut shard = shard(&self.destinations, &link.id).write();
-            is_free(shard.get(&link.id), link)?;
+            if !is_free(shard.get(&link.id), link) {
+                return false;
+            }
             shard.insert(Arc::clone(&link.id), Destination::Link(Arc::clone(link)));
             waiting
         };
@@ -47,7 +42,7 @@ impl Forwarder {
             let sources = circuit.addresses();
             self.paths_changed(sources.iter().filter(to_link).map(|source| &**source));
         }
-        Ok(())
+        true
     }
 
     /// Removes a link, unless another link of this id took its place.
@@ -88,11 +83,10 @@ impl Forwarder {
 }
 
 /// Whether a link may take the place of what has its id.
-fn is_free(known: Option<&Destination>, link: &Link) -> Result<(), NotTaken> {
+fn is_free(known: Option<&Destination>, link: &Link) -> bool {
     match known {
-        None => Ok(()),
-        Some(Destination::Link(known)) if known.peer == link.peer => Ok(()),
-        Some(_) => Err(NotTaken::IdInUse),
+        None => true,
+        Some(known) => matches!(known, Destination::Link(known) if known.peer == link.peer),
     }
 }
 

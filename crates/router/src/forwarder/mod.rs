@@ -72,7 +72,7 @@ pub(crate) use self::{
     destination::Link,
     fin::FIN_HOLD,
     flow::{App, Circuit, DataOutbox, LocalEnd, Outlet, Timers},
-    links::{BackToHops, NotTaken},
+    links::BackToHops,
     owner::ConnOwner,
     report::ReportIntervals,
     sdk::SdkCircuit,

@@ -8,7 +8,7 @@
 use std::{
     collections::HashMap,
     net::SocketAddr,
-    sync::{Arc, Weak},
+    sync::{Arc, Weak, atomic::Ordering},
     time::{Duration, Instant},
 };
 
@@ -26,7 +26,10 @@ use weft_wire::{
     link::{LinkHello, SplitPart},
 };
 
-use super::{Links, datagram, interfaces, opened::Opened};
+use super::{
+    Links, datagram, interfaces,
+    machine::{Facts, Input},
+};
 use crate::{
     authority::leads_to_authority,
     seam::{LinkListener, Unverified},
@@ -196,7 +199,7 @@ impl LinkGate {
         }
         let fingerprint = weft_identity::fingerprint(leaf);
         let router = &hello.router_id;
-        let known = links.confirmed.holds(router, &fingerprint, now());
+        let known = links.core.lock().machine.confirmed.holds(router, &fingerprint, now());
         let asked = links.control.verify_router(router, &fingerprint);
         // The dialer does not wait long, and a router that a controller has confirmed is accepted without
         // an answer.
@@ -205,15 +208,16 @@ impl LinkGate {
         let silent = || Unverified::NotAsked(format!("no answer within {patience:?}"));
         match answer.unwrap_or_else(|_| Err(silent())) {
             Ok(()) => {
-                links.confirmed.note(router, &fingerprint, now());
+                links.step(Input::Confirmed { router: router.clone(), leaf: fingerprint });
                 Ok(())
             }
             Err(Unverified::Refused(reason)) => {
-                links.refused_later(router, &fingerprint, &reason);
-                Err(format!("a controller does not know it as router {router}: {reason}"))
+                let problem = format!("a controller does not know it as router {router}: {reason}");
+                links.step(Input::Refused { router: router.clone(), leaf: fingerprint, reason });
+                Err(problem)
             }
             Err(Unverified::NotAsked(reason)) => {
-                if links.confirmed.accept_unasked(router, &fingerprint, now()) {
+                if links.core.lock().machine.confirmed.accept_unasked(router, &fingerprint, now()) {
                     links.unasked.notify_one();
                     tracing::info!(
                         %router,
@@ -317,15 +321,15 @@ impl HelloGate for LinkGate {
             &hello.router_id,
             &self.binding,
         );
-        links.opened(Opened {
+        let facts = Facts {
+            number: links.numbers.fetch_add(1, Ordering::Relaxed),
             key,
             id: hello.link_id,
             peer: hello.router_id,
             iteration: hello.iteration,
             dialed: None,
-            protocol: self.protocol.clone(),
             leaf,
-            channels,
-        });
+        };
+        links.opened(facts, &self.protocol, channels);
     }
 }

@@ -1,9 +1,6 @@
 //! Opening a link to another router (docs/protocol/data-plane.md 3.1 to 3.3, 3.7, 3.8).
 
-use std::{
-    sync::{Arc, atomic::Ordering},
-    time::Duration,
-};
+use std::sync::{Arc, atomic::Ordering};
 
 use weft_channel::{
     ChannelOptions, DialError, DialOptions, Established, GroupPolicy, ServerScreen, dial,
@@ -17,10 +14,11 @@ use weft_wire::{
     link::{LinkHello, SplitPart},
 };
 
-use super::{Links, datagram, interfaces, opened::Opened, registry::Dial};
-
-/// The interval of the search for routers that can be forgotten.
-const SWEEP: Duration = Duration::from_secs(60);
+use super::{
+    Links, datagram, interfaces,
+    live::Channels,
+    machine::{Dial, Facts, Input},
+};
 
 /// The reason why a link was not opened.
 #[derive(Debug, thiserror::Error)]
@@ -60,54 +58,35 @@ fn form(version: &str, dialer: &LinkDialer) -> Form {
 }
 
 impl Links {
-    /// Makes the dials that are due, a limited number at the same time.
-    pub(super) async fn dial_when_due(self: Arc<Self>) {
-        let workers = Arc::new(tokio::sync::Semaphore::new(self.options.dial_workers.max(1)));
-        loop {
-            let due = self.registry.lock().next_due();
-            let wait = due.map_or(SWEEP, |at| at.saturating_duration_since(now()));
-            let _ = tokio::time::timeout(wait.min(SWEEP), self.wake.notified()).await;
-            self.registry.lock().sweep(now());
-            loop {
-                let most = workers.available_permits() + self.options.dial_queue;
-                self.registry.lock().bound_queue(most, now(), rand::random);
-                let Ok(worker) = Arc::clone(&workers).acquire_owned().await else { return };
-                let Some(dial) = self.registry.lock().begin_dial(now()) else { break };
-                let links = Arc::clone(&self);
-                self.spawn(async move {
-                    links.dialing.fetch_add(1, Ordering::Relaxed);
-                    links.dial_once(dial).await;
-                    links.dialing.fetch_sub(1, Ordering::Relaxed);
-                    links.wake.notify_one();
-                    drop(worker);
-                });
-            }
-        }
-    }
-
     /// Dials a link once.
-    async fn dial_once(self: &Arc<Self>, dial: Dial) {
+    pub(super) async fn dial_once(self: Arc<Self>, dial: Dial) {
         let begun = now();
         let connected = self.connect(&dial).await;
         self.forwarder.measures().link_dials.took(now().saturating_duration_since(begun));
-        let taken = match connected {
-            Ok(opened) => self.opened(opened),
+        let channels = match connected {
+            Ok(channels) => channels,
             Err(problem) => {
                 tracing::info!(
                     link = %dial.link, peer = %dial.peer, address = %dial.address,
                     iteration = dial.iteration, %problem, "link not dialed"
                 );
-                self.registry.lock().failed(&dial, false, now(), rand::random());
-                return;
+                return self.step(Input::DialFailed(dial));
             }
         };
-        if !taken {
-            self.registry.lock().failed(&dial, true, now(), rand::random());
-        }
+        let facts = Facts {
+            number: self.numbers.fetch_add(1, Ordering::Relaxed),
+            key: dial.key,
+            id: dial.link,
+            peer: dial.peer,
+            iteration: dial.iteration,
+            dialed: Some(dial.address),
+            leaf: None,
+        };
+        self.opened(facts, &dial.protocol, channels);
     }
 
     /// Dials a link and says hello.
-    async fn connect(self: &Arc<Self>, dial: &Dial) -> Result<Opened, NotOpened> {
+    async fn connect(&self, dial: &Dial) -> Result<Channels, NotOpened> {
         let setup = self.setup();
         let dialer = setup.dialers.get(dial.dialer).ok_or(NotOpened::NoDialer)?;
         let bindings = interfaces::dialer_bindings(&setup);
@@ -121,7 +100,7 @@ impl Links {
             iteration: dial.iteration,
             dialed_router_id: Some(dial.peer.clone()),
         };
-        let channels = match form(&dial.version, dialer) {
+        Ok(match form(&dial.version, dialer) {
             Form::Grouped => {
                 let (payloads, acks) = (dialer.max_default_connections, dialer.max_ack_connections);
                 let policy = GroupPolicy::link_dialer(
@@ -138,16 +117,6 @@ impl Links {
                 let ack = self.one(dial, dialer, &part(SplitPart::Ack), None).await?;
                 vec![(Some(SplitPart::Payload), payload), (Some(SplitPart::Ack), ack)]
             }
-        };
-        Ok(Opened {
-            key: dial.key.clone(),
-            id: dial.link.clone(),
-            peer: dial.peer.clone(),
-            iteration: dial.iteration,
-            dialed: Some(dial.address.clone()),
-            protocol: dial.protocol.clone(),
-            leaf: None,
-            channels,
         })
     }
 

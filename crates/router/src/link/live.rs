@@ -10,10 +10,11 @@ use std::{
 
 use parking_lot::Mutex;
 use weft_channel::{
-    Batch, Behaviour, ChannelHandle, CloseReason, Handler, Outbox, Parts, Reading, UnderlayInfo,
-    UnderlayWaker,
+    Batch, Behaviour, ChannelHandle, CloseReason, Established, Handler, Outbox, Parts, Reading,
+    TraceFile, UnderlayInfo, UnderlayWaker,
 };
 use weft_circuit::Carries;
+use weft_identity::ExpectedRouter;
 use weft_wire::{
     Message,
     hello::underlay,
@@ -22,40 +23,33 @@ use weft_wire::{
     payload::content_type::{ACK, CONTROL, PAYLOAD},
 };
 
-use super::opened::Opened;
+use super::{
+    Links,
+    machine::{Facts, Handle},
+};
 use crate::{
-    forwarder::{Arrivals, BackToHops, DataOutbox, Foreign, Forwarder, Link},
+    forwarder::{Arrivals, BackToHops, DataOutbox, Foreign, Link, Outlet},
     measures::{Both, LinkMeasures, Measures},
     seam::{LinkConnection, LinkLatency, LinkReport},
 };
 
+/// Bytes that may wait for one link.
+const LINK_BUDGET: u64 = 64 << 20;
 /// A link whose peer leaves heartbeats unanswered for this long is reported with a latency that
 /// makes paths avoid it.
 const UNANSWERED: Duration = Duration::from_secs(30);
 
-/// The keeper of the open links of this router.
-pub(super) trait Owner: Send + Sync {
-    /// The forwarder that takes the messages of links.
-    fn forwarder(&self) -> &Arc<Forwarder>;
+/// The channels of a link after their hellos: one channel, or the two of a split link.
+pub(super) type Channels = Vec<(Option<SplitPart>, Established)>;
 
-    /// Removes a link that has closed.
-    fn gone(&self, live: &Arc<LiveLink>, reason: &CloseReason);
-}
-
-/// An open link.
+/// A link that was opened.
 pub(super) struct LiveLink {
-    pub(super) number: u64,
-    pub(super) key: String,
+    pub(super) facts: Facts,
     pub(super) link: Arc<Link>,
-    pub(super) iteration: u32,
-    pub(super) dialed: bool,
     pub(super) protocol: String,
-    /// The fingerprint of the leaf certificate that the peer has shown; `None` if this router dialed.
-    pub(super) leaf: Option<String>,
-    /// The address that was dialed; empty if the peer dialed.
-    pub(super) address: String,
-    /// One channel, or the two of a split link.
-    channels: Mutex<Vec<(Option<SplitPart>, ChannelHandle)>>,
+    /// The channels until the link is taken.
+    unstarted: Mutex<Channels>,
+    channels: Vec<(Option<SplitPart>, ChannelHandle)>,
     /// The number of changes of its connections, from 1.
     state: AtomicU32,
     latency: Mutex<Latency>,
@@ -63,7 +57,7 @@ pub(super) struct LiveLink {
     /// Messages whose circuit does not come over the link.
     pub(super) foreign: Arc<Foreign>,
     closed: AtomicBool,
-    owner: Weak<dyn Owner>,
+    owner: Weak<Links>,
 }
 
 /// Round trips since the last report.
@@ -76,54 +70,65 @@ struct Latency {
 }
 
 impl LiveLink {
-    /// Makes the link of an opened connection, without its channels.
+    /// Makes a link of these channels, which are not started yet.
     pub(super) fn new(
-        measures: &Measures,
-        owner: Weak<dyn Owner>,
-        number: u64,
-        link: Arc<Link>,
-        opened: &Opened,
+        owner: &Arc<Links>,
+        facts: Facts,
+        protocol: &str,
+        channels: Channels,
     ) -> Arc<Self> {
-        let outlet = Arc::clone(&link.outlet);
-        let measures = LinkMeasures::new(measures, &link.id, move || outlet.dropped());
+        let link = Link {
+            id: facts.id.as_str().into(),
+            peer: facts.peer.as_str().into(),
+            iteration: facts.iteration,
+            outlet: Outlet::new(owner.forwarder.budget().child(LINK_BUDGET)),
+        };
         Arc::new(Self {
-            number,
-            key: opened.key.clone(),
-            link,
-            iteration: opened.iteration,
-            dialed: opened.dialed.is_some(),
-            protocol: opened.protocol.clone(),
-            leaf: opened.leaf.clone(),
-            address: opened.dialed.clone().unwrap_or_default(),
-            channels: Mutex::default(),
+            facts,
+            link: Arc::new(link),
+            protocol: protocol.to_owned(),
+            channels: channels.iter().map(|(part, channel)| (*part, channel.handle())).collect(),
+            unstarted: Mutex::new(channels),
             state: AtomicU32::new(1),
             latency: Mutex::default(),
-            measures,
+            measures: LinkMeasures::default(),
             foreign: Arc::default(),
             closed: AtomicBool::new(false),
-            owner,
+            owner: Arc::downgrade(owner),
         })
     }
 
-    /// Adds a channel; `part` is its part of a split link.
-    pub(super) fn add(&self, part: Option<SplitPart>, channel: ChannelHandle) {
-        self.channels.lock().push((part, channel));
+    /// Starts the channels.
+    pub(super) fn start(self: &Arc<Self>, measures: &Measures, trace: Option<&TraceFile>) {
+        let outlet = Arc::clone(&self.link.outlet);
+        self.measures.register(measures, &self.link.id, move || outlet.dropped());
+        let channels = std::mem::take(&mut *self.unstarted.lock());
+        for (part, channel) in channels {
+            if let Some(trace) = trace {
+                trace.follow(&channel.handle());
+            }
+            channel.start(Arc::new(Traffic { live: Arc::clone(self), part }));
+        }
     }
 
-    /// The handler of a channel's messages.
-    pub(super) fn behaviour(self: &Arc<Self>, part: Option<SplitPart>) -> Arc<dyn Behaviour> {
-        Arc::new(Traffic { live: Arc::clone(self), part })
+    /// True if this router dialed the link.
+    pub(super) fn is_dialed(&self) -> bool {
+        self.facts.dialed.is_some()
+    }
+
+    /// The address that was dialed; empty if the peer dialed.
+    pub(super) fn address(&self) -> &str {
+        self.facts.dialed.as_deref().unwrap_or_default()
     }
 
     /// The first channel of the link, which takes all kinds of messages.
-    pub(super) fn channel(&self) -> Option<ChannelHandle> {
-        self.channels.lock().first().map(|(_, channel)| channel.clone())
+    pub(super) fn channel(&self) -> Option<&ChannelHandle> {
+        self.channels.first().map(|(_, channel)| channel)
     }
 
     /// Closes all channels of the link.
     pub(super) fn close(&self, reason: &str) {
-        let channels = self.channels.lock().clone();
-        for (_, channel) in channels {
+        for (_, channel) in &self.channels {
             channel.close(reason.to_owned());
         }
     }
@@ -176,7 +181,6 @@ impl LiveLink {
 
     /// The connections of the link.
     pub(super) fn connections(&self) -> Vec<LinkConnection> {
-        let channels = self.channels.lock();
         let of = |(part, channel): &(Option<SplitPart>, ChannelHandle)| {
             let kind = |info: &UnderlayInfo| match part {
                 Some(SplitPart::Payload) => "payload".to_owned(),
@@ -192,7 +196,7 @@ impl LiveLink {
             };
             channel.underlays().into_iter().map(connection).collect::<Vec<_>>()
         };
-        channels.iter().flat_map(of).collect()
+        self.channels.iter().flat_map(of).collect()
     }
 
     /// The report of the link to controllers.
@@ -201,8 +205,8 @@ impl LiveLink {
             id: self.link.id.to_string(),
             peer: self.link.peer.to_string(),
             protocol: self.protocol.clone(),
-            address: self.address.clone(),
-            iteration: self.iteration,
+            address: self.address().to_owned(),
+            iteration: self.facts.iteration,
             state: self.state.load(Ordering::Acquire),
             connections: self.connections(),
         }
@@ -211,6 +215,19 @@ impl LiveLink {
     /// Counts a change of the connections since the last report.
     pub(super) fn connections_changed(&self) {
         self.state.fetch_add(1, Ordering::AcqRel);
+    }
+}
+
+impl Handle for Arc<LiveLink> {
+    fn facts(&self) -> &Facts {
+        &self.facts
+    }
+
+    fn prove(&self, keys: &[String]) -> Result<(), String> {
+        let Some(channel) = self.channel() else { return Ok(()) };
+        let expected = ExpectedRouter::new(self.facts.peer.clone(), keys.to_vec());
+        let proof = expected.prove(&channel.peer().certificates);
+        proof.map(|_| ()).map_err(|problem| problem.to_string())
     }
 }
 
@@ -228,7 +245,7 @@ impl Behaviour for Traffic {
         };
         let is_for_acks = info.kind == underlay::LINK_ACK || self.part == Some(SplitPart::Ack);
         let carries = if is_for_acks { Carries::Acks } else { Carries::Payloads };
-        let forwarder = owner.forwarder();
+        let forwarder = &owner.forwarder;
         let weak = Arc::downgrade(forwarder);
         let back = BackToHops { forwarder: weak, link: Arc::clone(&live.link.id) };
         let data = live.link.outlet.open(carries, waker.clone()).giving_back_to(Arc::new(back));
@@ -247,7 +264,7 @@ impl Behaviour for Traffic {
         // The other half of a split link is closed, too.
         self.live.close("the link is closed");
         if let Some(owner) = self.live.owner.upgrade() {
-            owner.gone(&self.live, reason);
+            owner.closed(&self.live, reason);
         }
     }
 }
@@ -324,11 +341,6 @@ impl Handler for Deaf {
 
 impl std::fmt::Debug for LiveLink {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("LiveLink")
-            .field("id", &self.link.id)
-            .field("peer", &self.link.peer)
-            .field("iteration", &self.iteration)
-            .field("dialed", &self.dialed)
-            .finish_non_exhaustive()
+        f.debug_struct("LiveLink").field("facts", &self.facts).finish_non_exhaustive()
     }
 }

@@ -28,7 +28,7 @@ impl Links {
             self.measure(&live).await;
         }
         self.control.link_latencies(live.take_latency().into_iter().collect());
-        let Some(channel) = live.channel().filter(|_| live.dialed) else { return };
+        let Some(channel) = live.channel().filter(|_| live.is_dialed()) else { return };
         let mut changes = channel.underlay_changes();
         while !live.is_closed() {
             if live.connections() != told {
@@ -56,7 +56,7 @@ impl Links {
     pub(super) async fn probe(self: Arc<Self>, every: Duration) {
         loop {
             tokio::time::sleep(every).await;
-            let all: Vec<_> = self.live.lock().values().cloned().collect();
+            let all = self.all();
             let measured = all.iter().map(|live| self.measure(live));
             futures::future::join_all(measured).await;
         }
@@ -64,13 +64,13 @@ impl Links {
 
     /// The latencies measured since the last call.
     pub(crate) fn latencies(&self) -> Vec<LinkLatency> {
-        let all: Vec<_> = self.live.lock().values().cloned().collect();
+        let all = self.all();
         all.iter().filter_map(|live| live.take_latency()).collect()
     }
 
     /// Records how long messages have waited for links.
     pub(crate) fn look_at_queues(&self, now: Instant) {
-        let all: Vec<_> = self.live.lock().values().cloned().collect();
+        let all = self.all();
         all.iter().for_each(|live| live.look_at_queue(now));
     }
 }

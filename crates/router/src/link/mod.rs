@@ -1,41 +1,32 @@
 //! Links to other routers.
 //!
 //! ```text
-//!  controllers ──peers──> registry ──due──> dial ──┐
-//!                           ▲                      ├─ opened ──> live link ──> forwarder
-//!  other routers ──hello──> accept ────────────────┘               │
-//!  controllers <── up, connections, latencies, faults, duplicates ─┘
+//!  controllers ──news──┐                            ┌─> dials ──> opened links
+//!  other routers ──hellos, closes──> machine ──outputs──> forwarder: links that circuits may take
+//!  clock, dials ───────┘                            └─> controllers: up, faults, duplicates
 //! ```
 //!
-//! * [`registry`]: wanted links, the times of their dials, and the choice between two links with one key;
+//! * [`machine`]: which links are wanted, when they are dialed, and which of the opened ones are taken. Every
+//!   change of a link is one step of this machine, and [`Links`] carries out what follows, in order;
 //! * [`dial`], [`accept`]: links that this router opens, and those that other routers open;
-//! * [`confirmed`], [`confirm`]: the answers of controllers about routers that open links; [`refused`]:
-//!   hellos that were refused; [`judge`]: open links whose router has other keys now;
-//! * [`place`]: which of the opened links are taken;
-//! * [`live`]: an open link; [`measure`], [`report`]: its state; [`interfaces`]: the names in keys;
+//! * [`confirm`]: the answers of controllers about routers that were accepted without one; [`refused`]:
+//!   hellos that were refused;
+//! * [`live`]: a link with its channels; [`measure`], [`report`]: its state; [`interfaces`]: the names in keys;
 //! * [`datagram`]: links over DTLS.
 
 mod accept;
 mod confirm;
-mod confirmed;
 pub(crate) mod datagram;
 mod dial;
 pub(crate) mod interfaces;
-mod judge;
 mod live;
+mod machine;
 mod measure;
-mod opened;
-mod place;
 mod refused;
-mod registry;
 mod report;
 
 use std::{
-    collections::HashMap,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, AtomicUsize, Ordering},
-    },
+    sync::{Arc, atomic::AtomicU64},
     time::Duration,
 };
 
@@ -51,14 +42,13 @@ use weft_identity::LiveIdentity;
 use weft_wire::Scheme;
 
 use self::{
-    confirmed::Confirmed,
-    live::{LiveLink, Owner},
+    live::{Channels, LiveLink},
+    machine::{Dialer, Facts, Input, Machine, Output, Random, Reason},
     refused::Refused,
-    registry::{Dialer, News, Registry},
 };
 use crate::{
-    forwarder::Forwarder,
-    seam::{Control, ControllerId, LinkControl, Peer, PeerState},
+    forwarder::{Forwarder, Link},
+    seam::{Control, ControllerId, LinkControl, Peer},
 };
 
 /// The options of links.
@@ -101,18 +91,33 @@ pub(crate) struct Links {
     options: LinkOptions,
     /// Dialers and heartbeats as they are now.
     setup: RwLock<Arc<LinkConfig>>,
-    registry: Mutex<Registry>,
-    live: Mutex<HashMap<u64, Arc<LiveLink>>>,
+    core: Mutex<Core>,
     numbers: AtomicU64,
-    /// Notified when a dial may be due.
+    /// Notified when the machine is to be woken earlier than before.
     wake: Notify,
-    /// The number of dials under way.
-    dialing: AtomicUsize,
-    confirmed: Confirmed,
     /// Notified when a router was accepted without the answer of a controller.
     unasked: Notify,
     refused: Refused,
     stop: CancellationToken,
+}
+
+/// The machine, and whether a thread carries out its outputs.
+struct Core {
+    machine: Machine<Arc<LiveLink>>,
+    is_busy: bool,
+}
+
+/// The random numbers of this thread.
+struct ThreadRandom;
+
+impl Random for ThreadRandom {
+    fn fraction(&mut self) -> f64 {
+        rand::random()
+    }
+
+    fn link_id(&mut self) -> String {
+        weft_wire::link::id_of(uuid::Uuid::new_v4().as_u128())
+    }
 }
 
 /// The dialers as the registry needs them.
@@ -132,10 +137,6 @@ pub(crate) fn links_over(scheme: Scheme) -> bool {
     matches!(scheme, Scheme::Tls | Scheme::Dtls)
 }
 
-fn new_id() -> String {
-    weft_wire::link::id_of(uuid::Uuid::new_v4().as_u128())
-}
-
 impl Links {
     /// Starts without links. Dials begin when controllers report other routers.
     pub(crate) fn start(
@@ -148,7 +149,9 @@ impl Links {
         stop: CancellationToken,
     ) -> Arc<Self> {
         let setup = Arc::new(options.config.clone());
-        let registry = Registry::new(&options.router_id, specs(&setup));
+        let limits = (options.dial_workers.max(1), options.dial_queue);
+        let random = Box::new(ThreadRandom);
+        let machine = Machine::new(&options.router_id, specs(&setup), limits, now(), random);
         let links = Arc::new(Self {
             forwarder,
             control,
@@ -156,18 +159,15 @@ impl Links {
             identity,
             client_tls,
             setup: RwLock::new(setup),
-            registry: Mutex::new(registry),
-            live: Mutex::default(),
+            core: Mutex::new(Core { machine, is_busy: false }),
             numbers: AtomicU64::new(1),
             wake: Notify::new(),
-            dialing: AtomicUsize::new(0),
-            confirmed: Confirmed::default(),
             unasked: Notify::new(),
             refused: Refused::default(),
             stop,
             options,
         });
-        links.spawn(Arc::clone(&links).dial_when_due());
+        links.spawn(Arc::clone(&links).keep_time());
         links.spawn(Arc::clone(&links).confirm_again());
         if let Some(every) = links.options.probe_interval {
             links.spawn(Arc::clone(&links).probe(every.max(Duration::from_millis(100))));
@@ -176,11 +176,10 @@ impl Links {
     }
 
     /// Changes dialers and heartbeats. Open links stay as they are.
-    pub(crate) fn set_up(&self, config: LinkConfig) {
+    pub(crate) fn set_up(self: &Arc<Self>, config: LinkConfig) {
         let specs = specs(&config);
         *self.setup.write() = Arc::new(config);
-        self.registry.lock().set_dialers(specs, now(), new_id);
-        self.wake.notify_one();
+        self.step(Input::Dialers(specs));
     }
 
     fn setup(&self) -> Arc<LinkConfig> {
@@ -211,39 +210,23 @@ impl Links {
     }
 
     /// Takes the reports of a controller about other routers.
-    pub(crate) fn peers(&self, from: &ControllerId, news: &[Peer]) {
-        let News { closing, other_keys } = self.registry.lock().take(from, news, new_id);
-        // The earlier confirmation of a removed router is not valid any more.
-        for peer in news.iter().filter(|peer| peer.state == PeerState::Removed) {
-            self.confirmed.forget(&peer.id);
-        }
-        for number in closing {
-            self.close(number, "the peer was removed, or has other listeners");
-        }
-        other_keys.iter().for_each(|peer| self.judge_again(peer));
-        self.wake.notify_one();
+    pub(crate) fn peers(self: &Arc<Self>, from: &ControllerId, news: Vec<Peer>) {
+        self.step(Input::News { from: from.clone(), news });
     }
 
     /// A controller reports that a link broke: the link is closed here, too.
-    pub(crate) fn faulted(&self, id: &str, iteration: u32) {
-        let live = self.live.lock();
-        let of_id = live.values().find(|live| *live.link.id == *id).cloned();
-        drop(live);
-        if let Some(live) = of_id
-            && (iteration == 0 || iteration >= live.iteration)
-        {
-            live.close("a controller reports that the link broke");
-        }
+    pub(crate) fn faulted(self: &Arc<Self>, id: &str, iteration: u32) {
+        self.step(Input::Fault { id: id.to_owned(), iteration });
     }
 
     /// The number of dials under way, and the most that may be.
     pub(crate) fn dials(&self) -> (usize, usize) {
-        (self.dialing.load(Ordering::Relaxed), self.options.dial_workers.max(1))
+        (self.core.lock().machine.dialing, self.options.dial_workers.max(1))
     }
 
     /// The number of open links.
     pub(crate) fn count(&self) -> usize {
-        self.live.lock().len()
+        self.core.lock().machine.links().len()
     }
 
     /// The number of hellos that were refused because of their content.
@@ -251,35 +234,133 @@ impl Links {
         self.refused.seen()
     }
 
-    /// Closes every link.
-    pub(crate) fn close_all(&self, reason: &str) {
-        let all: Vec<_> = self.live.lock().values().cloned().collect();
-        all.iter().for_each(|live| live.close(reason));
+    /// Closes every link, and opens none any more.
+    pub(crate) fn shut_down(self: &Arc<Self>) {
+        self.step(Input::ShutDown);
     }
 
-    fn close(&self, number: u64, reason: &str) {
-        let live = self.live.lock().get(&number).cloned();
-        if let Some(live) = live {
-            live.close(reason);
+    /// All open links.
+    fn all(&self) -> Vec<Arc<LiveLink>> {
+        self.core.lock().machine.links().cloned().collect()
+    }
+
+    /// Takes a link whose hellos were accepted.
+    fn opened(self: &Arc<Self>, facts: Facts, protocol: &str, channels: Channels) {
+        let link = LiveLink::new(self, facts, protocol, channels);
+        let is_free = self.forwarder.may_register(&link.link);
+        self.step(Input::Opened { link, is_free });
+    }
+
+    /// Wakes the machine whenever it has something to do.
+    async fn keep_time(self: Arc<Self>) {
+        loop {
+            let at = self.core.lock().machine.next_wake();
+            let wait = at.saturating_duration_since(now());
+            let _ = tokio::time::timeout(wait, self.wake.notified()).await;
+            self.step(Input::Tick);
         }
+    }
+
+    /// Handles the end of a link's channels.
+    fn closed(self: &Arc<Self>, live: &LiveLink, reason: &CloseReason) {
+        let Link { id, peer, iteration, .. } = &*live.link;
+        tracing::info!(link = %id, %peer, iteration, %reason, "link closed");
+        self.step(Input::Closed(live.facts.number));
+    }
+
+    /// Gives the machine an input, and carries out what follows. If another thread is carrying out outputs,
+    /// it carries out these, too, so that all outputs are carried out in order.
+    fn step(self: &Arc<Self>, input: Input<Arc<LiveLink>>) {
+        {
+            let core = &mut *self.core.lock();
+            let before = core.machine.next_wake();
+            core.machine.step(now(), input);
+            if core.machine.next_wake() < before {
+                self.wake.notify_one();
+            }
+            if std::mem::replace(&mut core.is_busy, true) {
+                return;
+            }
+        }
+        let _runtime = self.options.control_runtime.enter();
+        while let Some(output) = self.next_output() {
+            self.carry_out(output);
+        }
+    }
+
+    /// The next output to carry out.
+    fn next_output(&self) -> Option<Output<Arc<LiveLink>>> {
+        let mut core = self.core.lock();
+        let next = core.machine.next_output();
+        core.is_busy = next.is_some();
+        next
+    }
+
+    fn carry_out(self: &Arc<Self>, output: Output<Arc<LiveLink>>) {
+        match output {
+            Output::Dial(dial) => self.spawn(Arc::clone(self).dial_once(dial)),
+            Output::Reject(live, reason) => {
+                log_end(&live, &reason);
+                let Reason::OtherKept { keep_for } = reason else {
+                    return live.close(&reason.to_string());
+                };
+                self.spawn(async move {
+                    tokio::time::sleep(keep_for).await;
+                    drop(live);
+                });
+            }
+            Output::Open(live) => self.open(&live),
+            Output::Up(live) => self.report_up(live),
+            Output::Duplicate(live) => {
+                self.control.link_duplicate(&live.link.id, live.link.iteration);
+            }
+            Output::Close(live, reason) => {
+                log_end(&live, &reason);
+                live.close(&reason.to_string());
+            }
+            Output::Withdraw(live) => self.forwarder.unregister_link(&live.link),
+            Output::Fault(live) if !self.stop.is_cancelled() => {
+                self.faults.link_fault(&live.link.id, live.link.iteration);
+            }
+            Output::Fault(_) => {}
+            Output::AskControllers => self.unasked.notify_one(),
+        }
+    }
+
+    /// Starts a link, and publishes it to the forwarder.
+    fn open(&self, live: &Arc<LiveLink>) {
+        live.start(self.forwarder.measures(), self.options.trace.as_ref());
+        if !self.forwarder.register_link(&live.link) {
+            // An end of a circuit has got this address since the machine was asked.
+            log_end(live, &Reason::IdInUse);
+            live.close(&Reason::IdInUse.to_string());
+        }
+    }
+
+    fn report_up(self: &Arc<Self>, live: Arc<LiveLink>) {
+        let Link { id, peer, iteration, .. } = &*live.link;
+        tracing::info!(link = %id, %peer, dialed = live.is_dialed(), iteration, "link established");
+        let report = live.report();
+        let told = report.connections.clone();
+        if live.is_dialed() {
+            self.control.link_up(report);
+        }
+        self.spawn(Arc::clone(self).follow(live, told));
     }
 }
 
-impl Owner for Links {
-    fn forwarder(&self) -> &Arc<Forwarder> {
-        &self.forwarder
-    }
-
-    fn gone(&self, live: &Arc<LiveLink>, reason: &CloseReason) {
-        self.forwarder.unregister_link(&live.link);
-        self.live.lock().remove(&live.number);
-        self.registry.lock().closed(&live.key, live.number, now());
-        self.wake.notify_one();
-        tracing::info!(link = %live.link.id, peer = %live.link.peer, iteration = live.iteration, %reason, "link closed");
-        let is_back = self.forwarder.link(&live.link.id).is_some();
-        if !is_back && !self.stop.is_cancelled() {
-            self.faults.link_fault(&live.link.id, live.iteration);
+/// Logs why a link is refused or closed; as a warning if its router may not have it.
+fn log_end(live: &LiveLink, reason: &Reason) {
+    use Reason::{IdInUse, NotWanted, OtherKeys, PeerFull, RouterRefused};
+    let (Link { id, peer, iteration, .. }, address) = (&*live.link, live.address());
+    match reason {
+        PeerFull | IdInUse | RouterRefused(_) | OtherKeys(_) => {
+            tracing::warn!(link = %id, %peer, iteration, %reason, "a link is refused or closed");
         }
+        NotWanted(_) => {
+            tracing::info!(link = %id, %peer, iteration, address, %reason, "a dialed link is closed");
+        }
+        _ => tracing::debug!(link = %id, %peer, iteration, %reason, "a link is refused or closed"),
     }
 }
 

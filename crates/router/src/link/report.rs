@@ -7,33 +7,30 @@ use std::{
 
 use serde_json::{Map, Value, json};
 
-use super::{Links, LiveLink, registry::Target};
+use super::{Links, LiveLink, machine::Target};
 use crate::seam::LinkReport;
 
 impl Links {
-    /// The links that this router dialed, for reports to controllers.
+    /// The links that this router dialed, for reports to controllers. Duplicates are left out: they will
+    /// be closed.
     pub(crate) fn reports(&self) -> Vec<LinkReport> {
-        let dialed: Vec<_> =
-            self.live.lock().values().filter(|live| live.dialed).cloned().collect();
-        let registry = self.registry.lock();
-        // A link whose place another link took is left out: it will be closed.
-        let stand = dialed.iter().filter(|live| registry.is_live(&live.key, live.number));
-        stand.map(|live| live.report()).collect()
+        let current: Vec<_> = self.core.lock().machine.current_links().cloned().collect();
+        let dialed = current.iter().filter(|live| live.is_dialed());
+        dialed.map(|live| live.report()).collect()
     }
 
     /// All links, whichever side dialed them.
     pub(crate) fn all_reports(&self) -> Vec<LinkReport> {
-        let all: Vec<_> = self.live.lock().values().cloned().collect();
-        all.iter().map(|live| live.report()).collect()
+        self.all().iter().map(|live| live.report()).collect()
     }
 
     /// The routers at both ends of each link: the one that dialed, and the one that was dialed.
     pub(crate) fn ends(&self) -> HashMap<String, (String, String)> {
         let own = || self.options.router_id.clone();
-        let all = self.live.lock();
-        let ends = all.values().map(|live| {
+        let all = self.all();
+        let ends = all.iter().map(|live| {
             let peer = live.link.peer.to_string();
-            let ends = if live.dialed { (own(), peer) } else { (peer, own()) };
+            let ends = if live.is_dialed() { (own(), peer) } else { (peer, own()) };
             (live.link.id.to_string(), ends)
         });
         ends.collect()
@@ -41,23 +38,23 @@ impl Links {
 
     /// The state of all links, for inspection (docs/protocol/data-plane.md 12).
     pub(crate) fn inspect(&self) -> Value {
-        let live: Vec<_> = self.live.lock().values().cloned().collect();
-        let links: Vec<_> = live.iter().map(|live| self.described(live)).collect();
-        let registry = self.registry.lock();
-        let destinations = registry.peers().map(|(id, version, healthy)| {
-            let states: Vec<_> = registry.targets_of(id).map(described_target).collect();
+        let links: Vec<_> = self.all().iter().map(|live| self.described(live)).collect();
+        let core = self.core.lock();
+        let destinations = core.machine.peers().map(|(id, version, healthy)| {
+            let states: Vec<_> = core.machine.targets_of(id).map(described_target).collect();
             json!({"id": id, "version": version, "healthy": healthy, "linkStates": states})
         });
         let destinations: Vec<_> = destinations.collect();
-        drop(registry);
+        drop(core);
         json!({"links": links, "destinations": destinations, "refused": self.refused.seen(), "errors": null})
     }
 
     /// The state of the links with these ids, by id.
     pub(crate) fn inspect_some(&self, ids: &HashSet<&str>) -> Map<String, Value> {
         let is_asked = |live: &&Arc<LiveLink>| ids.contains(&*live.link.id);
-        let live: Vec<_> = self.live.lock().values().filter(is_asked).cloned().collect();
-        live.iter().map(|live| (live.link.id.to_string(), self.described(live))).collect()
+        let all = self.all();
+        let asked = all.iter().filter(is_asked);
+        asked.map(|live| (live.link.id.to_string(), self.described(live))).collect()
     }
 
     fn described(&self, live: &LiveLink) -> Value {
@@ -68,9 +65,9 @@ impl Links {
             .iter()
             .map(|one| json!({"Type": one.kind, "Source": one.local, "Dest": one.remote}));
         json!({
-            "id": &*live.link.id, "iteration": live.iteration, "key": live.key,
+            "id": &*live.link.id, "iteration": live.link.iteration, "key": live.facts.key,
             "split": underlays.contains_key("ack"), "protocol": live.protocol,
-            "dialAddress": live.address, "dest": &*live.link.peer, "dialed": live.dialed,
+            "dialAddress": live.address(), "dest": &*live.link.peer, "dialed": live.is_dialed(),
             "underlays": underlays, "connections": listed.collect::<Vec<_>>(),
             "connStateIteration": live.report().state,
             "circuits": self.forwarder.circuits_over(&live.link.id),
@@ -81,11 +78,11 @@ impl Links {
 
 /// The state of a link that is wanted.
 fn described_target((key, target): (&String, &Target)) -> Value {
-    let place = &target.place().listener;
+    let listener = target.listener();
     json!({
-        "id": target.link, "key": key, "status": target.status.word(),
+        "id": target.link, "key": key, "status": target.status(),
         "dialAttempts": target.iteration, "connectedCount": target.connected,
-        "retryDelay": format!("{:?}", target.delay), "targetAddress": place.address,
-        "targetGroups": place.groups, "targetBinding": place.local_binding,
+        "retryDelay": format!("{:?}", target.delay), "targetAddress": listener.address,
+        "targetGroups": listener.groups, "targetBinding": listener.local_binding,
     })
 }

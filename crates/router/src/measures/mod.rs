@@ -5,7 +5,11 @@
 
 mod book;
 
-use std::{ops::AddAssign, sync::Arc, time::Instant};
+use std::{
+    ops::AddAssign,
+    sync::{Arc, OnceLock},
+    time::Instant,
+};
 
 use parking_lot::Mutex;
 use weft_circuit::now;
@@ -246,22 +250,29 @@ pub(crate) struct LinkMeasures {
     pub(crate) latency: Arc<Histogram>,
     /// How long messages wait for the link.
     pub(crate) queue_time: Arc<Histogram>,
-    _scope: Scope,
+    scope: OnceLock<Scope>,
+}
+
+impl Default for LinkMeasures {
+    fn default() -> Self {
+        let times = || Arc::new(Histogram::times());
+        let (latency, queue_time) = (times(), times());
+        Self { traffic: Both::default(), latency, queue_time, scope: OnceLock::new() }
+    }
 }
 
 impl LinkMeasures {
     /// Registers the metrics of a link for as long as this value lives; `dropped` counts the
     /// messages that its queue dropped.
-    pub(crate) fn new(
+    pub(crate) fn register(
+        &self,
         measures: &Measures,
         link: &str,
         dropped: impl Fn() -> u64 + Clone + Send + Sync + 'static,
-    ) -> Self {
+    ) {
         let mut scope = measures.scope();
-        let traffic = Both::default();
-        traffic.register(&mut scope, &format!("link.{link}"));
-        let (latency, queue_time) = (Arc::new(Histogram::times()), Arc::new(Histogram::times()));
-        for (name, times) in [("latency", &latency), ("queue_time", &queue_time)] {
+        self.traffic.register(&mut scope, &format!("link.{link}"));
+        for (name, times) in [("latency", &self.latency), ("queue_time", &self.queue_time)] {
             let times = Arc::clone(times);
             scope.histogram(format!("link.{link}.{name}"), move |all| times.add_to(all));
         }
@@ -270,6 +281,6 @@ impl LinkMeasures {
         for name in ["dropped_msgs", "dropped_fwd_msgs"] {
             scope.meter(format!("link.{name}:{link}"), dropped.clone());
         }
-        Self { traffic, latency, queue_time, _scope: scope }
+        let _ = self.scope.set(scope);
     }
 }

@@ -5,8 +5,6 @@ use std::{
     time::{Duration, Instant},
 };
 
-use parking_lot::Mutex;
-
 /// How long the confirmation of a router is valid while no controller can be asked.
 const CONFIRMED: Duration = Duration::from_secs(24 * 3600);
 /// Most routers whose confirmation is remembered.
@@ -17,7 +15,7 @@ const MAX_UNASKED: usize = 100_000;
 const REFUSED: Duration = Duration::from_secs(60);
 
 /// A router's id, and the fingerprint of the leaf certificate that it has shown.
-pub(super) type Shown = (String, String);
+pub(in crate::link) type Shown = (String, String);
 
 /// The answer about a router that was accepted without one.
 #[derive(Debug, Clone, Copy)]
@@ -30,97 +28,91 @@ enum Later {
 
 /// Routers that controllers have confirmed, with the fingerprints of their leaf certificates.
 #[derive(Debug, Default)]
-pub(super) struct Confirmed(Mutex<Tables>);
-
-#[derive(Debug, Default)]
-struct Tables {
+pub(in crate::link) struct Confirmed {
     known: HashMap<String, (String, Instant)>,
     unasked: HashMap<Shown, Later>,
 }
 
 impl Confirmed {
     /// Notes that a controller has confirmed a router.
-    pub(super) fn note(&self, router: &str, leaf: &str, now: Instant) {
-        let mut tables = self.0.lock();
-        tables.unasked.remove(&shown(router, leaf));
-        let known = &mut tables.known;
-        if known.len() >= MAX_CONFIRMED {
-            known.retain(|_, (_, at)| now.duration_since(*at) < CONFIRMED);
+    pub(super) fn note(&mut self, router: &str, leaf: &str, now: Instant) {
+        self.unasked.remove(&shown(router, leaf));
+        if self.known.len() >= MAX_CONFIRMED {
+            self.known.retain(|_, (_, at)| now.duration_since(*at) < CONFIRMED);
         }
-        if known.len() < MAX_CONFIRMED {
-            known.insert(router.to_owned(), (leaf.to_owned(), now));
+        if self.known.len() < MAX_CONFIRMED {
+            self.known.insert(router.to_owned(), (leaf.to_owned(), now));
         }
     }
 
     /// True if a router with this leaf was confirmed within [`CONFIRMED`].
-    pub(super) fn holds(&self, router: &str, leaf: &str, now: Instant) -> bool {
-        self.0.lock().holds(router, leaf, now)
+    pub(in crate::link) fn holds(&self, router: &str, leaf: &str, now: Instant) -> bool {
+        let fresh = |at: Instant| now.saturating_duration_since(at) < CONFIRMED;
+        self.known.get(router).is_some_and(|(known, at)| known == leaf && fresh(*at))
     }
 
     /// Accepts a router that no controller was asked about, if its confirmation holds. The router waits
     /// for an answer then.
-    pub(super) fn accept_unasked(&self, router: &str, leaf: &str, now: Instant) -> bool {
-        let mut tables = self.0.lock();
-        if !tables.holds(router, leaf, now) || tables.unasked.len() >= MAX_UNASKED {
+    pub(in crate::link) fn accept_unasked(
+        &mut self,
+        router: &str,
+        leaf: &str,
+        now: Instant,
+    ) -> bool {
+        if !self.holds(router, leaf, now) || self.unasked.len() >= MAX_UNASKED {
             return false;
         }
-        tables.unasked.insert(shown(router, leaf), Later::Awaited);
+        self.unasked.insert(shown(router, leaf), Later::Awaited);
         true
     }
 
     /// Has controllers asked about a router that was confirmed before. False if too many wait for an answer.
-    pub(super) fn ask_again(&self, router: &str, leaf: &str) -> bool {
-        let mut tables = self.0.lock();
-        let has_room = tables.unasked.len() < MAX_UNASKED;
+    pub(super) fn ask_again(&mut self, router: &str, leaf: &str) -> bool {
+        let has_room = self.unasked.len() < MAX_UNASKED;
         if has_room {
-            tables.unasked.insert(shown(router, leaf), Later::Awaited);
+            self.unasked.insert(shown(router, leaf), Later::Awaited);
         }
         has_room
     }
 
     /// The routers that wait for an answer. Refusals of more than [`REFUSED`] ago are forgotten.
-    pub(super) fn awaited(&self, now: Instant) -> Vec<Shown> {
-        let mut tables = self.0.lock();
-        tables.unasked.retain(|_, later| match later {
+    pub(in crate::link) fn awaited(&mut self, now: Instant) -> Vec<Shown> {
+        self.unasked.retain(|_, later| match later {
             Later::Awaited => true,
             Later::Refused(at) => now.saturating_duration_since(*at) < REFUSED,
         });
         let waits = |(_, later): &(&Shown, &Later)| matches!(later, Later::Awaited);
-        tables.unasked.iter().filter(waits).map(|(shown, _)| shown.clone()).collect()
+        self.unasked.iter().filter(waits).map(|(shown, _)| shown.clone()).collect()
     }
 
     /// Notes that a controller refused a router with this leaf. Its confirmation is void; that of
     /// another leaf stays, because any router can claim the id. True if the router had been accepted
     /// without an answer.
-    pub(super) fn refuse(&self, router: &str, leaf: &str, now: Instant) -> bool {
-        let mut tables = self.0.lock();
-        if tables.known.get(router).is_some_and(|(known, _)| known == leaf) {
-            tables.known.remove(router);
-        }
-        let later = tables.unasked.get_mut(&shown(router, leaf));
+    pub(super) fn refuse(&mut self, router: &str, leaf: &str, now: Instant) -> bool {
+        let later = self.unasked.get_mut(&shown(router, leaf));
         let waited = later.as_ref().is_some_and(|later| matches!(later, Later::Awaited));
         if let Some(later) = later {
             *later = Later::Refused(now);
         }
+        if self.known.get(router).is_some_and(|(known, _)| known == leaf) {
+            self.forget(router, now);
+        }
         waited
     }
 
-    /// True if a controller has refused the router after it was accepted without an answer.
+    /// True if the router was refused, or removed from the network, since it was confirmed or accepted
+    /// without an answer.
     pub(super) fn was_refused(&self, router: &str, leaf: &str) -> bool {
-        let tables = self.0.lock();
-        matches!(tables.unasked.get(&shown(router, leaf)), Some(Later::Refused(_)))
+        matches!(self.unasked.get(&shown(router, leaf)), Some(Later::Refused(_)))
     }
 
-    /// Forgets what was confirmed of a router, which was removed from the network.
-    pub(super) fn forget(&self, router: &str) {
-        self.0.lock().known.remove(router);
-    }
-}
-
-impl Tables {
-    fn holds(&self, router: &str, leaf: &str, now: Instant) -> bool {
-        let fresh = |at: Instant| now.saturating_duration_since(at) < CONFIRMED;
-        self.known.get(router).is_some_and(|(known, at)| known == leaf && fresh(*at))
+    /// Voids what was confirmed of a router, which was refused or removed from the network.
+    pub(super) fn forget(&mut self, router: &str, now: Instant) {
+        if let Some((leaf, _)) = self.known.remove(router)
+            && self.unasked.len() < MAX_UNASKED
+        {
+            self.unasked.insert(shown(router, &leaf), Later::Refused(now));
+        }
     }
 }
 
@@ -134,18 +126,20 @@ mod tests {
 
     #[test]
     fn a_confirmation_holds_for_a_day_and_for_the_same_leaf() {
-        let (confirmed, now) = (Confirmed::default(), Instant::now());
+        let (mut confirmed, now) = (Confirmed::default(), Instant::now());
         confirmed.note("r2", "aa", now);
         assert!(confirmed.holds("r2", "aa", now + CONFIRMED - Duration::from_secs(1)));
         assert!(!confirmed.holds("r2", "aa", now + CONFIRMED));
         assert!(!confirmed.holds("r2", "bb", now) && !confirmed.holds("r3", "aa", now));
-        confirmed.forget("r2");
-        assert!(!confirmed.holds("r2", "aa", now));
+        confirmed.forget("r2", now);
+        assert!(!confirmed.holds("r2", "aa", now) && confirmed.was_refused("r2", "aa"));
+        confirmed.note("r2", "aa", now);
+        assert!(!confirmed.was_refused("r2", "aa"));
     }
 
     #[test]
     fn a_refused_leaf_voids_no_confirmation_of_another() {
-        let (confirmed, now) = (Confirmed::default(), Instant::now());
+        let (mut confirmed, now) = (Confirmed::default(), Instant::now());
         confirmed.note("r2", "aa", now);
         assert!(!confirmed.refuse("r2", "bb", now));
         assert!(confirmed.holds("r2", "aa", now));
@@ -155,7 +149,7 @@ mod tests {
 
     #[test]
     fn who_was_accepted_without_an_answer_waits_for_one() {
-        let (confirmed, now) = (Confirmed::default(), Instant::now());
+        let (mut confirmed, now) = (Confirmed::default(), Instant::now());
         assert!(!confirmed.accept_unasked("r2", "aa", now));
         confirmed.note("r2", "aa", now);
         confirmed.note("r3", "cc", now);
