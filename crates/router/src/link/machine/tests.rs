@@ -1,6 +1,7 @@
-//! Single transitions of targets and links.
+//! Single transitions of targets and links. The [`simulator`] plays whole networks.
 
 mod dials;
+mod simulator;
 
 use std::rc::Rc;
 
