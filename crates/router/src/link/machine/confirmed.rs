@@ -14,6 +14,9 @@ const MAX_UNASKED: usize = 100_000;
 /// How long a late refusal is remembered, for a link whose hello was accepted just before it.
 const REFUSED: Duration = Duration::from_secs(60);
 
+/// Stands for every leaf certificate of a router that was removed.
+const ANY: &str = "";
+
 /// A router's id, and the fingerprint of the leaf certificate that it has shown.
 pub(in crate::link) type Shown = (String, String);
 
@@ -37,6 +40,7 @@ impl Confirmed {
     /// Notes that a controller has confirmed a router.
     pub(super) fn note(&mut self, router: &str, leaf: &str, now: Instant) {
         self.unasked.remove(&shown(router, leaf));
+        self.unasked.remove(&shown(router, ANY));
         if self.known.len() >= MAX_CONFIRMED {
             self.known.retain(|_, (_, at)| now.duration_since(*at) < CONFIRMED);
         }
@@ -95,7 +99,7 @@ impl Confirmed {
             *later = Later::Refused(now);
         }
         if self.known.get(router).is_some_and(|(known, _)| known == leaf) {
-            self.forget(router, now);
+            self.void(router, leaf, now);
         }
         waited
     }
@@ -103,15 +107,18 @@ impl Confirmed {
     /// True if the router was refused, or removed from the network, since it was confirmed or accepted
     /// without an answer.
     pub(super) fn was_refused(&self, router: &str, leaf: &str) -> bool {
-        matches!(self.unasked.get(&shown(router, leaf)), Some(Later::Refused(_)))
+        let is_refused = |later: Option<&Later>| matches!(later, Some(Later::Refused(_)));
+        [leaf, ANY].iter().any(|leaf| is_refused(self.unasked.get(&shown(router, leaf))))
     }
 
-    /// Voids what was confirmed of a router, which was refused or removed from the network.
+    /// Voids what was confirmed of a router, which was removed from the network.
     pub(super) fn forget(&mut self, router: &str, now: Instant) {
-        if let Some((leaf, _)) = self.known.remove(router)
-            && self.unasked.len() < MAX_UNASKED
-        {
-            self.unasked.insert(shown(router, &leaf), Later::Refused(now));
+        self.void(router, ANY, now);
+    }
+
+    fn void(&mut self, router: &str, leaf: &str, now: Instant) {
+        if self.known.remove(router).is_some() && self.unasked.len() < MAX_UNASKED {
+            self.unasked.insert(shown(router, leaf), Later::Refused(now));
         }
     }
 }
@@ -133,6 +140,7 @@ mod tests {
         assert!(!confirmed.holds("r2", "bb", now) && !confirmed.holds("r3", "aa", now));
         confirmed.forget("r2", now);
         assert!(!confirmed.holds("r2", "aa", now) && confirmed.was_refused("r2", "aa"));
+        assert!(confirmed.was_refused("r2", "former leaf") && !confirmed.was_refused("r3", "aa"));
         confirmed.note("r2", "aa", now);
         assert!(!confirmed.was_refused("r2", "aa"));
     }
