@@ -59,6 +59,8 @@ mod router_files;
 #[cfg(test)]
 mod sdk;
 #[cfg(test)]
+mod second_tokens;
+#[cfg(test)]
 mod seed;
 #[cfg(test)]
 mod stopped;

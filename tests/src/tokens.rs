@@ -23,7 +23,7 @@ use crate::sdk::{dial, echo, round_trip};
 
 /// The provider of a company, for tests: it signs tokens.
 #[derive(Clone)]
-struct Company {
+pub(crate) struct Company {
     signer: Arc<TokenSigner>,
     certificate: String,
 }
@@ -31,7 +31,7 @@ struct Company {
 const ISSUER: &str = "https://idp.example";
 
 impl Company {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let now = SystemTime::now();
         let authority = Authority::make_root(&AuthoritySpec::new("company"), now).unwrap();
         let key = PrivateKey::generate(KeyAlgorithm::EcP256).unwrap();
@@ -42,14 +42,21 @@ impl Company {
         Self { signer: Arc::new(TokenSigner::new(&chain).unwrap()), certificate }
     }
 
-    fn token(&self, of: &str) -> String {
+    pub(crate) fn token(&self, of: &str) -> String {
+        self.token_for(of, 300)
+    }
+
+    /// A token that ends in so many seconds. Controllers take it for a minute longer.
+    pub(crate) fn token_for(&self, of: &str, seconds: i64) -> String {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs();
-        let claims = json!({"iss": ISSUER, "aud": "weft", "sub": of, "iat": now, "exp": now + 300});
+        let now = i64::try_from(now).unwrap();
+        let (begin, end) = (now - 100, now + seconds);
+        let claims = json!({"iss": ISSUER, "aud": "weft", "sub": of, "iat": begin, "exp": end});
         self.signer.sign(&claims).unwrap()
     }
 
     /// Makes the controller accept its tokens, by the external id of identities.
-    async fn introduce(&self, network: &Network, address: Option<&str>) {
+    pub(crate) async fn introduce(&self, network: &Network, address: Option<&str>) {
         let signer = json!({"name": "company", "issuer": ISSUER, "audience": "weft", "enabled": true,
             "certPem": self.certificate, "claimsProperty": "/sub", "useExternalId": true,
             "externalAuthUrl": address, "clientId": "weft", "scopes": ["offline_access"]});
@@ -70,7 +77,7 @@ async fn bare(network: &Network) -> IdentityFile {
     IdentityFile { id, ..file }
 }
 
-async fn network(access: Duration) -> Network {
+pub(crate) async fn network(access: Duration) -> Network {
     Network::start_with(|seed| {
         seed.announces_tokens = true;
         seed.durations.access_token = access;
@@ -78,12 +85,12 @@ async fn network(access: Duration) -> Network {
     .await
 }
 
-async fn start(builder: ContextBuilder, file: IdentityFile) -> Context {
+pub(crate) async fn start(builder: ContextBuilder, file: IdentityFile) -> Context {
     soon(builder.build(file)).await.unwrap()
 }
 
 /// The sessions of an identity: id, and whether it is one by tokens.
-async fn sessions(network: &Network, name: &str) -> Vec<(String, bool)> {
+pub(crate) async fn sessions(network: &Network, name: &str) -> Vec<(String, bool)> {
     let all = network.list(&session::KIND).await;
     let own = all.iter().filter(|session| session["identity"]["name"] == name);
     let id = |session: &Value| session["id"].as_str().unwrap().to_owned();

@@ -14,13 +14,12 @@ use crate::credentials::{About, Credentials};
 use crate::error::{Error, Result};
 use crate::external_tokens::TokenRequest;
 use crate::oidc::{self, Login, LoginProtocol, SessionKey};
-use crate::second_factor::{self, Codes};
+use crate::second_factor::{self, Factors};
 
 /// What logins of a client are made with, beside its credentials.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Means {
-    /// Codes of the second factor.
-    pub(crate) codes: Option<Codes>,
+    pub(crate) factors: Factors,
     pub(crate) protocol: LoginProtocol,
     /// The key of sessions without a certificate of their own.
     pub(crate) key: Arc<SessionKey>,
@@ -73,7 +72,10 @@ async fn log_in(
     let refused = |error| tokens.refused(error);
     match attempt.with(credentials, Some(&token)).await.map_err(refused) {
         Err(error) if error.is_unauthorized() => {
-            match tokens.ask(caller, TokenRequest { is_repeated: true }).await {
+            match tokens
+                .ask(caller, TokenRequest { is_repeated: true, ..TokenRequest::default() })
+                .await
+            {
                 Ok(another) if another != token => {
                     attempt.with(credentials, Some(&another)).await.map_err(refused)
                 }
@@ -125,9 +127,10 @@ impl Attempt<'_> {
             Credentials::Password { username, .. } => username.as_str().to_owned(),
             _ => caller.certificate_name().unwrap_or_default(),
         };
-        let (http, codes) = (caller.http(), means.codes.as_ref());
-        let login = Login { http: &http, address: caller.address(), about, codes, name };
-        let (tokens, certificate) = oidc::log_in(&login, credentials, token, &means.key).await?;
+        let http = caller.http();
+        let (factors, key) = (&means.factors, &*means.key);
+        let login = Login { http: &http, caller, about, factors, key, name };
+        let (tokens, certificate) = oidc::log_in(&login, credentials, token).await?;
         if let Some(certificate) = certificate {
             caller.present(means.key.with(&certificate)?)?;
         }
@@ -159,7 +162,7 @@ impl Attempt<'_> {
         let query = [("method", credentials.method())];
         let (authenticate, body) = (row(api, "authenticate")?, to_value(&body)?);
         let session = caller.call_without_session(authenticate, &query, Some(&body)).await?;
-        let session = second_factor::complete(caller, api, session, means.codes.as_ref()).await?;
+        let session = second_factor::complete(caller, api, session, &means.factors).await?;
         let has_own = matches!(credentials, Credentials::Certificate);
         let certificate = match means.is_for_routers && !has_own {
             true => Some(certificate_of(caller, api, &session.token, means).await),

@@ -79,6 +79,15 @@ impl std::fmt::Debug for Session {
     }
 }
 
+/// The tokens of external signers that a client shows.
+#[derive(Clone, Debug, Default)]
+struct ExternalShown {
+    /// The token that the client logged in with.
+    login: Option<ExternalToken>,
+    /// The second factor beside the session.
+    second: Option<ExternalToken>,
+}
+
 /// The beginning of access tokens, by which controllers and routers tell them from opaque tokens.
 const SIGNED: &str = "ey";
 
@@ -95,8 +104,8 @@ pub(crate) struct Caller {
     session: RwLock<Option<Session>>,
     /// Counts the sessions and tokens that this client has had.
     changes: watch::Sender<u64>,
-    /// A token of an external signer, which goes with every request.
-    external_token: RwLock<Option<ExternalToken>>,
+    /// Tokens of external signers, which go with every request.
+    external: RwLock<ExternalShown>,
 }
 
 impl Caller {
@@ -108,10 +117,10 @@ impl Caller {
             }
         };
         let http = RwLock::new(Http::new(&Tls::Identity(Arc::clone(&identity)))?);
-        let (session, external_token) = (RwLock::new(None), RwLock::new(None));
+        let (session, external) = (RwLock::new(None), RwLock::default());
         let changes = watch::Sender::default();
         let made = RwLock::default();
-        Ok(Self { http, identity, made, address, api, session, changes, external_token })
+        Ok(Self { http, identity, made, address, api, session, changes, external })
     }
 
     /// The present connections.
@@ -211,10 +220,19 @@ impl Caller {
         self.changes.subscribe()
     }
 
-    /// Sends a token of an external signer with every request from now on: as login, or as second factor beside the
-    /// session.
+    /// Sends a token of an external signer with every request from now on, as login.
     pub(crate) fn set_external_token(&self, token: Option<ExternalToken>) {
-        *self.external_token.write().unwrap_or_else(PoisonError::into_inner) = token;
+        self.external.write().unwrap_or_else(PoisonError::into_inner).login = token;
+    }
+
+    /// Sends a token of an external signer with every request from now on, as second factor beside the session.
+    pub(crate) fn set_second_token(&self, token: Option<ExternalToken>) {
+        self.external.write().unwrap_or_else(PoisonError::into_inner).second = token;
+    }
+
+    /// The token that is the second factor beside the session.
+    pub(crate) fn second_token(&self) -> Option<ExternalToken> {
+        self.external.read().unwrap_or_else(PoisonError::into_inner).second.clone()
     }
 
     /// Runs an operation and returns the `data` of its answer.
@@ -371,7 +389,8 @@ impl Caller {
             true => (headers::AUTHORIZATION, format!("Bearer {token}")),
             false => (headers::SESSION, token),
         });
-        let external = self.external_token.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let external = self.external.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let external = external.login.into_iter().chain(external.second);
         let external = external.map(|token| (headers::AUTHORIZATION, token.bearer()));
         let body = match body {
             Some(body) => Some(body),

@@ -20,12 +20,13 @@ use weft_identity::{IdentityFile, LiveIdentity};
 
 use crate::address::Address;
 use crate::authenticate::{Means, authenticate, certificate_of, refresh};
-use crate::call::{Caller, Query, row, to_value};
+use crate::call::{Caller, ExternalToken, Query, row, to_value};
 use crate::credentials::{About, Credentials};
-use crate::error::{Error, FactorProblem, Result};
+use crate::error::{ApiError, Error, FactorProblem, Result};
 use crate::http::Tls;
 use crate::oidc::LoginProtocol;
 use crate::second_factor::{self, CodePurpose, Codes};
+use crate::second_tokens::SecondTokens;
 
 const API: Api = Api::Client;
 /// When a certificate that was made for a session, which lasts for twelve hours, is made anew.
@@ -44,6 +45,13 @@ pub struct ClientApi {
     /// Held during a login, so that there is one at a time.
     one_login: tokio::sync::Mutex<()>,
     means: Means,
+}
+
+/// What a request shows of its client.
+#[derive(PartialEq, Eq)]
+struct Shown {
+    session: Option<String>,
+    second: Option<ExternalToken>,
 }
 
 impl ClientApi {
@@ -80,7 +88,15 @@ impl ClientApi {
     /// Logins and posture checks that ask for a code of the second factor get one of these.
     #[must_use]
     pub fn with_codes(mut self, codes: Option<Codes>) -> Self {
-        self.means.codes = codes;
+        self.means.factors.codes = codes;
+        self
+    }
+
+    /// Logins that ask for a token of an external signer as second factor get one of these. Where the controller wants to see
+    /// it with each request, another one is asked for once it has ended.
+    #[must_use]
+    pub fn with_second_tokens(mut self, tokens: SecondTokens) -> Self {
+        self.means.factors.tokens = tokens;
         self
     }
 
@@ -216,7 +232,8 @@ impl ClientApi {
     /// [`Error::SecondFactor`] without a code that the controller takes; others as
     /// [`ClientApi::call`].
     pub async fn prove(&self, identity: String) -> Result<()> {
-        let codes = self.means.codes.as_ref().ok_or(Error::SecondFactor(FactorProblem::NoCode))?;
+        let codes =
+            self.means.factors.codes.as_ref().ok_or(Error::SecondFactor(FactorProblem::NoCode))?;
         let token = self.token().unwrap_or_default();
         let purpose = CodePurpose::PostureCheck;
         second_factor::give(&self.caller, API, &token, codes, identity, purpose).await
@@ -252,6 +269,7 @@ impl ClientApi {
         let row = row(API, "deleteCurrentAPISession")?;
         let _: Empty = self.caller.call(row, &[], &[], None).await?;
         self.caller.set_session(None);
+        self.caller.set_second_token(None);
         Ok(())
     }
 
@@ -381,9 +399,9 @@ impl ClientApi {
         body: Option<&Value>,
     ) -> Result<T> {
         let row = row(API, operation)?;
-        let tried = self.caller.session();
+        let tried = self.shown();
         match self.caller.call(row, ids, query, body).await {
-            Err(error) if error.is_unauthorized() => match self.renew(tried.as_deref()).await? {
+            Err(error) if error.is_unauthorized() => match self.renew(&error, &tried).await? {
                 true => self.caller.call(row, ids, query, body).await,
                 false => Err(error),
             },
@@ -398,9 +416,9 @@ impl ClientApi {
         query: &Query<'_>,
     ) -> Result<Vec<T>> {
         let row = row(API, operation)?;
-        let tried = self.caller.session();
+        let tried = self.shown();
         match self.caller.list_all(row, ids, query).await {
-            Err(error) if error.is_unauthorized() => match self.renew(tried.as_deref()).await? {
+            Err(error) if error.is_unauthorized() => match self.renew(&error, &tried).await? {
                 true => self.caller.list_all(row, ids, query).await,
                 false => Err(error),
             },
@@ -408,16 +426,24 @@ impl ClientApi {
         }
     }
 
-    /// Returns true if there is another session than the refused one, after a new login if needed. False
-    /// if that login, or the one of another call meanwhile, has failed.
+    /// What the next request shows.
+    fn shown(&self) -> Shown {
+        Shown { session: self.caller.session(), second: self.caller.second_token() }
+    }
+
+    /// Returns true if there is another session or second token than those that were refused, after a new login if needed.
+    /// False if that login, or the one of another call meanwhile, has failed.
     ///
     /// # Errors
-    /// [`Error::SecondFactor`] if the login needs a code that is not given.
-    async fn renew(&self, refused: Option<&str>) -> Result<bool> {
+    /// [`Error::SecondFactor`] or [`Error::NoToken`] if the login needs a code or a token that is not given.
+    async fn renew(&self, error: &Error, refused: &Shown) -> Result<bool> {
         let _one = self.one_login.lock().await;
-        let session = self.caller.session();
-        if session.as_deref() != refused {
-            return Ok(session.is_some());
+        let now = self.shown();
+        if now != *refused {
+            return Ok(now.session.is_some());
+        }
+        if error.api().is_some_and(ApiError::lacks_second_token) && self.show_another().await? {
+            return Ok(true);
         }
         let remembered = self.remembered().clone();
         let renewed = match (self.caller.tokens(), remembered) {
@@ -431,6 +457,28 @@ impl ClientApi {
             Err(error) if error.is_of_person() => Err(error),
             Err(error) => {
                 tracing::debug!(%error, "the session has ended and cannot be made anew");
+                Ok(false)
+            }
+        }
+    }
+
+    /// Shows another token of the external signer that is the second factor of the session, since the former one has ended.
+    /// False if the session lacks something else.
+    async fn show_another(&self) -> Result<bool> {
+        let session = self.caller.call(row(API, "getCurrentAPISession")?, &[], &[], None).await;
+        let supplied = async |mut session: ApiSessionDetail| {
+            session.token = self.token().unwrap_or_default();
+            second_factor::supply(&self.caller, API, session, &self.means.factors).await
+        };
+        let done = match session {
+            Ok(session) => supplied(session).await,
+            Err(error) => Err(error),
+        };
+        match done {
+            Ok(_) => Ok(true),
+            Err(error) if error.is_of_person() => Err(error),
+            Err(error) => {
+                tracing::debug!(%error, "the session gets no other token of its external signer");
                 Ok(false)
             }
         }

@@ -170,8 +170,27 @@ pub enum FactorProblem {
          `weft second-factor` does it"
     )]
     NotSetUp,
-    /// The controller demands a factor that this program cannot give, such as a login at another
-    /// provider (`EXT-JWT`).
+    /// The controller asks for a token of an external JWT signer beside the login, and this program has no source of
+    /// such tokens.
+    #[error(
+        "the controller asks for a token of the external JWT signer `{signer}` as second factor, and this program has no \
+         source of such tokens; give it one: `--second-token {signer}=FILE` of `weft dial`, `weft host` and `weft tunnel`, \
+         or `second_factor_tokens` of the SDK"
+    )]
+    NoTokenSource {
+        /// The name of the signer; its id if the controller does not tell the name.
+        signer: String,
+    },
+    /// The controller asks for a token of an external JWT signer beside the login, and refused the one that was given.
+    #[error(
+        "the controller refused the token of the external JWT signer `{signer}`, which it asks for as second factor: the token \
+         has to name the identity that logs in, and must not have ended; `weft signer test` says claim by claim what is wrong"
+    )]
+    TokenRefused {
+        /// The name of the signer; its id if the controller does not tell the name.
+        signer: String,
+    },
+    /// The controller demands a factor that this program cannot give.
     #[error(
         "the controller demands a second factor of the kind {0}, which this program cannot give"
     )]
@@ -214,6 +233,8 @@ pub struct ApiError {
     pub body: ErrorBody,
     /// The wait before another try that the controller asks for.
     pub retry_after: Option<Duration>,
+    /// What the controller asks for in place of the refused session or token (`WWW-Authenticate`).
+    pub challenge: Option<String>,
 }
 
 impl ApiError {
@@ -222,7 +243,16 @@ impl ApiError {
     pub fn code(&self) -> &str {
         &self.body.code
     }
+
+    /// Whether the session is good, and lacks a token of an external signer that has to come with each request.
+    #[must_use]
+    pub fn lacks_second_token(&self) -> bool {
+        self.challenge.as_deref().is_some_and(|challenge| challenge.contains(SECOND_TOKEN))
+    }
 }
+
+/// The realm of a challenge for a token of an external signer beside the session (docs/protocol/auth.md 1.5).
+const SECOND_TOKEN: &str = "openziti-secondary-ext-jwt";
 
 impl std::fmt::Display for ApiError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

@@ -27,6 +27,8 @@ const COMMAND_TIMEOUT: Duration = Duration::from_secs(60);
 pub struct TokenRequest {
     /// True if the controller has refused the token that was given last.
     pub is_repeated: bool,
+    /// The external JWT signer, by name, that a token is asked of as second factor; `None` if the token is to log in with.
+    pub signer: Option<String>,
 }
 
 /// Why there is no token.
@@ -169,8 +171,7 @@ impl ExternalTokens {
     /// The refusal of the token that was given last. If a person has just logged in for it, another login, or the same one
     /// for another controller, gives no better one: there is no token then.
     pub(crate) fn refused(&self, error: Error) -> Error {
-        let is_fresh = matches!(&self.source, Source::Provider(login) if login.is_fresh());
-        match is_fresh && error.is_unauthorized() {
+        match self.is_of_fresh_login() && error.is_unauthorized() {
             true => NoToken::at_all(format!(
                 "the controller refused the token of this login, whose person may have no identity there: {}",
                 chain(&error)
@@ -180,13 +181,23 @@ impl ExternalTokens {
         }
     }
 
+    /// Whether a person logs in for the tokens.
+    pub(crate) fn is_of_person(&self) -> bool {
+        matches!(&self.source, Source::Provider(_))
+    }
+
+    /// Whether a person has just logged in for the token that was given last, so that they are not asked for another one.
+    pub(crate) fn is_of_fresh_login(&self) -> bool {
+        matches!(&self.source, Source::Provider(login) if login.is_fresh())
+    }
+
     fn open(&self) -> Option<Question> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
 /// The signers of a controller, as clients see them.
-async fn signers(caller: &Caller) -> Result<Vec<ClientSignerDetail>> {
+pub(crate) async fn signers(caller: &Caller) -> Result<Vec<ClientSignerDetail>> {
     let row = row(weft_contract::Api::Client, "listExternalJwtSigners")?;
     caller.list_anonymously(row).await
 }

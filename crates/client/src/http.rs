@@ -270,7 +270,9 @@ impl Answer {
         match body {
             Ok(body) if !body.code.is_empty() => {
                 let retry_after = retry_after(&self.headers);
-                Box::new(ApiError { status: self.status, body, retry_after }).into()
+                let challenge = self.headers.get(headers::WWW_AUTHENTICATE);
+                let challenge = challenge.and_then(|text| text.to_str().ok()).map(str::to_owned);
+                Box::new(ApiError { status: self.status, body, retry_after, challenge }).into()
             }
             _ => {
                 let text = String::from_utf8_lossy(&self.body);

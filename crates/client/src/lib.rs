@@ -16,6 +16,7 @@
 //!   [`TotpSecret`] makes codes without a person;
 //! - [`LoginProtocol`]: opaque tokens, or the tokens of OpenID Connect;
 //! - [`ExternalTokens`]: tokens of a company's identity provider, and [`ProviderLogin`], which gets them with a code;
+//! - [`SecondTokens`]: such tokens as second factor;
 //! - [`BrowserLogin`], [`DeviceLogin`]: logins on the pages of the controller, for [`SavedTokens`];
 //! - [`enroll`]: from a one-time token to a certificate;
 //! - [`trust`]: first contact with an unknown controller;
@@ -51,6 +52,7 @@ mod oidc;
 mod provider_login;
 mod saved_tokens;
 mod second_factor;
+mod second_tokens;
 mod totp;
 pub mod trust;
 
@@ -70,6 +72,7 @@ pub use oidc::{BrowserLogin, DeviceLogin, LoginProtocol};
 pub use provider_login::ProviderLogin;
 pub use saved_tokens::SavedTokens;
 pub use second_factor::{CodePurpose, CodeRequest, Codes};
+pub use second_tokens::SecondTokens;
 pub use totp::TotpSecret;
 
 #[cfg(test)]

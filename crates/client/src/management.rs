@@ -57,7 +57,7 @@ impl ManagementClient {
     /// Logins that ask for a code of the second factor get one of these.
     #[must_use]
     pub fn with_codes(mut self, codes: Option<Codes>) -> Self {
-        self.means.codes = codes;
+        self.means.factors.codes = codes;
         self
     }
 
@@ -124,7 +124,7 @@ impl ManagementClient {
         if session.token.is_empty() {
             session.token = self.token().unwrap_or_default();
         }
-        second_factor::supply(&self.caller, API, session, self.means.codes.as_ref()).await
+        second_factor::supply(&self.caller, API, session, &self.means.factors).await
     }
 
     /// Ends the session.

@@ -32,7 +32,7 @@ type Show = dyn Fn(DevicePrompt) -> std::result::Result<(), String> + Send + Syn
 
 /// How a person logs in at the provider of a signer.
 pub struct ProviderLogin {
-    /// The signer, by name or id; none: the only one that names an address for logins.
+    /// The signer, by name or id; none: the one that is asked for, or else the only one that names an address for logins.
     signer: Option<String>,
     show: Box<Show>,
     kept: Mutex<Option<Kept>>,
@@ -102,7 +102,8 @@ impl ProviderLogin {
         signers: Vec<ClientSignerDetail>,
         request: TokenRequest,
     ) -> Result<ExternalToken, NoToken> {
-        let signer = chosen(&signers, self.signer.as_deref()).map_err(NoToken::at_all)?;
+        let wanted = self.signer.as_deref().or(request.signer.as_deref());
+        let signer = chosen(&signers, wanted).map_err(NoToken::at_all)?;
         let not_yet = |error: Error| {
             let reason = format!("{}: {}", signer.name, chain(&error));
             NoToken { reason, may_pass: error.is_temporary() }

@@ -17,6 +17,7 @@ use weft_contract::{Api, Empty};
 
 use crate::call::{Caller, row, to_value};
 use crate::error::{Error, FactorProblem, Result};
+use crate::second_tokens::{SecondToken, SecondTokens};
 use crate::totp::TotpSecret;
 
 /// What became of a code.
@@ -135,15 +136,31 @@ impl Codes {
     }
 }
 
+/// What the factors of a login are given from, beside its first one.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Factors {
+    pub(crate) codes: Option<Codes>,
+    /// Tokens of external signers.
+    pub(crate) tokens: SecondTokens,
+}
+
+/// Most factors that are given for one session.
+const MAX_FACTORS: usize = 4;
+
+/// Whether a query is for a token of an external signer.
+pub(crate) fn is_for_token(query: &AuthQuery) -> bool {
+    query.type_id == "EXT-JWT"
+}
+
 /// Gives the factors that a new session still lacks. A session that stays incomplete is ended.
 pub(crate) async fn complete(
     caller: &Caller,
     api: Api,
     session: ApiSessionDetail,
-    codes: Option<&Codes>,
+    factors: &Factors,
 ) -> Result<ApiSessionDetail> {
     let token = session.token.clone();
-    let completed = supply(caller, api, session, codes).await;
+    let completed = supply(caller, api, session, factors).await;
     if completed.is_err()
         && let Ok(row) = row(api, "deleteCurrentAPISession")
     {
@@ -160,22 +177,30 @@ pub(crate) async fn supply(
     caller: &Caller,
     api: Api,
     session: ApiSessionDetail,
-    codes: Option<&Codes>,
+    factors: &Factors,
 ) -> Result<ApiSessionDetail> {
-    let Some(query) = session.auth_queries.first() else { return Ok(session) };
     let token = session.token.clone();
-    let codes = wanted(query, codes)?;
-    let (identity, purpose) = (session.identity.name.clone(), CodePurpose::Login);
-    give(caller, api, &token, codes, identity, purpose).await?;
-    let row = row(api, "getCurrentAPISession")?;
-    let mut now: ApiSessionDetail = caller.call_with(&token, row, None).await?;
-    if let Some(query) = now.auth_queries.first() {
-        return Err(Error::SecondFactor(FactorProblem::Unsupported(query.type_id.clone())));
+    let mut second = SecondToken::new(caller, &factors.tokens);
+    let (mut now, mut has_code) = (session, false);
+    for _ in 0..MAX_FACTORS {
+        let Some(query) = now.auth_queries.first() else { return Ok(now) };
+        if is_for_token(query) {
+            caller.set_second_token(Some(second.answer(query).await?));
+        } else {
+            let codes = wanted(query, factors.codes.as_ref().filter(|_| !has_code))?;
+            let (identity, purpose) = (now.identity.name.clone(), CodePurpose::Login);
+            give(caller, api, &token, codes, identity, purpose).await?;
+            has_code = true;
+        }
+        now = caller.call_with(&token, row(api, "getCurrentAPISession")?, None).await?;
+        if now.token.is_empty() {
+            now.token.clone_from(&token);
+        }
     }
-    if now.token.is_empty() {
-        now.token.clone_from(&token);
+    match now.auth_queries.first() {
+        None => Ok(now),
+        Some(query) => Err(Error::SecondFactor(FactorProblem::Unsupported(query.type_id.clone()))),
     }
-    Ok(now)
 }
 
 /// The codes that answer a query.

@@ -103,8 +103,10 @@ impl Account {
     ) -> Result<Self> {
         let tls = Tls::Identity(Arc::clone(identity));
         let credentials = login.credentials(file)?;
+        let second_tokens = login.second_tokens(file);
         let api = |url: &str| {
             let api = ClientApi::new(url.parse()?, &tls)?.with_codes(login.codes.clone());
+            let api = api.with_second_tokens(second_tokens.clone());
             Ok(api.with_protocol(login.protocol).for_routers())
         };
         let apis: Result<Vec<_>> = file.controllers().map(api).collect();

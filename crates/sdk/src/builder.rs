@@ -146,6 +146,31 @@ impl ContextBuilder {
         self
     }
 
+    /// Answers the controller from this source when it asks for a token of this external JWT signer (by name or id) beside
+    /// the login: as second factor. One is asked for at every login, and whenever the former one has ended while the
+    /// controller wants to see it with each request, as it does in sessions without OpenID Connect.
+    ///
+    /// For signers without a source, the token file that the identity file names (`externalLogin`) is read, if the identity
+    /// logs in with something else; without that, a person logs in ([`provider_login`](Self::provider_login)).
+    ///
+    /// ```
+    /// use weft_sdk::{Context, ExternalTokens};
+    ///
+    /// let tokens = ExternalTokens::of_file("/var/run/secrets/tokens/weft");
+    /// let builder = Context::builder().second_factor_tokens("company", tokens);
+    /// # drop(builder);
+    /// ```
+    #[must_use]
+    pub fn second_factor_tokens(
+        mut self,
+        signer: impl Into<String>,
+        tokens: ExternalTokens,
+    ) -> Self {
+        let login = &mut self.settings.login;
+        login.second_tokens = std::mem::take(&mut login.second_tokens).with(signer, tokens);
+        self
+    }
+
     /// The protocol of logins: OpenID Connect if the controller announces it, by default. Its sessions have tokens for some
     /// minutes that routers judge by themselves, and that are worth nothing without the key of this program.
     #[must_use]
@@ -189,8 +214,8 @@ impl ContextBuilder {
         self
     }
 
-    /// Lets a person log in at the identity provider of their company if the identity file has no certificate: this function
-    /// shows them an address and a code. The provider needs an endpoint for devices (RFC 8628), and an external JWT signer of
+    /// Lets a person log in at the identity provider of their company if the identity file has no certificate, or the
+    /// controller asks for a token as second factor: this function shows them an address and a code. The provider needs an endpoint for devices (RFC 8628), and an external JWT signer of
     /// the controller has to name its address and a client. If the provider gives a refresh token, the person is asked once,
     /// and otherwise whenever the longest life of the session has ended. An error, such as that nobody is there, ends the
     /// login.

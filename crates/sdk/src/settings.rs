@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use weft_client::{
     About, Codes, Credentials, DevicePrompt, ExternalTokens, LoginProtocol, ProviderLogin,
+    SecondTokens,
 };
 use weft_contract::resource::client::{EnvInfo, SdkInfo};
 use weft_identity::IdentityFile;
@@ -18,6 +19,8 @@ pub(crate) struct LoginSettings {
     pub(crate) protocol: LoginProtocol,
     /// None for those of the identity file.
     pub(crate) credentials: Option<Credentials>,
+    /// Tokens of external signers as second factor.
+    pub(crate) second_tokens: SecondTokens,
     /// Shows a person where to log in.
     pub(crate) show: Option<Show>,
 }
@@ -43,17 +46,33 @@ impl LoginSettings {
         if file.has_certificate() {
             return Ok(Credentials::Certificate);
         }
+        match self.tokens_of(file) {
+            Some(tokens) => Ok(Credentials::ExternalTokens(tokens)),
+            None => Err(crate::Error::of_login(no_credentials())),
+        }
+    }
+
+    /// The tokens that the file of an identity names, or a person gets.
+    fn tokens_of(&self, file: &IdentityFile) -> Option<ExternalTokens> {
         let login = file.external_login.clone().unwrap_or_default();
-        let tokens = match (login.token_file, &self.show) {
-            (Some(path), _) => ExternalTokens::of_file(path),
-            (None, Some(Show(show))) => {
-                let show = Arc::clone(show);
-                let person = ProviderLogin::new(move |prompt| show(prompt));
-                ExternalTokens::of_provider(person.at_signer(login.signer))
-            }
-            (None, None) => return Err(crate::Error::of_login(no_credentials())),
-        };
-        Ok(Credentials::ExternalTokens(tokens))
+        if let Some(path) = login.token_file {
+            return Some(ExternalTokens::of_file(path));
+        }
+        let Show(show) = self.show.clone()?;
+        let person = ProviderLogin::new(move |prompt| show(prompt));
+        Some(ExternalTokens::of_provider(person.at_signer(login.signer)))
+    }
+
+    /// The tokens that are given as second factor: those of the application, of the file of an identity that logs in with
+    /// something else, and of a person.
+    pub(crate) fn second_tokens(&self, file: &IdentityFile) -> SecondTokens {
+        let tokens = self.second_tokens.clone();
+        let is_first = self.credentials.is_none() && !file.has_certificate();
+        let nothing = IdentityFile::default();
+        match self.tokens_of(if is_first { &nothing } else { file }) {
+            Some(others) => tokens.or(others),
+            None => tokens,
+        }
     }
 }
 

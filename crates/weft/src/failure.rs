@@ -234,7 +234,7 @@ mod tests {
 
     fn refusal(status: u16, code: ErrorCode, cause: Cause) -> Failure {
         let body = ErrorBody::new(code, "r1").because(cause);
-        Failure::from(&ApiError { status, body, retry_after: None })
+        Failure::from(&ApiError { status, body, retry_after: None, challenge: None })
     }
 
     #[test]

@@ -13,11 +13,12 @@ use super::pkce::Secrets;
 use super::requests::{self, TokenAnswer};
 use super::{CLIENT, SCOPE, SessionKey, Tokens};
 use crate::address::Address;
-use crate::call::{ExternalToken, to_value};
+use crate::call::{Caller, ExternalToken, to_value};
 use crate::credentials::{About, Credentials};
 use crate::error::{Error, FactorProblem, Result};
 use crate::http::{Answer, Http, MAX_WAIT, Outgoing, SHORT_WAIT};
-use crate::second_factor::{CodePurpose, Codes, Offered};
+use crate::second_factor::{CodePurpose, Factors, Offered, is_for_token};
+use crate::second_tokens::SecondToken;
 
 /// Where the login ends. Nobody listens there: the code is read from the redirect.
 const REDIRECT: &str = "http://localhost:20314/auth/callback";
@@ -27,11 +28,20 @@ const MAX_FACTORS: usize = 4;
 /// What a login is made with.
 pub(crate) struct Login<'a> {
     pub(crate) http: &'a Http,
-    pub(crate) address: &'a Address,
+    pub(crate) caller: &'a Caller,
     pub(crate) about: &'a About,
-    pub(crate) codes: Option<&'a Codes>,
+    pub(crate) factors: &'a Factors,
+    /// The key of sessions without a certificate of their own.
+    pub(crate) key: &'a SessionKey,
     /// The name of the identity, for the question for a code; empty if it is not known.
     pub(crate) name: String,
+}
+
+/// The first step of a login, which is sent again with a token of an external signer beside it, as second factor.
+struct FirstStep<'a> {
+    path: String,
+    body: Value,
+    token: Option<&'a ExternalToken>,
 }
 
 /// The answer to a step that does not finish a login.
@@ -45,6 +55,10 @@ struct Missing {
 }
 
 impl Login<'_> {
+    fn address(&self) -> &Address {
+        self.caller.address()
+    }
+
     async fn get(&self, url: Url) -> Result<Answer> {
         let mut request = Outgoing::get(url);
         request.headers.push(("accept", headers::JSON.to_owned()));
@@ -55,14 +69,15 @@ impl Login<'_> {
         &self,
         path: &str,
         body: &Value,
-        token: Option<&ExternalToken>,
+        tokens: &[Option<&ExternalToken>],
     ) -> Result<Answer> {
-        let bearer = token.map(|token| (headers::AUTHORIZATION, token.bearer()));
+        let bearers = tokens.iter().flatten();
+        let bearers = bearers.map(|token| (headers::AUTHORIZATION, token.bearer()));
         let accept = ("accept", headers::JSON.to_owned());
         let request = Outgoing {
             method: Method::Post,
-            url: self.address.join(path)?,
-            headers: bearer.into_iter().chain([accept]).collect(),
+            url: self.address().join(path)?,
+            headers: bearers.chain([accept]).collect(),
             body: Some((headers::JSON, body.to_string().into_bytes())),
             load: Load::Usual,
             patience: if path.ends_with("/password") { SHORT_WAIT } else { MAX_WAIT },
@@ -72,7 +87,7 @@ impl Login<'_> {
 
     /// Begins a login; its id.
     async fn begin(&self, method: &str, secrets: &Secrets) -> Result<String> {
-        let mut url = self.address.join("/oidc/authorize")?;
+        let mut url = self.address().join("/oidc/authorize")?;
         url.query_pairs_mut().extend_pairs([
             ("client_id", CLIENT),
             ("response_type", "code"),
@@ -96,7 +111,7 @@ impl Login<'_> {
         }
         let to = answer.headers.get("location").and_then(|to| to.to_str().ok());
         let to = to.ok_or_else(|| answer.odd("it redirects to nowhere"))?;
-        let base = self.address.join("/")?;
+        let base = self.address().join("/")?;
         let to = base.join(to).map_err(|error| answer.odd(&error.to_string()))?;
         match parameter(&to, "error") {
             Some(error) => {
@@ -108,15 +123,18 @@ impl Login<'_> {
     }
 
     /// Gives factors until none is missing; the callback.
-    async fn give(&self, id: &str, first: Answer) -> Result<Url> {
-        let mut answer = first;
+    async fn give(&self, id: &str, first: &FirstStep<'_>) -> Result<Url> {
+        let mut second = SecondToken::new(self.caller, &self.factors.tokens);
+        let mut answer = self.post(&first.path, &first.body, &[first.token]).await?;
         for _ in 0..MAX_FACTORS {
             if !(200..300).contains(&answer.status) {
                 return self.redirect(answer);
             }
             let missing: Missing = serde_json::from_slice(&answer.body)
                 .map_err(|error| answer.odd(&error.to_string()))?;
-            let Some(query) = missing.auth_queries.first() else {
+            // The token first: controllers of OpenZiti forget that it is missing once a code was given (docs/protocol/auth.md 15.8).
+            let token = missing.auth_queries.iter().find(|query| is_for_token(query));
+            let Some(query) = token.or(missing.auth_queries.first()) else {
                 return Err(answer.odd("it names no factor that is missing"));
             };
             answer = match query.type_id.as_str() {
@@ -127,6 +145,7 @@ impl Login<'_> {
                     let name = missing.identity_name.unwrap_or_else(|| self.name.clone());
                     self.give_code(id, name).await?
                 }
+                _ if is_for_token(query) => self.give_token(first, query, &mut second).await?,
                 other => {
                     return Err(Error::SecondFactor(FactorProblem::Unsupported(other.to_owned())));
                 }
@@ -135,12 +154,31 @@ impl Login<'_> {
         Err(answer.odd("it asks for more and more factors"))
     }
 
+    /// Sends the first step again with a token beside it, until the controller does not refuse that.
+    async fn give_token(
+        &self,
+        first: &FirstStep<'_>,
+        query: &AuthQuery,
+        second: &mut SecondToken<'_>,
+    ) -> Result<Answer> {
+        loop {
+            let token = second.answer(query).await?;
+            let answer = self.post(&first.path, &first.body, &[first.token, Some(&token)]).await?;
+            if answer.status != 401 {
+                // Controllers of OpenZiti want to see it with each request of the session.
+                self.caller.set_second_token(Some(token));
+                return Ok(answer);
+            }
+        }
+    }
+
     async fn give_code(&self, id: &str, name: String) -> Result<Answer> {
-        let codes = self.codes.ok_or(Error::SecondFactor(FactorProblem::NoCode))?;
+        let codes =
+            self.factors.codes.as_ref().ok_or(Error::SecondFactor(FactorProblem::NoCode))?;
         let give = |code: String| {
             async move {
                 let body = json!({"id": id, "code": code});
-                let answer = self.post("/oidc/login/totp", &body, None).await?;
+                let answer = self.post("/oidc/login/totp", &body, &[]).await?;
                 if answer.status != 400 {
                     return Ok(Offered::Taken(answer));
                 }
@@ -157,12 +195,12 @@ impl Login<'_> {
 
     /// The code of a finished login.
     async fn code(&self, callback: Url, secrets: &Secrets) -> Result<String> {
-        let own = self.address.join("/")?;
+        let own = self.address().join("/")?;
         if callback.origin() != own.origin() {
             return Err(odd(&callback, "the login goes on at another place"));
         }
         let to = self.redirect(self.get(callback).await?)?;
-        code_of(&to, secrets, self.address)
+        code_of(&to, secrets, self.address())
     }
 }
 
@@ -171,8 +209,8 @@ pub(crate) async fn log_in(
     login: &Login<'_>,
     credentials: &Credentials,
     token: Option<&ExternalToken>,
-    key: &SessionKey,
 ) -> Result<(Tokens, Option<String>)> {
+    let key = login.key;
     let secrets = Secrets::new();
     let method = credentials.method();
     let id = login.begin(method, &secrets).await?;
@@ -197,11 +235,11 @@ pub(crate) async fn log_in(
             body["csrPem"] = key.request()?.into();
         }
     }
-    let first = login.post(&format!("/oidc/login/{method}"), &body, token).await?;
-    let callback = login.give(&id, first).await?;
+    let first = FirstStep { path: format!("/oidc/login/{method}"), body, token };
+    let callback = login.give(&id, &first).await?;
     let code = login.code(callback, &secrets).await?;
     let asked = Instant::now();
-    let answer = redeem(login.http, login.address, (&code, REDIRECT), &secrets, None).await?;
+    let answer = redeem(login.http, login.address(), (&code, REDIRECT), &secrets, None).await?;
     Ok((Tokens::of(&answer, asked, None)?, answer.session_cert))
 }
 

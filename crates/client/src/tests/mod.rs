@@ -3,6 +3,7 @@
 mod enroll;
 mod proxied;
 mod second_factor;
+mod second_tokens;
 mod server;
 
 use std::sync::Arc;

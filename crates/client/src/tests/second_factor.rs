@@ -90,7 +90,7 @@ async fn factors_that_codes_do_not_answer_are_named() {
     let pki = Pki::new();
     for (query, expected) in [
         (json!({"typeId": "MFA", "isTotpEnrolled": false}), FactorProblem::NotSetUp),
-        (json!({"typeId": "EXT-JWT"}), FactorProblem::Unsupported("EXT-JWT".to_owned())),
+        (json!({"typeId": "FACE"}), FactorProblem::Unsupported("FACE".to_owned())),
     ] {
         let (server, given) = with_second_factor(&pki, json!([query])).await;
         let api = client(&server, &pki).with_codes(Some(Codes::once("222222")));

@@ -7,7 +7,7 @@ use std::time::SystemTime;
 
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::{Bytes, Incoming};
-use hyper::{Request, Response};
+use hyper::{HeaderMap, Request, Response};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto::Builder;
 use serde_json::{Value, json};
@@ -26,6 +26,8 @@ pub(crate) struct Seen {
     pub(crate) path: String,
     pub(crate) query: String,
     pub(crate) session: Option<String>,
+    /// The bearer tokens, in their order.
+    pub(crate) bearers: Vec<String>,
     pub(crate) media: String,
     pub(crate) body: Vec<u8>,
 }
@@ -174,6 +176,12 @@ impl Server {
     }
 }
 
+fn bearers(headers: &HeaderMap) -> Vec<String> {
+    let shown = headers.get_all("authorization").iter();
+    let shown = shown.filter_map(|value| value.to_str().ok()?.strip_prefix("Bearer "));
+    shown.map(str::to_owned).collect()
+}
+
 async fn serve(
     request: Request<Incoming>,
     log: Arc<Mutex<Vec<Seen>>>,
@@ -186,6 +194,7 @@ async fn serve(
         path: request.uri().path().to_owned(),
         query: request.uri().query().unwrap_or_default().to_owned(),
         session: header("zt-session"),
+        bearers: bearers(request.headers()),
         media: header("content-type").unwrap_or_default(),
         body: Vec::new(),
     };

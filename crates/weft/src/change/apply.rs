@@ -200,7 +200,8 @@ mod tests {
             {"section": "services", "index": 1, "name": "db", "field": "", "reason": "b"},
         ]));
         let body = ErrorBody::new(ErrorCode::CouldNotValidate, "r").because(cause);
-        let error: Error = Box::new(ApiError { status: 400, body, retry_after: None }).into();
+        let error: Error =
+            Box::new(ApiError { status: 400, body, retry_after: None, challenge: None }).into();
         let failure = refusal(&error, &Files::default()).unwrap();
         assert!(failure.to_string().contains("services `web`, configs.0: a"), "{failure}");
     }

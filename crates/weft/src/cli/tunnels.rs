@@ -1,6 +1,7 @@
 //! Commands that connect programs with the network: tunnelers, and single connections.
 
 use std::path::PathBuf;
+use std::str::FromStr;
 
 use clap::{Args, Subcommand, ValueEnum, ValueHint};
 
@@ -177,10 +178,34 @@ pub(crate) struct TunnelRunArgs {
 pub(crate) struct IdentityLogin {
     #[command(flatten)]
     pub(crate) codes: CodeSource,
+    /// File with the token of an external JWT signer that the controller asks for as second factor, for instance
+    /// company=/run/tokens/weft; somebody else renews it. At a terminal a person logs in without it
+    #[arg(long, value_name = "SIGNER=FILE", env = "WEFT_SECOND_TOKEN", hide_env_values = true)]
+    pub(crate) second_token: Vec<SecondToken>,
     /// Keep the certificate in the identity file: by default it is renewed there before it ends, and when an
     /// administrator asks for it
     #[arg(long)]
     pub(crate) no_renew: bool,
+}
+
+/// The file with the token of an external JWT signer, which is a second factor.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct SecondToken {
+    pub(crate) signer: String,
+    pub(crate) file: PathBuf,
+}
+
+impl FromStr for SecondToken {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.split_once('=') {
+            Some((signer, file)) if !signer.is_empty() && !file.is_empty() => {
+                Ok(Self { signer: signer.to_owned(), file: file.into() })
+            }
+            _ => Err("give the name of the external JWT signer and a file, SIGNER=FILE".to_owned()),
+        }
+    }
 }
 
 /// Arguments of `weft tunnel proxy`.

@@ -9,7 +9,7 @@ use std::{
 };
 
 use weft_client::enroll::peek;
-use weft_sdk::{Context, ContextBuilder, DevicePrompt, IdentityFile};
+use weft_sdk::{Context, ContextBuilder, DevicePrompt, ExternalTokens, IdentityFile};
 
 use super::explain;
 use crate::{
@@ -101,15 +101,20 @@ pub(super) fn builder(
         .renew_certificate(!login.no_renew)
         .application("weft", env!("CARGO_PKG_VERSION"))
         .provider_login(show);
+    let tokens = login.second_token.iter();
+    let builder = tokens.fold(builder, |builder, token| {
+        builder.second_factor_tokens(&token.signer, ExternalTokens::of_file(&token.file))
+    });
     codes.with(builder, identity)
 }
 
 /// Shows the person at the terminal where to log in. Without a terminal nobody would see it.
 fn show(prompt: DevicePrompt) -> Result<(), String> {
     if !std::io::stderr().is_terminal() {
-        return Err("the identity file has no certificate, so that a person logs in at the identity provider, and there is no \
-                    terminal to show the address and the code at: run the command at a terminal, or name a file with the \
-                    token (`weft enroll network.jwt --token-file FILE`)"
+        return Err("a person has to log in at the identity provider, and there is no terminal to show the address and the \
+                    code at: run the command at a terminal, or name a file with the token (`weft enroll network.jwt \
+                    --token-file FILE` for an identity without a certificate, `--second-token SIGNER=FILE` for a token that \
+                    is a second factor)"
             .to_owned());
     }
     crate::login::show(&prompt);
