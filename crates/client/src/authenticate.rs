@@ -1,6 +1,7 @@
 //! Logins of clients: which protocol they use, and which token of an identity provider.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use tokio::time::Instant;
 use weft_contract::resource::server::{OIDC_AUTH, Version};
@@ -25,6 +26,37 @@ pub(crate) struct Means {
     pub(crate) key: Arc<SessionKey>,
     /// True if routers have to be shown a certificate.
     pub(crate) is_for_routers: bool,
+    /// What the controller said last about its logins.
+    pub(crate) announced: Arc<Announced>,
+}
+
+/// How long it is believed which protocol a controller announces. It changes with the controller's file.
+const ANNOUNCED_FOR: Duration = Duration::from_secs(3600);
+
+/// Whether a controller tells clients to log in by OpenID Connect, and when it was asked. Forgotten when a login fails.
+#[derive(Debug, Default)]
+pub(crate) struct Announced(Mutex<Option<(bool, Instant)>>);
+
+impl Announced {
+    async fn of(&self, caller: &Caller, api: Api) -> Result<bool> {
+        let known = *self.lock();
+        if let Some((announced, at)) = known
+            && at.elapsed() < ANNOUNCED_FOR
+        {
+            return Ok(announced);
+        }
+        let Some(announced) = is_announced(caller, api).await? else { return Ok(false) };
+        *self.lock() = Some((announced, Instant::now()));
+        Ok(announced)
+    }
+
+    fn forget(&self) {
+        *self.lock() = None;
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<(bool, Instant)>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl Means {
@@ -45,6 +77,7 @@ pub(crate) async fn authenticate(
     let done = Box::pin(log_in(caller, api, credentials, about, means)).await;
     if done.is_err() {
         caller.set_session(None);
+        means.announced.forget();
     }
     done
 }
@@ -59,7 +92,7 @@ async fn log_in(
     let is_signed = match means.protocol {
         LoginProtocol::OpenIdConnect => true,
         LoginProtocol::Opaque => false,
-        LoginProtocol::Announced => is_announced(caller, api).await?,
+        LoginProtocol::Announced => means.announced.of(caller, api).await?,
     };
     let may_fall_back = means.protocol == LoginProtocol::Announced;
     let attempt = Attempt { caller, api, is_signed, may_fall_back, about, means };
@@ -181,16 +214,16 @@ impl Attempt<'_> {
     }
 }
 
-/// Whether the controller tells clients to log in by OpenID Connect.
-async fn is_announced(caller: &Caller, api: Api) -> Result<bool> {
+/// Whether the controller tells clients to log in by OpenID Connect; `None` if it does not say.
+async fn is_announced(caller: &Caller, api: Api) -> Result<Option<bool>> {
     let asked: Result<Version> =
         caller.call_without_session(row(api, "listVersion")?, &[], None).await;
     match asked {
-        Ok(version) => Ok(version.capabilities.iter().any(|one| one == OIDC_AUTH)),
+        Ok(version) => Ok(Some(version.capabilities.iter().any(|one| one == OIDC_AUTH))),
         Err(error) if error.is_temporary() => Err(error),
         Err(error) => {
             tracing::debug!(%error, "the controller does not say what it can do");
-            Ok(false)
+            Ok(None)
         }
     }
 }

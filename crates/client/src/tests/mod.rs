@@ -7,7 +7,7 @@ mod second_tokens;
 mod server;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime};
 
 use serde_json::{Value, json};
@@ -551,4 +551,34 @@ fn several_logins_are_kept_apart_by_name() {
     }
     let odd: Address = "https://[2001:db8::1]:443".parse().unwrap();
     assert!(logins.path(&Logins::name_for(&odd)).is_ok());
+}
+
+#[tokio::test]
+async fn a_controller_says_once_by_which_protocol_it_logs_in() {
+    let pki = Pki::new();
+    let is_good = Arc::new(AtomicBool::new(true));
+    let answers = Arc::clone(&is_good);
+    let server = Server::start(&pki, move |asked: &Seen| match asked.path.rsplit('/').next() {
+        Some("version") => Reply::data(json!({"capabilities": []})),
+        _ if answers.load(Ordering::SeqCst) => Reply::data(session("t", json!([]))),
+        _ => Reply::error(401, "INVALID_AUTH", "no"),
+    })
+    .await;
+    let api = client(&server, &pki);
+    let log_in = async || api.login(Credentials::Certificate, About::default()).await;
+    let asked = || server.count("GET", &format!("{CLIENT}/version"));
+    for _ in 0..3 {
+        log_in().await.unwrap();
+    }
+    assert_eq!(asked(), 1);
+    is_good.store(false, Ordering::SeqCst);
+    log_in().await.unwrap_err();
+    is_good.store(true, Ordering::SeqCst);
+    log_in().await.unwrap();
+    assert_eq!(asked(), 2, "the login may have failed by the wrong protocol");
+    tokio::time::pause();
+    tokio::time::advance(Duration::from_secs(3601)).await;
+    tokio::time::resume();
+    log_in().await.unwrap();
+    assert_eq!(asked(), 3);
 }
