@@ -4,12 +4,14 @@
 //! docs/protocol/sdk.md 15.0, 15.1). One controller is used at a time; if it cannot be reached, the
 //! next one is tried.
 //!
+//! - `following`: follows the files of the identity's certificate;
 //! - `keeping`: keeps the session from its end;
 //! - `login`: logins;
 //! - `proving`: reports about this device, and codes of the second factor, for posture checks;
 //! - `renewing`: renewal of the identity's certificate;
 //! - `sessions`: service sessions.
 
+mod following;
 mod keeping;
 mod login;
 mod proving;

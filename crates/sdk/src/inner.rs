@@ -196,9 +196,13 @@ impl Inner {
     /// Keeps the certificate of the identity from its end.
     async fn keep_certificate(self: Arc<Self>) {
         loop {
+            let kept = async {
+                self.account.follow_files().await;
+                self.account.renew_certificate().await;
+            };
             tokio::select! {
                 () = self.cancel.cancelled() => return,
-                () = self.account.renew_certificate() => {}
+                () = kept => {}
             }
             let interval = jittered(self.settings.refresh_interval);
             tokio::select! {

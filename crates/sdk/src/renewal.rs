@@ -1,4 +1,4 @@
-//! The certificate of an identity: the file that it is renewed in, and the times of renewals.
+//! The certificate of an identity: the files that it is renewed in, and the times of renewals.
 
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -6,8 +6,8 @@ use std::time::{Duration, SystemTime};
 use tokio::time::Instant;
 use weft_contract::resource::session::ApiSessionDetail;
 use weft_identity::{
-    Certificate, Identity, KeyedChain, LiveIdentity, PreparedFile, RenewableFile, RenewalNote,
-    renewal_due,
+    Certificate, Identity, IdentitySection, KeyedChain, LiveIdentity, PreparedFile, RenewableFile,
+    RenewalNote, renewal_due,
 };
 
 /// Longest time before its end at which a certificate is renewed: a machine may be off for weeks.
@@ -31,6 +31,69 @@ pub(crate) struct Renewal {
     pub(crate) attempts: Mutex<Attempts>,
     /// A confirmed certificate that is in use and not in its file.
     pub(crate) unsaved: Mutex<Option<PreparedFile>>,
+    pub(crate) followed: Mutex<Followed>,
+}
+
+/// The files of an identity.
+pub(crate) enum Files {
+    /// The identity file, and those that it names.
+    Document(RenewableFile),
+    /// Those that an identity from memory names.
+    Named(IdentitySection),
+}
+
+impl Files {
+    /// The identity as it is in the files now.
+    pub(crate) fn read(&self) -> weft_identity::Result<Identity> {
+        match self {
+            Self::Document(file) => file.read(),
+            Self::Named(section) => Identity::load(section),
+        }
+    }
+}
+
+/// The certificates of an identity, by their fingerprints.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Material {
+    pub(crate) chain: Vec<String>,
+    authorities: Vec<String>,
+}
+
+impl Material {
+    pub(crate) fn of(identity: &Identity) -> Self {
+        let fingerprints = |certificates: &[Certificate]| {
+            certificates.iter().map(|one| one.fingerprint().to_owned()).collect()
+        };
+        Self {
+            chain: identity.client().map_or_else(Vec::new, |client| fingerprints(client.chain())),
+            authorities: fingerprints(identity.ca().certificates()),
+        }
+    }
+}
+
+/// What the files of an identity had when they were read last.
+#[derive(Debug, Default)]
+pub(crate) struct Followed {
+    material: Material,
+    /// Why they could not be used.
+    complaint: String,
+}
+
+impl Followed {
+    /// Notes what the files have now; true if they had something else before.
+    pub(crate) fn is_new(&mut self, material: Material) -> bool {
+        self.complaint.clear();
+        let is_new = material != self.material;
+        self.material = material;
+        is_new
+    }
+
+    /// Notes why the files cannot be used; true if the reason is another one than before.
+    pub(crate) fn complains(&mut self, complaint: String) -> bool {
+        let is_new = complaint != self.complaint;
+        self.complaint = complaint;
+        is_new
+    }
 }
 
 impl Renewal {
@@ -51,7 +114,9 @@ impl Renewal {
             (Some(note), Some(client)) => Attempts::after(&note, client.leaf(), SystemTime::now()),
             _ => Attempts::default(),
         };
+        let followed = Followed { material: Material::of(&current), ..Followed::default() };
         Self {
+            followed: Mutex::new(followed),
             identity,
             file,
             is_wanted,
@@ -60,11 +125,19 @@ impl Renewal {
         }
     }
 
+    /// The files that the identity comes from.
+    pub(crate) fn files(&self) -> Files {
+        match &self.file {
+            Some(file) => Files::Document(file.clone()),
+            None => Files::Named(self.identity.section().clone()),
+        }
+    }
+
     /// Certificates that may count in place of the one in use: the one in the file, if another program has
     /// renewed it, and one that a renewal has left beside the file.
     pub(crate) fn others(&self) -> Vec<(Identity, bool)> {
-        let Some(file) = &self.file else { return Vec::new() };
-        let found = [(file.read().map(Some), false), (file.left(), true)];
+        let left = self.file.as_ref().map_or(Ok(None), RenewableFile::left);
+        let found = [(self.files().read().map(Some), false), (left, true)];
         let mut others: Vec<(Identity, bool)> = Vec::new();
         for (identity, is_left) in found {
             let Ok(Some(identity)) = identity else { continue };

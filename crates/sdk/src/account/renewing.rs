@@ -207,7 +207,7 @@ impl Account {
     }
 
     /// Uses another certificate from now on. Open connections to routers stay.
-    fn use_identity(&self, identity: Identity) {
+    pub(super) fn use_identity(&self, identity: Identity) {
         self.renewal.identity.replace(identity);
         for api in &self.apis {
             if let Err(problem) = api.reconnect() {

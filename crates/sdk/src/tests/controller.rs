@@ -50,6 +50,12 @@ impl Pki {
         self.chain(name, Purpose::Server)
     }
 
+    /// A new key and its certificate, as PEM, by the same authority.
+    pub(crate) fn another(&self, name: &str) -> (String, String) {
+        let chain = self.chain(name, Purpose::Client);
+        (chain.key().to_pem(), chain.leaf().to_pem())
+    }
+
     /// The certificate that a request asks for.
     fn issue(&self, request: &str) -> Certificate {
         let request = CertificateRequest::from_pem(request).unwrap();
@@ -146,6 +152,8 @@ pub(crate) struct Renewal {
     pub(crate) requests: Vec<&'static str>,
     /// The fingerprint of the certificate that counts: that of the first login.
     pub(crate) counts: String,
+    /// The fingerprints of the certificates that logins have shown, the last one too if it was refused.
+    pub(crate) shown: Vec<String>,
     /// The fingerprint of the certificate that was issued and not confirmed.
     unverified: String,
     /// The statuses of the next answers to confirmations; 599 confirms and breaks the connection.
@@ -240,6 +248,7 @@ impl Controller {
             if state.renewal.counts.is_empty() {
                 leaf.clone_into(&mut state.renewal.counts);
             }
+            state.renewal.shown.push(leaf.to_owned());
             if state.renewal.is_possible && state.renewal.counts != leaf {
                 return (401, json!("INVALID_AUTH"));
             }

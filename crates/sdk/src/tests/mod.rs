@@ -6,6 +6,7 @@ mod cut;
 mod data;
 mod ends;
 mod faults;
+mod following;
 mod posture;
 mod renewal;
 mod router;

@@ -54,7 +54,7 @@ impl Network {
     }
 
     /// Waits until contexts have looked at their services a few times more.
-    async fn refreshed(&self) {
+    pub(super) async fn refreshed(&self) {
         let before = self.seen(|state| state.refreshes);
         until(|| self.seen(|state| state.refreshes) > before + 3).await;
     }

@@ -174,7 +174,7 @@ pub(crate) enum OverrideCommand {
                         weft enroll network.jwt --token-file /var/run/secrets/tokens/weft -o robot.json\n      \
                         for a program whose token somebody else renews, such as Kubernetes\n\n\
                         The token says in which way it enrolls; `weft jwt` shows tokens. With --cert the identity file \
-                        names the two\nfiles: programs that start later read renewed ones in their place.\n\
+                        names the two\nfiles: programs of weft use renewed ones that are put in their place.\n\
                         `weft jwt network -o network.jwt` writes the token of the network, which is no secret.")]
 pub(crate) struct EnrollArgs {
     /// File with the enrollment token
