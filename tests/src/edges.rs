@@ -5,7 +5,7 @@ use std::{net::SocketAddr, time::Duration};
 use serde_json::Value;
 use tokio::net::TcpStream;
 use weft_contract::resource;
-use weft_sdk::DialOptions;
+use weft_sdk::{DialOptions, chain};
 
 use crate::{
     mesh::{at, network, talk},
@@ -91,7 +91,7 @@ async fn a_router_at_the_address_of_another_gets_no_client() {
     soon(honest.bind("back")).await.unwrap();
     let dialer = at(&network, &router, "dialer").await;
     let options = DialOptions { timeout: Some(Duration::from_secs(3)), ..DialOptions::default() };
-    let error = soon(dialer.dial_with("back", options)).await.unwrap_err().to_string();
+    let error = chain(&soon(dialer.dial_with("back", options)).await.unwrap_err());
     let meant =
         format!("router {} was dialed, but the controller does not know the key", router.id);
     assert!(error.contains(&meant), "{error}");

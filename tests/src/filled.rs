@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::json;
 use weft_contract::resource;
-use weft_sdk::BindOptions;
+use weft_sdk::{BindOptions, chain};
 
 use crate::network::{Network, soon, until_some};
 use crate::sdk::{dial, echo, round_trip};
@@ -37,7 +37,7 @@ async fn whoever_has_as_much_as_it_may_is_told_so_and_goes_on_when_there_is_room
     echo(other);
 
     let connection = dial(&greedy, "two").await;
-    let refused = soon(greedy.dial("two")).await.unwrap_err().to_string();
+    let refused = chain(&soon(greedy.dial("two")).await.unwrap_err());
     assert!(refused.contains(&format!("{whose} circuits, as many as it may have")), "{refused}");
     round_trip(dial(&modest, "two").await, 1000).await;
     round_trip(connection, 1000).await;

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use weft_contract::resource;
-use weft_sdk::Error;
+use weft_sdk::{Error, chain};
 
 use crate::network::{Network, soon, until_some};
 use crate::sdk::{dial, echo, round_trip};
@@ -56,7 +56,7 @@ async fn a_device_answers_the_checks_of_a_service_and_passes_or_fails() {
             .await
         }
     };
-    assert!(refused.to_string().contains("web Dial"), "{refused}");
+    assert!(chain(&refused).contains("web Dial"), "{refused:?}");
 
     // A controller that starts again knows nothing of the device.
     network.admin.delete(&resource::posture_check::KIND, &missing).await.unwrap();

@@ -11,7 +11,7 @@ use futures::future::BoxFuture;
 use serde_json::Value;
 use tokio::{runtime::Builder, sync::oneshot, task::JoinSet, time::timeout};
 use weft_client::{About, ClientApi, Credentials};
-use weft_sdk::{BindOptions, Context, IdentityFile, Listener};
+use weft_sdk::{BindOptions, Context, IdentityFile, Listener, chain};
 
 use super::{OWN, pace::Pace};
 
@@ -182,20 +182,20 @@ async fn host(mut listener: Listener, answers: bool) {
 }
 
 async fn dial(context: Context) -> Tried {
-    let dialed = context.dial(OWN).await.map_err(|error| error.to_string())?;
+    let dialed = context.dial(OWN).await.map_err(|error| chain(&error))?;
     Ok(Box::new(dialed))
 }
 
 async fn bind(context: Context) -> Tried {
     let options = BindOptions { timeout: Some(LONGEST), ..BindOptions::default() };
-    let bound = context.bind_with(OWN, options).await.map_err(|error| error.to_string())?;
+    let bound = context.bind_with(OWN, options).await.map_err(|error| chain(&error))?;
     Ok(Box::new(bound))
 }
 
 async fn list(api: Option<Arc<ClientApi>>, filter: Arc<str>) -> Tried {
     let (api, query) = (api.ok_or("no connection for lists")?, [("filter", &*filter)]);
     let listed = api.call::<Value>("listServices", &[], &query, None).await;
-    listed.map_err(|error| error.to_string())?;
+    listed.map_err(|error| chain(&error))?;
     Ok(Box::new(()))
 }
 

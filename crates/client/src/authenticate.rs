@@ -12,7 +12,7 @@ use weft_contract::{Api, Empty};
 
 use crate::call::{Caller, ExternalToken, row, to_value};
 use crate::credentials::{About, Credentials};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, chain};
 use crate::external_tokens::TokenRequest;
 use crate::oidc::{self, Login, LoginProtocol, SessionKey};
 use crate::second_factor::{self, Factors};
@@ -205,7 +205,10 @@ impl Attempt<'_> {
             let ended: Result<Empty> =
                 caller.call_with(&session.token, row(api, "deleteCurrentAPISession")?, None).await;
             if let Err(problem) = ended {
-                tracing::debug!(%problem, "a session without its certificate could not be ended");
+                tracing::debug!(
+                    problem = chain(&problem),
+                    "a session without its certificate could not be ended"
+                );
             }
             return Err(error);
         }
@@ -222,7 +225,7 @@ async fn is_announced(caller: &Caller, api: Api) -> Result<Option<bool>> {
         Ok(version) => Ok(Some(version.capabilities.iter().any(|one| one == OIDC_AUTH))),
         Err(error) if error.is_temporary() => Err(error),
         Err(error) => {
-            tracing::debug!(%error, "the controller does not say what it can do");
+            tracing::debug!(error = chain(&error), "the controller does not say what it can do");
             Ok(None)
         }
     }
@@ -267,7 +270,10 @@ pub(crate) async fn refresh(
         },
     };
     if let Some(error) = &refused {
-        tracing::debug!(%error, "the tokens of the session cannot be refreshed; logging in again");
+        tracing::debug!(
+            error = chain(&error),
+            "the tokens of the session cannot be refreshed; logging in again"
+        );
     }
     match authenticate(caller, api, credentials, about, means).await {
         // The session goes on as long as its last token.

@@ -22,7 +22,7 @@ use crate::address::Address;
 use crate::authenticate::{Means, authenticate, certificate_of, refresh};
 use crate::call::{Caller, ExternalToken, Query, row, to_value};
 use crate::credentials::{About, Credentials};
-use crate::error::{ApiError, Error, FactorProblem, Result};
+use crate::error::{ApiError, Error, FactorProblem, Result, chain};
 use crate::http::Tls;
 use crate::oidc::LoginProtocol;
 use crate::second_factor::{self, CodePurpose, Codes};
@@ -456,7 +456,10 @@ impl ClientApi {
             Ok(()) => Ok(true),
             Err(error) if error.is_of_person() => Err(error),
             Err(error) => {
-                tracing::debug!(%error, "the session has ended and cannot be made anew");
+                tracing::debug!(
+                    error = chain(&error),
+                    "the session has ended and cannot be made anew"
+                );
                 Ok(false)
             }
         }
@@ -478,7 +481,10 @@ impl ClientApi {
             Ok(_) => Ok(true),
             Err(error) if error.is_of_person() => Err(error),
             Err(error) => {
-                tracing::debug!(%error, "the session gets no other token of its external signer");
+                tracing::debug!(
+                    error = chain(&error),
+                    "the session gets no other token of its external signer"
+                );
                 Ok(false)
             }
         }

@@ -9,7 +9,7 @@ use weft_contract::operation::PathError;
 /// Result of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why a call failed.
+/// Why a call failed. The text of an error does not repeat its source: [`chain`] has both.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -24,14 +24,14 @@ pub enum Error {
         reason: String,
     },
     /// The controller was not reached, or the connection broke.
-    #[error("cannot {action} {url}: {reason}")]
+    #[error("cannot {action} {url}")]
     Connection {
         /// The step that failed.
         action: &'static str,
         /// The URL.
         url: String,
-        /// The problem, causes included.
-        reason: String,
+        /// The problem, in words.
+        source: std::io::Error,
         /// True if the deadline passed.
         timeout: bool,
     },

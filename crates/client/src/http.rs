@@ -166,7 +166,8 @@ impl Http {
         let exchanged = tokio::time::timeout(limit, self.exchange(request)).await;
         exchanged.unwrap_or_else(|_| {
             let late = format!("no answer within {} s", limit.as_secs());
-            Err(self.failed("reach", &request.url, late, true))
+            let late = io::Error::new(io::ErrorKind::TimedOut, late);
+            Err(self.failed("reach", &request.url, late))
         })
     }
 
@@ -174,9 +175,7 @@ impl Http {
     async fn exchange(&self, request: &Outgoing) -> Result<Answer> {
         let url = &request.url;
         let broken = |action, error: &(dyn StdError + 'static)| {
-            let timed_out = |error: &io::Error| error.kind() == io::ErrorKind::TimedOut;
-            let timeout = io_error(error).is_some_and(timed_out);
-            self.failed(action, url, reason(error, url), timeout)
+            self.failed(action, url, in_words_of(error, url))
         };
         let response = self.client.request(request.written()?).await;
         let (head, mut parts) = response.map_err(|error| broken("reach", &error))?.into_parts();
@@ -194,16 +193,18 @@ impl Http {
     }
 
     /// The error of a request without an answer. A proxy that it went through is named.
-    fn failed(&self, action: &'static str, url: &Url, reason: String, timeout: bool) -> Error {
+    fn failed(&self, action: &'static str, url: &Url, problem: io::Error) -> Error {
         let host = url.host_str().unwrap_or_default();
         let port = url.port_or_known_default().unwrap_or(443);
-        let reason = match self.proxies.for_https(host, port) {
-            Ok(Some(proxy)) if !reason.contains(&proxy.to_string()) => {
-                format!("{reason}, through {proxy}")
+        let (kind, text) = (problem.kind(), problem.to_string());
+        let source = match self.proxies.for_https(host, port) {
+            Ok(Some(proxy)) if !text.contains(&proxy.to_string()) => {
+                io::Error::new(kind, format!("{text}, through {proxy}"))
             }
-            _ => reason,
+            _ => problem,
         };
-        Error::Connection { action, url: shown(url), reason, timeout }
+        let timeout = kind == io::ErrorKind::TimedOut;
+        Error::Connection { action, url: shown(url), source, timeout }
     }
 }
 
@@ -331,6 +332,18 @@ fn reason(error: &(dyn StdError + 'static), url: &Url) -> String {
         last = cause;
     }
     last.to_string()
+}
+
+/// The problem of a connection, with the error of the system if that says it all.
+fn in_words_of(error: &(dyn StdError + 'static), url: &Url) -> io::Error {
+    let text = reason(error, url);
+    match io_error(error) {
+        Some(found) => match found.raw_os_error().map(io::Error::from_raw_os_error) {
+            Some(same) if same.to_string() == text => same,
+            _ => io::Error::new(found.kind(), text),
+        },
+        None => io::Error::other(text),
+    }
 }
 
 /// `Retry-After` in seconds.

@@ -8,7 +8,7 @@ use weft_identity::{IdentityFile, LiveIdentity};
 
 use crate::address::Address;
 use crate::call::{Caller, row, to_value};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, chain};
 use crate::http::Tls;
 use crate::login::SavedLogin;
 
@@ -42,7 +42,10 @@ impl NewFactor {
                     failed = Some(error);
                 }
                 Err(error) => {
-                    tracing::debug!(%error, "a further controller set no second factor up");
+                    tracing::debug!(
+                        error = chain(&error),
+                        "a further controller set no second factor up"
+                    );
                 }
             }
         }
@@ -129,6 +132,9 @@ async fn end(caller: &Caller) {
         Err(error) => Err(error),
     };
     if let Err(error) = ended {
-        tracing::debug!(%error, "the session of a new second factor could not be ended");
+        tracing::debug!(
+            error = chain(&error),
+            "the session of a new second factor could not be ended"
+        );
     }
 }

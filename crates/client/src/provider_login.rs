@@ -166,7 +166,10 @@ impl ProviderLogin {
                 if problem.is_temporary() {
                     *self.kept() = Some(former);
                 }
-                tracing::debug!(%problem, "the provider gives no token for its refresh token");
+                tracing::debug!(
+                    problem = chain(&problem),
+                    "the provider gives no token for its refresh token"
+                );
                 None
             }
         }

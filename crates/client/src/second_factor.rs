@@ -16,7 +16,7 @@ use weft_contract::resource::session::{ApiSessionDetail, AuthQuery};
 use weft_contract::{Api, Empty};
 
 use crate::call::{Caller, row, to_value};
-use crate::error::{Error, FactorProblem, Result};
+use crate::error::{Error, FactorProblem, Result, chain};
 use crate::second_tokens::{SecondToken, SecondTokens};
 use crate::totp::TotpSecret;
 
@@ -166,7 +166,10 @@ pub(crate) async fn complete(
     {
         let ended: Result<Empty> = caller.call_with(&token, row, None).await;
         if let Err(error) = ended {
-            tracing::debug!(%error, "a session without its second factor could not be ended");
+            tracing::debug!(
+                error = chain(&error),
+                "a session without its second factor could not be ended"
+            );
         }
     }
     completed

@@ -5,7 +5,7 @@
 use weft_contract::resource::session::AuthQuery;
 
 use crate::call::{Caller, ExternalToken};
-use crate::error::{Error, FactorProblem, Result};
+use crate::error::{Error, FactorProblem, Result, chain};
 use crate::external_tokens::{ExternalTokens, TokenRequest, signers};
 
 /// Sources of tokens that are second factors, each for one external JWT signer.
@@ -106,7 +106,7 @@ impl<'a> SecondToken<'a> {
 
     async fn signer(&self, query: &AuthQuery) -> Signer {
         let told = signers(self.caller).await.unwrap_or_else(|problem| {
-            tracing::debug!(%problem, "the controller does not tell its signers");
+            tracing::debug!(problem = chain(&problem), "the controller does not tell its signers");
             Vec::new()
         });
         let named = told.into_iter().find(|signer| signer.base.id == query.id);

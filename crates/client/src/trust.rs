@@ -86,7 +86,7 @@ fn first(address: &Address, chain: &[Certificate]) -> Result<Certificate> {
     chain.first().cloned().ok_or_else(|| Error::Connection {
         action: "learn the certificate of",
         url: address.to_string(),
-        reason: "it presented none".to_owned(),
+        source: std::io::Error::other("it presented none"),
         timeout: false,
     })
 }

@@ -35,7 +35,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
-use weft_client::{About, ClientApi, Credentials, Tls};
+use weft_client::{About, ClientApi, Credentials, Tls, chain};
 use weft_contract::Timestamp;
 use weft_contract::entity::DialBind;
 use weft_contract::resource::edge_router::EdgeRouterCommon;
@@ -147,7 +147,10 @@ impl Account {
             if let Ok(used) = self.used()
                 && let Err(problem) = used.api.present_again()
             {
-                tracing::debug!(%problem, "the certificate of the session cannot be shown");
+                tracing::debug!(
+                    problem = chain(&problem),
+                    "the certificate of the session cannot be shown"
+                );
             }
             self.turned.notify_one();
         }
@@ -377,7 +380,7 @@ mod tests {
             Err::<(), _>(weft_client::Error::Connection {
                 action: "reach",
                 url: String::new(),
-                reason: String::new(),
+                source: std::io::Error::other("nothing"),
                 timeout: false,
             })
         };

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 use weft_channel::{ChannelOptions, DialOptions, RequestError, ServerScreen, dial};
+use weft_client::chain;
 use weft_contract::resource::service_session::SessionEdgeRouter;
 use weft_identity::tls::{ClientTls, client_config};
 use weft_identity::{ExpectedRouter, LiveIdentity};
@@ -74,7 +75,10 @@ impl Inner {
         deadline: Instant,
     ) -> Result<Arc<RouterChannel>> {
         let slots = self.want(routers);
-        let none = |reason| Err(Error::NoEdgeRouters { service: service.to_owned(), reason });
+        let none = |reason| {
+            let service = service.to_owned();
+            Err(Error::NoEdgeRouters { service, reason, cause: None })
+        };
         let has_refused = |channel: &Arc<RouterChannel>| {
             refused.is_some_and(|refused| Arc::ptr_eq(refused, channel))
         };
@@ -123,7 +127,10 @@ impl Inner {
                         failures += 1;
                         // A router that does not know the session closes the channel.
                         if let Err(problem) = self.account.check_session().await {
-                            tracing::debug!(%problem, "the API session could not be checked");
+                            tracing::debug!(
+                                problem = chain(&problem),
+                                "the API session could not be checked"
+                            );
                         }
                     }
                 }
@@ -241,7 +248,7 @@ impl Inner {
         slot: &Slot,
         place: &Place,
     ) -> Result<(Arc<RouterChannel>, Shown), String> {
-        let text = |error: Error| error.to_string();
+        let text = |error: Error| chain(&error);
         self.account.ensure_login().await.map_err(text)?;
         let shown = self.account.show().ok_or("not logged in")?;
         let mut hello = Hello::new(self.identity_token());

@@ -18,6 +18,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
+use weft_client::chain;
 use weft_identity::{IdentityFile, KeyAlgorithm, LiveIdentity, PrivateKey, RenewableFile};
 
 /// Longest wait for the controller's answer to a logout. A session without one ends by itself.
@@ -171,7 +172,10 @@ impl Context {
         match tokio::time::timeout(LOGOUT_LIMIT, inner.account.logout()).await {
             Ok(Ok(())) => {}
             Ok(Err(problem)) => {
-                tracing::debug!(%problem, "the API session could not be ended at the controller");
+                tracing::debug!(
+                    problem = chain(&problem),
+                    "the API session could not be ended at the controller"
+                );
             }
             Err(_) => tracing::debug!("the controller did not answer a logout in time"),
         }

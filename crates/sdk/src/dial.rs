@@ -64,7 +64,7 @@ pub(crate) async fn dial(
             if let Some(code) = error.code() {
                 span.set(attribute::ERROR_CODE, code);
             }
-            span.fail(error);
+            span.fail(&weft_client::chain(error));
         }
     }
     dialed

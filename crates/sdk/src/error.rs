@@ -1,5 +1,6 @@
 //! Errors of dials, binds and connections.
 
+use std::fmt;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,33 +11,31 @@ use weft_wire::edge::{ErrorCode, RetryHint, StateClosed};
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// Why a call failed.
-#[derive(Debug, Clone, thiserror::Error)]
+///
+/// The text of an error does not repeat its [`source`](std::error::Error::source): who shows it to a person shows the whole
+/// chain, as [`chain`](crate::chain) does.
+#[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum Error {
     /// The identity cannot be used.
-    #[error("the identity cannot be used: {0}")]
     Identity(Arc<weft_identity::Error>),
     /// No controller accepted the identity.
-    #[error("not logged in: {0}")]
     NotLoggedIn(Arc<weft_client::Error>),
     /// The controller demands a second factor of the identity, which was not given: see
-    /// [`ContextBuilder::second_factor`](crate::ContextBuilder::second_factor).
-    #[error("not logged in: {0}")]
+    /// [`EndpointBuilder::second_factor`](crate::EndpointBuilder::second_factor) and
+    /// [`EndpointBuilder::second_factor_tokens`](crate::EndpointBuilder::second_factor_tokens).
     SecondFactor(FactorProblem),
     /// The controller was not reached, or refused a request.
-    #[error("the controller: {0}")]
     Controller(Arc<weft_client::Error>),
     /// The identity has no service of this name: the service does not exist, or no policy allows
     /// it.
-    #[error(
-        "there is no service `{service}` that this identity may use; check its service policies"
-    )]
+    #[non_exhaustive]
     ServiceUnknown {
         /// The name of the service.
         service: String,
     },
     /// The identity may use the service, but not in this way.
-    #[error("this identity may not {action} `{service}`; check its service policies")]
+    #[non_exhaustive]
     NotPermitted {
         /// The name of the service.
         service: String,
@@ -44,31 +43,33 @@ pub enum Error {
         action: &'static str,
     },
     /// This device does not pass the posture checks of the service.
-    #[error("this device does not pass the posture checks of `{service}`: {reason}")]
+    #[non_exhaustive]
     Posture {
         /// The name of the service.
         service: String,
-        /// The answer of the controller, which names the service policies.
-        reason: String,
+        /// The answer of the controller, which names the service policies, or what is wrong with the second factor.
+        cause: Box<Error>,
     },
     /// No host offers the service now.
-    #[error("`{service}` has no host now: {message}")]
+    #[non_exhaustive]
     NoTerminators {
         /// The name of the service.
         service: String,
-        /// The text of the router.
-        message: String,
+        /// The answer of the router.
+        refusal: Refusal,
     },
     /// No edge router serves the service, or none of these can be reached.
-    #[error("no edge router for `{service}`: {reason}")]
+    #[non_exhaustive]
     NoEdgeRouters {
         /// The name of the service.
         service: String,
-        /// Why no edge router can be used.
+        /// Why no edge router can be used, router by router.
         reason: String,
+        /// The answer of the controller, if that named none.
+        cause: Option<Box<Error>>,
     },
     /// The router, the controller or the host refused.
-    #[error("`{service}` was refused: {refusal}")]
+    #[non_exhaustive]
     Refused {
         /// The name of the service.
         service: String,
@@ -76,7 +77,7 @@ pub enum Error {
         refusal: Refusal,
     },
     /// The service requires encryption and the peer does not support it, or made a mistake.
-    #[error("end-to-end encryption of `{service}` failed: {problem}")]
+    #[non_exhaustive]
     Encryption {
         /// The name of the service.
         service: String,
@@ -84,7 +85,7 @@ pub enum Error {
         problem: String,
     },
     /// The service demands that both ends prove who they are, and one of them has not.
-    #[error("`{service}` demands that both ends prove who they are: {problem}")]
+    #[non_exhaustive]
     Unproved {
         /// The name of the service.
         service: String,
@@ -92,7 +93,7 @@ pub enum Error {
         problem: String,
     },
     /// The call took too long.
-    #[error("{action} took longer than {} s{}", limit.as_secs_f32(), because(last))]
+    #[non_exhaustive]
     Timeout {
         /// The call that took too long, such as ``dialing `web` ``.
         action: String,
@@ -101,13 +102,72 @@ pub enum Error {
         /// The last error meanwhile, if any.
         last: Option<Box<Error>>,
     },
-    /// The context, the listener or the router's channel is closed.
-    #[error("closed: {0}")]
+    /// The endpoint was closed before the other ends had all data that was written.
+    #[non_exhaustive]
+    Undelivered {
+        /// The number of connections with such data.
+        connections: usize,
+    },
+    /// The endpoint, the listener or the router's channel is closed.
     Closed(String),
 }
 
-fn because(last: &Option<Box<Error>>) -> String {
-    last.as_ref().map(|error| format!(" ({error})")).unwrap_or_default()
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Identity(_) => f.write_str("the identity cannot be used"),
+            Self::NotLoggedIn(_) | Self::SecondFactor(_) => f.write_str("not logged in"),
+            Self::Controller(_) => f.write_str("a request to the controller failed"),
+            Self::ServiceUnknown { service } => write!(
+                f,
+                "there is no service `{service}` that this identity may use; check its service policies"
+            ),
+            Self::NotPermitted { service, action } => {
+                write!(f, "this identity may not {action} `{service}`; check its service policies")
+            }
+            Self::Posture { service, .. } => {
+                write!(f, "this device does not pass the posture checks of `{service}`")
+            }
+            Self::NoTerminators { service, .. } => write!(f, "`{service}` has no host now"),
+            Self::NoEdgeRouters { service, reason, .. } => {
+                write!(f, "no edge router for `{service}`: {reason}")
+            }
+            Self::Refused { service, .. } => write!(f, "`{service}` was refused"),
+            Self::Encryption { service, problem } => {
+                write!(f, "end-to-end encryption of `{service}` failed: {problem}")
+            }
+            Self::Unproved { service, problem } => {
+                write!(f, "`{service}` demands that both ends prove who they are: {problem}")
+            }
+            Self::Timeout { action, limit, .. } => {
+                write!(f, "{action} took longer than {} s", limit.as_secs_f32())
+            }
+            Self::Undelivered { connections } => {
+                write!(f, "data of {connections} connections did not arrive at their other ends")
+            }
+            Self::Closed(what) => write!(f, "closed: {what}"),
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Identity(cause) => Some(&**cause),
+            Self::NotLoggedIn(cause) | Self::Controller(cause) => Some(&**cause),
+            Self::SecondFactor(problem) => Some(problem),
+            Self::Posture { cause, .. } => Some(&**cause),
+            Self::NoTerminators { refusal, .. } | Self::Refused { refusal, .. } => Some(refusal),
+            Self::NoEdgeRouters { cause, .. } => cause.as_deref().map(|cause| cause as _),
+            Self::Timeout { last, .. } => last.as_deref().map(|last| last as _),
+            Self::ServiceUnknown { .. }
+            | Self::NotPermitted { .. }
+            | Self::Encryption { .. }
+            | Self::Unproved { .. }
+            | Self::Undelivered { .. }
+            | Self::Closed(_) => None,
+        }
+    }
 }
 
 impl Error {
@@ -115,7 +175,7 @@ impl Error {
     #[must_use]
     pub fn code(&self) -> Option<u32> {
         match self {
-            Self::Refused { refusal, .. } => Some(refusal.code),
+            Self::Refused { refusal, .. } | Self::NoTerminators { refusal, .. } => refusal.code,
             _ => None,
         }
     }
@@ -169,8 +229,8 @@ impl Error {
     /// later.
     pub(crate) fn for_posture(self, service: &str) -> Self {
         match self {
-            Self::SecondFactor(problem) => {
-                Self::Posture { service: service.to_owned(), reason: problem.to_string() }
+            Self::SecondFactor(_) => {
+                Self::Posture { service: service.to_owned(), cause: Box::new(self) }
             }
             other => other,
         }
@@ -181,7 +241,7 @@ impl Error {
         match failure {
             Failure::Channel(reason) => Self::Closed(reason),
             Failure::Refused(refusal) if refusal.is_no_terminators() => {
-                Self::NoTerminators { service, message: refusal.message }
+                Self::NoTerminators { service, refusal }
             }
             Failure::Refused(refusal) => Self::Refused { service, refusal },
         }
@@ -231,8 +291,8 @@ pub(crate) enum Failure {
     Channel(String),
 }
 
-impl std::fmt::Display for Failure {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Refused(refusal) => f.write_str(&refusal.message),
             Self::Channel(reason) => f.write_str(reason),
@@ -242,9 +302,10 @@ impl std::fmt::Display for Failure {
 
 /// A refusal of a router (docs/protocol/sdk.md 6).
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub struct Refusal {
-    /// The code; 0 if the router sent only a text.
-    pub code: u32,
+    /// The code; `None` if the router sent only a text.
+    pub code: Option<u32>,
     /// The client's next step: 0 as the client likes, 1 wait and try again, 2 begin again with a new
     /// session, 3 do not try again.
     pub retry_hint: u32,
@@ -259,11 +320,15 @@ impl Refusal {
         let error = closed.error.clone().unwrap_or_default();
         let message = if error.message.is_empty() { closed.reason.clone() } else { error.message };
         Self {
-            code: error.code.0,
+            code: Some(error.code.0).filter(|code| *code != 0),
             retry_hint: error.retry_hint.0,
             message,
             failing_posture_checks: error.failing_posture_check_ids,
         }
+    }
+
+    fn error_code(&self) -> ErrorCode {
+        self.code.map_or(ErrorCode::NONE, ErrorCode)
     }
 
     pub(crate) fn plain(message: impl Into<String>) -> Self {
@@ -272,7 +337,7 @@ impl Refusal {
 
     /// True if the router does not accept the service session or the API session.
     pub(crate) fn is_stale_session(&self) -> bool {
-        let code = ErrorCode(self.code);
+        let code = self.error_code();
         RetryHint(self.retry_hint) == RetryHint::START_OVER
             || [
                 ErrorCode::INVALID_API_SESSION,
@@ -295,7 +360,7 @@ impl Refusal {
                 ErrorCode::POSTURE_CHECK_FAILED,
                 ErrorCode::INVALID_INSTANCE_ID,
             ]
-            .contains(&ErrorCode(self.code))
+            .contains(&self.error_code())
     }
 
     /// True if the refusal may end without an operator, such as one of a router that a new policy has
@@ -303,7 +368,7 @@ impl Refusal {
     pub(crate) fn may_pass(&self) -> bool {
         let denials = [ErrorCode::ACCESS_DENIED, ErrorCode::POSTURE_CHECK_FAILED];
         RetryHint(self.retry_hint) != RetryHint::NOT_RETRIABLE
-            && (!self.is_final() || denials.contains(&ErrorCode(self.code)))
+            && (!self.is_final() || denials.contains(&self.error_code()))
     }
 
     fn is_no_terminators(&self) -> bool {
@@ -312,11 +377,13 @@ impl Refusal {
     }
 }
 
-impl std::fmt::Display for Refusal {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl std::error::Error for Refusal {}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.message)?;
-        if self.code != 0 {
-            write!(f, " (code {})", self.code)?;
+        if let Some(code) = self.code {
+            write!(f, " (code {code})")?;
         }
         if !self.failing_posture_checks.is_empty() {
             write!(f, "; posture checks: {}", self.failing_posture_checks.join(", "))?;
@@ -343,5 +410,71 @@ mod tests {
         assert!(Refusal::plain("Invalid Session").is_stale_session());
         let none = Failure::Refused(Refusal::plain("service web has no terminators"));
         assert!(matches!(Error::of_failure("web", none), Error::NoTerminators { .. }));
+    }
+
+    /// The text of an error and of every source below it.
+    fn walk(error: &(dyn std::error::Error + 'static)) -> Vec<String> {
+        let errors = std::iter::successors(Some(error), |error| error.source());
+        errors.map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn the_chain_of_an_error_goes_down_to_its_last_cause_and_says_nothing_twice() {
+        let away = || {
+            let source = io::Error::from(io::ErrorKind::ConnectionRefused);
+            let (action, url) = ("reach", "https://c:1280/".to_owned());
+            weft_client::Error::Connection { action, url, source, timeout: false }
+        };
+        let (service, limit) = (|| "web".to_owned(), Duration::from_secs(15));
+        let refusal = || Refusal::plain("not today");
+        let controller = || Box::new(Error::Controller(Arc::new(away())));
+        let last = "connection refused";
+        let (action, problem, reason) = ("dialing", "no key", "r1: away");
+        let posture = || Error::SecondFactor(FactorProblem::NoCode).for_posture("web");
+        let wrapped = [
+            (Error::NotLoggedIn(Arc::new(away())), 3, last),
+            (Error::Controller(Arc::new(away())), 3, last),
+            (Error::from(weft_identity::Error::NoCertificate), 2, "certificate"),
+            (Error::SecondFactor(FactorProblem::NoCode), 2, "TOTP"),
+            (posture(), 3, "TOTP"),
+            (Error::Posture { service: service(), cause: controller() }, 4, last),
+            (Error::NoTerminators { service: service(), refusal: refusal() }, 2, "not today"),
+            (Error::Refused { service: service(), refusal: refusal() }, 2, "not today"),
+            (
+                Error::NoEdgeRouters {
+                    service: service(),
+                    reason: reason.into(),
+                    cause: Some(controller()),
+                },
+                4,
+                last,
+            ),
+            (Error::Timeout { action: action.into(), limit, last: Some(controller()) }, 4, last),
+        ];
+        let leaves = [
+            Error::ServiceUnknown { service: service() },
+            Error::NotPermitted { service: service(), action: "dial" },
+            Error::NoEdgeRouters { service: service(), reason: reason.into(), cause: None },
+            Error::Encryption { service: service(), problem: problem.into() },
+            Error::Unproved { service: service(), problem: problem.into() },
+            Error::Timeout { action: action.into(), limit, last: None },
+            Error::Undelivered { connections: 1 },
+            Error::Closed("the endpoint is closed".to_owned()),
+        ];
+        let leaves = leaves.map(|error| (error, 1, ""));
+        for (error, length, last) in wrapped.into_iter().chain(leaves) {
+            let texts = walk(&error);
+            assert_eq!(texts.len(), length, "{texts:?}");
+            assert!(texts.last().unwrap().contains(last), "{texts:?}");
+            for pair in texts.windows(2) {
+                assert!(!pair[0].contains(&pair[1]), "{texts:?}");
+            }
+            let as_io = io::Error::from(error);
+            assert_eq!(walk(&as_io), texts, "an error of I/O keeps the chain");
+        }
+        let error = Error::NotLoggedIn(Arc::new(away()));
+        let causes = std::iter::successors(std::error::Error::source(&error), |one| one.source());
+        let found = causes.filter_map(|one| one.downcast_ref::<io::Error>()).next().unwrap();
+        assert_eq!(found.kind(), io::ErrorKind::ConnectionRefused);
     }
 }

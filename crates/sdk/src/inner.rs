@@ -17,6 +17,7 @@ use std::sync::Arc;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+use weft_client::chain;
 use weft_identity::LiveIdentity;
 use weft_limits::Budget;
 
@@ -130,7 +131,7 @@ impl Inner {
                     if !is_refused {
                         tracing::warn!(
                             identity,
-                            %problem,
+                            problem = chain(&problem),
                             "the controller refuses the identity, which may have been deleted or \
                              disabled, or needs a code of its second factor: it has no services until \
                              it is accepted again"
@@ -140,7 +141,10 @@ impl Inner {
                     self.account.forget_services();
                 }
                 Err(problem) => {
-                    tracing::debug!(%problem, "the services of the identity could not be read again")
+                    tracing::debug!(
+                        problem = chain(&problem),
+                        "the services of the identity could not be read again"
+                    )
                 }
             }
         }
@@ -224,7 +228,10 @@ impl Inner {
                 answered = self.account.answer_posture_checks() => answered,
             };
             if let Err(problem) = answered {
-                tracing::debug!(%problem, "the posture checks of services were not answered");
+                tracing::debug!(
+                    problem = chain(&problem),
+                    "the posture checks of services were not answered"
+                );
             }
         }
     }

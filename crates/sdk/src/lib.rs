@@ -110,11 +110,12 @@ pub use incoming::Incoming;
 pub use listener::{Listener, ListenerChanges, ListenerState, ListenerTerms};
 pub use service::Service;
 pub use weft_client::{
-    CodePurpose, CodeRequest, DevicePrompt, ExternalTokens, FactorProblem, LoginProtocol,
-    NewFactor, ProviderLogin, TokenRequest, TotpSecret,
+    ApiError, CodePurpose, CodeRequest, DevicePrompt, Error as ControllerError, ExternalTokens,
+    FactorProblem, LoginProtocol, NewFactor, ProviderError, ProviderLogin, TokenRequest,
+    TotpSecret, chain,
 };
 pub use weft_e2e::ends::Peer;
-pub use weft_identity::IdentityFile;
+pub use weft_identity::{Error as IdentityError, ExternalLogin, IdentityFile, IdentityMaterial};
 pub use weft_wire::ctrl::TerminatorPrecedence as Precedence;
 
 #[cfg(test)]

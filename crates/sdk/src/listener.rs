@@ -59,6 +59,7 @@ impl Listener {
             None if inner.routers.connected().is_empty() => Err(Error::NoEdgeRouters {
                 service: service.to_owned(),
                 reason: inner.routers.problems(),
+                cause: None,
             }),
             last => Err(too_long(last)),
         }

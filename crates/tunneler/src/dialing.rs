@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use futures::{FutureExt, future::BoxFuture};
-use weft_sdk::{Context, DialOptions};
+use weft_sdk::{Context, DialOptions, chain};
 use weft_tunnel::{Call, Carrier, Client, Refusal};
 
 use crate::{Registry, carry};
@@ -37,7 +37,7 @@ impl Carrier for SdkCarrier {
                 Ok(connection) => connection,
                 Err(error) => {
                     traffic.failed();
-                    return Err(Refusal::other(error.to_string()));
+                    return Err(Refusal::other(chain(&error)));
                 }
             };
             // An open connection keeps the context alive; no other handle is needed.

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use tokio::sync::{Semaphore, watch};
 use tokio_util::sync::{CancellationToken, DropGuard};
-use weft_sdk::{BindOptions, Context, Incoming, Listener, ListenerState};
+use weft_sdk::{BindOptions, Context, Incoming, Listener, ListenerState, chain};
 use weft_tunnel::{
     AppData, Connected, HostConfig, MOST_CONNECT_TIME, Outcome, SourceAddresses, Terms,
 };
@@ -119,7 +119,7 @@ async fn host(
             }
             Err(error) => error,
         };
-        let problem = error.to_string();
+        let problem = chain(&error);
         tracing::warn!(service = %plan.service, problem, "a service is not hosted");
         state.send_modify(|state| {
             state.terminators = 0;
@@ -193,7 +193,7 @@ async fn serve(
 
 /// Notes the state of a listener, and logs when the first router takes it and when none is left.
 fn note(now: &ListenerState, service: &str, state: &watch::Sender<HostState>) {
-    let problem = now.problem.as_ref().map(ToString::to_string);
+    let problem = now.problem.as_ref().map(|problem| chain(problem));
     let mut before = 0;
     state.send_if_modified(|state| {
         before = std::mem::replace(&mut state.terminators, now.terminators);
@@ -247,7 +247,7 @@ async fn serve_one<P>(
     let connection = match incoming.accept().await {
         Ok(connection) => connection,
         Err(problem) => {
-            tracing::warn!(service = %plan.service, %caller, %problem, "a connection of a dialer could not be accepted");
+            tracing::warn!(service = %plan.service, %caller, problem = chain(&problem), "a connection of a dialer could not be accepted");
             return traffic.failed();
         }
     };
@@ -264,7 +264,7 @@ async fn serve_one<P>(
                 carry::application_datagrams(connection, socket, plan.silence, traffic, answered);
             if let Err(problem) = carrying.await {
                 tracing::warn!(
-                    service = %plan.service, %caller, %problem,
+                    service = %plan.service, %caller, problem = chain(&problem),
                     "a conversation in datagrams has ended, because the network refused its \
                      datagrams to the application"
                 );

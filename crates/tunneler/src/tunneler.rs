@@ -13,7 +13,7 @@ use std::{
 use parking_lot::Mutex;
 use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
-use weft_sdk::{Context, Identity, Service};
+use weft_sdk::{Context, Identity, Service, chain};
 use weft_tunnel::{
     Carrier, Interceptable, Interception, NamedPort, Party, Ports, UdpTimes, config::ListenAt,
 };
@@ -159,13 +159,16 @@ impl Tunneler {
                 Err(problem) if problem.is_final() => {
                     behind = true;
                     self.end_all().await;
-                    self.known.lock().problem = Some(problem.to_string());
+                    self.known.lock().problem = Some(chain(&problem));
                     self.note_unavailable(|_| Some("the controller refuses the identity"));
                 }
                 Err(problem) => {
                     behind = true;
-                    self.known.lock().problem = Some(problem.to_string());
-                    tracing::warn!(%problem, "the identity cannot be read from the controller; its services wait for the next try");
+                    self.known.lock().problem = Some(chain(&problem));
+                    tracing::warn!(
+                        problem = chain(&problem),
+                        "the identity cannot be read from the controller; its services wait for the next try"
+                    );
                 }
             }
         }

@@ -21,7 +21,7 @@ use weft_identity::{Identity, LiveIdentity, SpiffeId};
 use crate::call::Caller;
 use crate::{
     About, Address, ClientApi, Credentials, Error, LoginProtocol, Logins, MAX_ANSWER,
-    ManagementClient, SavedLogin, Tls, trust,
+    ManagementClient, SavedLogin, Tls, chain, trust,
 };
 
 const MANAGEMENT: &str = "/edge/management/v1";
@@ -105,7 +105,7 @@ async fn no_password_goes_to_a_router() {
     let router = SpiffeId::router("test.example", "r1");
     for id in [router, SpiffeId::identity("test.example", "i1")] {
         let (done, requests) = login(Pki::of(&id)).await;
-        let problem = done.unwrap_err().to_string();
+        let problem = chain(&done.unwrap_err());
         assert!(problem.contains(&format!("{id}, which is no controller")), "{problem}");
         assert_eq!(requests, 0);
     }
@@ -432,14 +432,16 @@ async fn nobody_there_is_temporary() {
     let asked = tokio::time::timeout(Duration::from_secs(20), api.version()).await.unwrap();
     let error = asked.unwrap_err();
     assert!(error.is_temporary(), "{error}");
-    assert!(error.to_string().contains("refused"), "{error}");
+    assert!(chain(&error).contains("refused"), "{error}");
+    let source = std::error::Error::source(&error).unwrap().downcast_ref::<std::io::Error>();
+    assert_eq!(source.unwrap().kind(), std::io::ErrorKind::ConnectionRefused);
 }
 
 #[tokio::test]
 async fn a_certificate_out_of_its_time_shows_its_dates_and_the_clock() {
     let pki = Pki::issued(SystemTime::now() + Duration::from_secs(3 * 3600));
     let server = Server::start(&pki, |_| Reply::json(200, &json!({}))).await;
-    let error = management(&server, &pki).version().await.unwrap_err().to_string();
+    let error = chain(&management(&server, &pki).version().await.unwrap_err());
     let wanted = ": the certificate of 127.0.0.1 (`CN=controller`) is valid from ";
     assert!(error.contains(wanted), "{error}");
     assert!(error.ends_with(" UTC: check the clock"), "{error}");
@@ -457,7 +459,7 @@ async fn error_at_a_port_that_says(bytes: &'static [u8]) -> (String, String) {
     });
     let tls = Tls::Anonymous(Pki::new().bundle());
     let api = ManagementClient::new(address.parse().unwrap(), &tls).unwrap();
-    let error = api.version().await.unwrap_err().to_string();
+    let error = chain(&api.version().await.unwrap_err());
     answering.abort();
     (address, error)
 }
@@ -469,7 +471,7 @@ async fn an_error_has_one_cause() {
     drop(listener);
     let tls = Tls::Anonymous(Pki::new().bundle());
     let api = ManagementClient::new(address.parse().unwrap(), &tls).unwrap();
-    let error = api.version().await.unwrap_err().to_string();
+    let error = chain(&api.version().await.unwrap_err());
     let (at, cause) = error.split_once(": ").unwrap();
     assert!(at.starts_with(&format!("cannot reach https://{address}/")), "{error}");
     assert!(cause.starts_with("Connection refused") && !cause.contains(':'), "{error}");

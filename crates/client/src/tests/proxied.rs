@@ -111,7 +111,7 @@ async fn what_fails_on_the_way_names_the_proxy_and_no_password() {
         // The proxy leads to somebody else.
         (&open, Pki::new().bundle(), "through the proxy".to_owned()),
     ] {
-        let error = ask(bundle, &at, proxy.proxies()).await.unwrap_err().to_string();
+        let error = crate::chain(&ask(bundle, &at, proxy.proxies()).await.unwrap_err());
         assert!(error.contains(&said) && error.contains(&proxy.name()), "{error}");
         assert_eq!(error.matches("the proxy").count(), 1, "{error}");
         assert!(!error.contains("secret"), "{error}");

@@ -6,7 +6,7 @@
 
 use super::Account;
 use crate::renewal::Material;
-use weft_client::Credentials;
+use weft_client::{Credentials, chain};
 use weft_identity::Identity;
 
 impl Account {
@@ -31,7 +31,7 @@ impl Account {
                 if self.renewal.followed.lock().complains(text) {
                     tracing::warn!(
                         identity = self.identity_name(),
-                        %problem,
+                        problem = chain(&problem),
                         "the changed files of the identity cannot be used; the former certificate stays in use"
                     );
                 }
@@ -62,19 +62,25 @@ impl Account {
             Err(failed) if failed.is_refused => {
                 tracing::warn!(
                     identity = name,
-                    problem = %failed.last,
+                    problem = chain(&failed.last),
                     "the controller refuses the renewed certificate of the identity, and the former one stays in use: an \
                      identity that is found by its certificate has to enroll again (docs/authorities.md)"
                 );
                 self.use_identity((*former).clone());
                 if let Err(failed) = self.log_in_once().await {
                     let problem = failed.last;
-                    tracing::debug!(%problem, "there is no session with the former certificate yet");
+                    tracing::debug!(
+                        problem = chain(&problem),
+                        "there is no session with the former certificate yet"
+                    );
                 }
             }
             Err(failed) => {
                 let problem = failed.last;
-                tracing::debug!(%problem, "there is no session with the renewed certificate yet");
+                tracing::debug!(
+                    problem = chain(&problem),
+                    "there is no session with the renewed certificate yet"
+                );
             }
         }
     }

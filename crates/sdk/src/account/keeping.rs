@@ -7,6 +7,7 @@ use crate::shown::Shown;
 use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::Instant;
+use weft_client::chain;
 
 /// The first and the longest wait after a refresh that failed.
 const WAITS: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
@@ -71,7 +72,7 @@ impl Account {
             let wait = first.saturating_mul(1 << failures.min(10)).min(longest);
             failures += 1;
             not_before = Instant::now() + jittered(wait);
-            tracing::debug!(%problem, "the session could not be refreshed");
+            tracing::debug!(problem = chain(&problem), "the session could not be refreshed");
         }
     }
 }

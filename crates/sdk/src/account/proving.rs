@@ -6,6 +6,7 @@ use crate::error::Result;
 use crate::posture;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use weft_client::chain;
 use weft_contract::resource::service::ServiceDetail;
 
 impl Account {
@@ -28,7 +29,7 @@ impl Account {
         let Ok(used) = self.used() else { return };
         let told = self.watch(used, self.posture.report(used.api, questions).await);
         if let Err(problem) = told {
-            tracing::debug!(service = %service.name, %problem, "the posture checks of a service were not answered");
+            tracing::debug!(service = %service.name, problem = chain(&problem), "the posture checks of a service were not answered");
         }
     }
 
@@ -71,7 +72,10 @@ impl Account {
                     self.proofs.given.fetch_add(1, Ordering::SeqCst);
                 }
                 Err(problem) => {
-                    tracing::debug!(%problem, "a posture check got no code of the second factor")
+                    tracing::debug!(
+                        problem = chain(&problem),
+                        "a posture check got no code of the second factor"
+                    )
                 }
             }
         }

@@ -23,6 +23,7 @@ use crate::error::{Error, Result};
 use crate::jitter::spread;
 use crate::renewal::{Due, Extension};
 use std::time::SystemTime;
+use weft_client::chain;
 use weft_identity::{
     Certificate, CertificateRequest, Identity, KeyAlgorithm, KeyedChain, NewCertificate,
     PreparedFile, PrivateKey, RenewableFile, RenewalNote,
@@ -44,20 +45,20 @@ enum RenewalError {
     )]
     KeyElsewhere,
     #[error(
-        "the attempt could not be noted beside the identity file, so that every run would repeat it: {0}"
+        "the attempt could not be noted beside the identity file, so that every run would repeat it"
     )]
-    NotNoted(weft_identity::Error),
-    #[error("the controller issued no certificate: {0}")]
-    NotIssued(Error),
-    #[error("the controller does not confirm the new certificate: {0}")]
-    NotConfirmed(Error),
+    NotNoted(#[source] weft_identity::Error),
+    #[error("the controller issued no certificate")]
+    NotIssued(#[source] Error),
+    #[error("the controller does not confirm the new certificate")]
+    NotConfirmed(#[source] Error),
     #[error(
-        "the controller's answer about the new certificate is missing ({0}); if a controller refuses the \
+        "the controller's answer about the new certificate is missing; if a controller refuses the \
          present certificate, the new one is used"
     )]
-    Unsure(Error),
-    #[error("the new certificate is in use, and could not be saved: {0}")]
-    NotSaved(weft_identity::Error),
+    Unsure(#[source] Error),
+    #[error("the new certificate is in use, and could not be saved")]
+    NotSaved(#[source] weft_identity::Error),
     #[error(transparent)]
     Identity(#[from] weft_identity::Error),
 }
@@ -75,7 +76,7 @@ fn note_success(file: &RenewableFile, note: RenewalNote, due: &Due, identity: &I
         None => file.remove_note(),
     };
     if let Err(problem) = noted {
-        tracing::debug!(%problem, "the renewal is not noted");
+        tracing::debug!(problem = chain(&problem), "the renewal is not noted");
     }
 }
 
@@ -101,10 +102,19 @@ impl Account {
                 tracing::info!(identity = name, "the certificate of the identity is renewed");
             }
             Err(problem) if attempts.warns() => {
-                tracing::warn!(identity = name, %problem, ends, "the certificate of the identity is not renewed");
+                tracing::warn!(
+                    identity = name,
+                    problem = chain(&problem),
+                    ends,
+                    "the certificate of the identity is not renewed"
+                );
             }
             Err(problem) => {
-                tracing::debug!(identity = name, %problem, "the certificate of the identity is not renewed");
+                tracing::debug!(
+                    identity = name,
+                    problem = chain(&problem),
+                    "the certificate of the identity is not renewed"
+                );
             }
         }
     }
@@ -143,7 +153,7 @@ impl Account {
             Err(problem) if !due.ends_soon && !due.is_requested => {
                 return Err(RenewalError::NotNoted(problem));
             }
-            Err(problem) => tracing::debug!(%problem, "the renewal is not noted"),
+            Err(problem) => tracing::debug!(problem = chain(&problem), "the renewal is not noted"),
             Ok(()) => {}
         }
         let issued = used.api.extend(&due.authenticator, request).await;
@@ -190,7 +200,10 @@ impl Account {
         let _one = self.login.lock().await;
         if let Err(failed) = self.log_in_once().await {
             let problem = failed.last;
-            tracing::debug!(%problem, "there is no session with the new certificate yet");
+            tracing::debug!(
+                problem = chain(&problem),
+                "there is no session with the new certificate yet"
+            );
         }
     }
 
@@ -211,7 +224,10 @@ impl Account {
         self.renewal.identity.replace(identity);
         for api in &self.apis {
             if let Err(problem) = api.reconnect() {
-                tracing::warn!(%problem, "connections to a controller still show the former certificate");
+                tracing::warn!(
+                    problem = chain(&problem),
+                    "connections to a controller still show the former certificate"
+                );
             }
         }
     }
@@ -232,13 +248,19 @@ impl Account {
                     let file = self.renewal.file.as_ref().filter(|_| is_left);
                     let settled = file.map(|file| file.settle().and_then(|()| file.remove_note()));
                     if let Some(Err(problem)) = settled {
-                        tracing::warn!(%problem, "the renewed certificate could not be put in its place");
+                        tracing::warn!(
+                            problem = chain(&problem),
+                            "the renewed certificate could not be put in its place"
+                        );
                     }
                     return true;
                 }
                 Err(failed) => {
                     let problem = failed.last;
-                    tracing::debug!(%problem, "the other certificate does not help");
+                    tracing::debug!(
+                        problem = chain(&problem),
+                        "the other certificate does not help"
+                    );
                     self.use_identity(former);
                 }
             }

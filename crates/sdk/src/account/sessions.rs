@@ -212,10 +212,11 @@ impl Account {
                 Error::ServiceUnknown { service: name }
             }
             Some((_, "NO_EDGE_ROUTERS_AVAILABLE")) => {
-                Error::NoEdgeRouters { service: name, reason: refusal.to_string() }
+                let reason = "the controller names none".to_owned();
+                Error::NoEdgeRouters { service: name, reason, cause: Some(Box::new(error)) }
             }
             Some((_, "INVALID_POSTURE")) => {
-                Error::Posture { service: name, reason: refusal.to_string() }
+                Error::Posture { service: name, cause: Box::new(error) }
             }
             _ => {
                 self.forget_session(&service.base.id, wanted);

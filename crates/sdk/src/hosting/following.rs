@@ -197,6 +197,7 @@ impl<'a> Following<'a> {
             self.host.note(Error::NoEdgeRouters {
                 service: self.host.service.name.clone(),
                 reason: unusable(&session.edge_routers),
+                cause: None,
             });
             let is_one_known = self.places.listed().next().is_some();
             let wait = if is_one_known { OFFLINE_WAIT } else { LONGEST_WAIT };

@@ -209,7 +209,7 @@ mod tests {
     use weft_wire::edge::{ErrorCode, RetryHint};
 
     fn refusal(code: ErrorCode, hint: RetryHint) -> Refusal {
-        Refusal { code: code.0, retry_hint: hint.0, ..Refusal::default() }
+        Refusal { code: Some(code.0), retry_hint: hint.0, ..Refusal::default() }
     }
 
     #[test]

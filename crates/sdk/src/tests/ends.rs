@@ -1,7 +1,9 @@
 //! Ends that prove themselves to each other, and routers in between that do not like it.
 
 use super::{Network, pair_of, soon, until};
-use crate::{BindOptions, Connection, Context, ContextBuilder, DialOptions, Error, Listener};
+use crate::{
+    BindOptions, Connection, Context, ContextBuilder, DialOptions, Error, Listener, chain,
+};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -102,7 +104,7 @@ async fn spied(dialer: &Context, mut listener: Listener) -> (String, Listener) {
         let read = accepted.read_u8().await;
         (peer, read, listener)
     });
-    let refused = soon(dialer.dial("secret")).await.unwrap_err().to_string();
+    let refused = chain(&soon(dialer.dial("secret")).await.unwrap_err());
     let (peer, read, listener) = soon(hosting).await.unwrap();
     assert!(peer.unwrap_err().to_string().contains("has not proved who it is"));
     assert!(read.is_err());
@@ -119,7 +121,7 @@ async fn meet_and_be_spied(network: &Network, dialer: &Context, mut listener: Li
         let mut accepted = listener.accept().await.unwrap().accept().await.unwrap();
         accepted.read_u8().await
     });
-    let refused = soon(dialer.dial("secret")).await.unwrap_err().to_string();
+    let refused = chain(&soon(dialer.dial("secret")).await.unwrap_err());
     assert!(refused.contains("somebody on the path"), "{refused}");
     assert!(soon(hosting).await.unwrap().is_err());
 }
@@ -168,12 +170,12 @@ async fn a_router_that_strips_the_announcement_gets_no_connection_where_a_proof_
             let accepted = listener.accept().await.unwrap().accept().await;
             let problem = match accepted {
                 Ok(mut accepted) => accepted.read_u8().await.unwrap_err().to_string(),
-                Err(error) => error.to_string(),
+                Err(error) => chain(&error),
             };
             (problem, listener)
         });
         let refused = soon(dialer.dial("secret")).await.unwrap_err();
-        let text = refused.to_string();
+        let text = chain(&refused);
         assert!(text.contains("demands that both ends prove who they are"), "{text}");
         assert!(text.contains("announced no proof"), "{text}");
         assert_eq!(matches!(refused, Error::Unproved { .. }), !to_host, "{refused:?}");
@@ -215,7 +217,7 @@ async fn connections_without_a_proof_end_when_it_is_demanded() {
     // The connection may have ended because of the dialer: the host hears of the demand by itself, too.
     until(|| host.service_changes().borrow().iter().any(|service| service.authenticated)).await;
     let hosting = tokio::spawn(async move { listener.accept().await.unwrap().accept().await });
-    let refused = soon(dialer.dial("secret")).await.unwrap_err().to_string();
+    let refused = chain(&soon(dialer.dial("secret")).await.unwrap_err());
     assert!(refused.contains("demands"), "{refused}");
     assert!(matches!(soon(hosting).await.unwrap(), Err(Error::Unproved { .. })));
     proved.write_u8(7).await.unwrap();
@@ -235,7 +237,7 @@ async fn a_router_that_leads_a_dial_to_another_instance_is_found_out() {
         let accept = async { listener.accept().await.unwrap().accept().await.unwrap() };
         let dial = dialer.dial_with("secret", options);
         let (_accepted, dialed) = soon(async { tokio::join!(accept, dial) }).await;
-        let mut dialed = dialed.map_err(|error| error.to_string())?;
+        let mut dialed = dialed.map_err(|error| chain(&error))?;
         let peer = soon(dialed.peer()).await.unwrap().unwrap();
         Ok::<_, String>(peer.instance.clone())
     };

@@ -44,12 +44,12 @@ async fn refusals_are_told_as_the_application_reads_them() {
     let mut listener = soon(context.bind("plain")).await.unwrap();
     let refuse = async { listener.accept().await.unwrap().reject("not today") };
     let (refused, ()) = soon(async { tokio::join!(context.dial("plain"), refuse) }).await;
-    let error = refused.unwrap_err().to_string();
+    let error = chain(&refused.unwrap_err());
     until(|| memory.ended().len() == 2).await;
     assert_eq!(memory.named("host.accept")[0].failure.as_deref(), Some("not today"));
     assert_eq!(memory.named("sdk.dial")[0].failure, Some(error));
 
-    let error = soon(context.dial("no such service")).await.unwrap_err().to_string();
+    let error = chain(&soon(context.dial("no such service")).await.unwrap_err());
     until(|| memory.named("sdk.dial").len() == 2).await;
     assert_eq!(memory.named("sdk.dial")[1].failure, Some(error));
 }

@@ -58,7 +58,7 @@ impl Tunneler {
             ..ServiceStatus::default()
         }));
         services.sort_by(|one, other| one.name.cmp(&other.name));
-        let stale = || self.context.problem().map(|problem| problem.to_string());
+        let stale = || self.context.problem().map(|problem| weft_sdk::chain(&problem));
         Status {
             identity: self.context.identity_name(),
             problem: known.problem.clone().or_else(stale),

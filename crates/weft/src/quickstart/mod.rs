@@ -43,7 +43,7 @@ use crate::{
         controller::{Core, RunningController},
     },
     controller::make_admin,
-    failure::Failure,
+    failure::{Failure, chain},
     home::Home,
     output::counted,
     pki, signals,
@@ -173,7 +173,8 @@ impl Network {
         };
         Box::pin(self_check(&client, is_new && is_linked, stop)).await?;
         if let Err(error) = client.logout().await {
-            tracing::debug!(%error, "the session of the start was not ended");
+            let problem = chain(&error);
+            tracing::debug!(problem, "the session of the start was not ended");
         }
         Ok(Up { username, controller: controller_address, routers: shown })
     }

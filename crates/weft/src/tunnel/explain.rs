@@ -61,7 +61,7 @@ impl Use {
 pub(super) async fn lacks_address(context: &Context, name: &str, error: &Error) -> Option<Failure> {
     let refused = matches!(error, Error::Refused { .. } | Error::NoTerminators { .. });
     let asks = ["required", "not provided", "missing"];
-    let text = error.to_string();
+    let text = chain(error);
     if !refused || !text.contains("dst_") || !asks.iter().any(|word| text.contains(word)) {
         return None;
     }
@@ -115,15 +115,18 @@ pub(super) fn check(
     of: Use,
 ) -> Result<(), Failure> {
     let Some(known) = services.iter().find(|service| service.name == name) else {
-        let error = Error::ServiceUnknown { service: name.to_owned() };
-        return Err(failure(&error).and(hint(name, of, &context.identity_name(), services)));
+        let text = format!(
+            "there is no service `{name}` that this identity may use; check its service policies"
+        );
+        let hint = hint(name, of, &context.identity_name(), services);
+        return Err(Failure::not_found(text).and(hint));
     };
     if of.may(known) {
         return Ok(());
     }
     let action = if of == Use::Dial { "dial" } else { "bind" };
-    let error = Error::NotPermitted { service: name.to_owned(), action };
-    Err(failure(&error).and(hint(name, of, &context.identity_name(), services)))
+    let text = format!("this identity may not {action} `{name}`; check its service policies");
+    Err(Failure::not_logged_in(text).and(hint(name, of, &context.identity_name(), services)))
 }
 
 fn hint(name: &str, of: Use, identity: &str, services: &[Service]) -> String {

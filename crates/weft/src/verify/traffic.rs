@@ -243,7 +243,10 @@ async fn serve(mut listener: Listener, patience: Duration) {
                 Err(error) => Err(error.into()),
             };
             if let Err(error) = served {
-                tracing::debug!(%error, "a connection of the check ended early");
+                tracing::debug!(
+                    error = weft_sdk::chain(&error),
+                    "a connection of the check ended early"
+                );
             }
         });
         while connections.try_join_next().is_some() {}

@@ -18,7 +18,7 @@ use weft_identity::{
     Authority, AuthoritySpec, Certificate, CertificateRequest, IdentityFile, IdentityMaterial,
     KeyAlgorithm, Leaf, PrivateKey, Purpose, Subject, to_pem, write_private,
 };
-use weft_sdk::{Context, ContextBuilder};
+use weft_sdk::{Context, ContextBuilder, chain};
 
 use crate::{
     network::Network,
@@ -134,8 +134,8 @@ async fn newcomer(operator: &Operator, service: &str) -> Context {
     let attempt = async || -> Result<Context, String> {
         let name = format!("newcomer {}", NUMBER.fetch_add(1, Ordering::Relaxed));
         let file = operator.try_identity(&name).await?;
-        let context = ContextBuilder::new().build(file).await.map_err(|error| error.to_string())?;
-        let mut stream = context.dial(service).await.map_err(|error| error.to_string())?;
+        let context = ContextBuilder::new().build(file).await.map_err(|error| chain(&error))?;
+        let mut stream = context.dial(service).await.map_err(|error| chain(&error))?;
         round_trip(&mut stream, "a newcomer").await.map_err(|error| error.to_string())?;
         Ok(context)
     };

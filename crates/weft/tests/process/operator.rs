@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use weft_client::{Address, Credentials, ManagementClient, Tls, trust};
 use weft_contract::{Api, Kind, resource};
-use weft_sdk::{Context, ContextBuilder, IdentityFile};
+use weft_sdk::{Context, ContextBuilder, IdentityFile, chain};
 
 use crate::{
     network::{PASSWORD, USER},
@@ -51,7 +51,7 @@ impl Operator {
     pub(crate) async fn router_online(&self) -> Result<bool, String> {
         let routers: Result<Vec<Value>, _> =
             self.client.list(&resource::edge_router::KIND, None).await;
-        let routers = routers.map_err(|error| error.to_string())?;
+        let routers = routers.map_err(|error| chain(&error))?;
         Ok(routers.iter().any(|router| router["isOnline"] == json!(true)))
     }
 
@@ -110,13 +110,13 @@ impl Operator {
         let body = json!({
             "name": name, "type": "Default", "isAdmin": false, "enrollment": {"ott": true},
         });
-        let failed = |error: weft_client::Error| error.to_string();
+        let failed = |error: weft_client::Error| chain(&error);
         let id = create(&self.client, &resource::identity::KIND, &body).await.map_err(failed)?;
         let made: Result<Value, _> = self.client.get(&resource::identity::KIND, &id).await;
         let made = made.map_err(failed)?;
         let token = made.pointer("/enrollment/ott/jwt").and_then(Value::as_str);
         let token = token.ok_or("there is no ticket")?;
-        weft_sdk::enroll(token).await.map_err(|error| error.to_string())
+        weft_sdk::enroll(token).await.map_err(|error| chain(&error))
     }
 
     /// Creates an identity, enrolls it and logs it in with default settings.

@@ -38,7 +38,7 @@ async fn a_killed_router_comes_back_and_its_hosts_with_it() {
     let mut bound = [Duration::ZERO; 2];
     for (service, bound) in ["by-sdk", "by-tunnel"].iter().zip(&mut bound) {
         let again = async || {
-            let mut stream = dialer.dial(service).await.map_err(|error| error.to_string())?;
+            let mut stream = dialer.dial(service).await.map_err(|error| weft_sdk::chain(&error))?;
             round_trip(&mut stream, "again").await.map_err(|error| error.to_string())
         };
         until(&format!("{service} can be dialed again"), PATIENCE, again).await;

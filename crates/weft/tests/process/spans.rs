@@ -184,7 +184,7 @@ async fn a_dial_over_two_routers_is_one_trace() {
             incoming.reject("no more greetings");
         }
     });
-    let error = dialer.dial("greeter").await.unwrap_err().to_string();
+    let error = weft_sdk::chain(&dialer.dial("greeter").await.unwrap_err());
     assert!(error.contains("no more greetings"), "{error}");
     let sdk = own.named("sdk.dial").remove(1);
     assert_eq!(sdk.status, opentelemetry::trace::Status::error(error.clone()));

@@ -240,7 +240,7 @@ struct Failed {
 impl From<weft_client::Error> for Failed {
     fn from(error: weft_client::Error) -> Self {
         let is_unauthorized = error.status().is_some_and(|status| status == 401);
-        Self { text: error.to_string(), is_unauthorized }
+        Self { text: weft_sdk::chain(&error), is_unauthorized }
     }
 }
 
