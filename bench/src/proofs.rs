@@ -186,7 +186,7 @@ impl Bed {
                 Kind::MetBefore | Kind::FirstTime => ContextBuilder::new(),
             };
             let client = builder.build(self.identity.clone()).await.map_err(io::Error::other)?;
-            let options = DialOptions { timeout: Some(PATIENCE), ..dial_of(self.hosts) };
+            let options = dial_of(self.hosts).timeout(PATIENCE);
             let mut first = client.dial_with(SERVICE, options).await.map_err(io::Error::other)?;
             let peer = first.peer().await?;
             if peer.is_some() != (kind != Kind::WithoutKeys) {
@@ -232,13 +232,13 @@ impl Bed {
 
 /// A dial to the host of this number.
 fn dial_of(host: usize) -> DialOptions {
-    DialOptions { instance: host.to_string(), ..DialOptions::default() }
+    DialOptions::new().instance(host.to_string())
 }
 
 /// Logs a host in that serves as an instance of the service.
 async fn listen(identity: IdentityFile, number: usize) -> io::Result<Context> {
     let host = Context::from_identity(identity).await.map_err(io::Error::other)?;
-    let options = BindOptions { instance: number.to_string(), ..BindOptions::default() };
+    let options = BindOptions::new().instance(number.to_string());
     let listener = host.bind_with(SERVICE, options).await.map_err(io::Error::other)?;
     listener.established(1).await.map_err(io::Error::other)?;
     tokio::spawn(accept(listener));

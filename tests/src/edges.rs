@@ -90,7 +90,7 @@ async fn a_router_at_the_address_of_another_gets_no_client() {
     let honest = at(&network, &other, "honest").await;
     soon(honest.bind("back")).await.unwrap();
     let dialer = at(&network, &router, "dialer").await;
-    let options = DialOptions { timeout: Some(Duration::from_secs(3)), ..DialOptions::default() };
+    let options = DialOptions::new().timeout(Duration::from_secs(3));
     let error = chain(&soon(dialer.dial_with("back", options)).await.unwrap_err());
     let meant =
         format!("router {} was dialed, but the controller does not know the key", router.id);

@@ -73,13 +73,13 @@ async fn whoever_dials_an_instance_reaches_no_other_host_of_the_service() {
     let mut hosts = Vec::new();
     for name in ["left", "right"] {
         let host = at(&network, &one, name).await;
-        let options = BindOptions { instance: name.to_owned(), ..BindOptions::default() };
+        let options = BindOptions::new().instance(name);
         hosts.push((soon(host.bind_with("secret", options)).await.unwrap(), host));
     }
     for (listener, host) in &mut hosts {
         let name = host.identity_name();
         for _ in 0..2 {
-            let options = DialOptions { instance: name.clone(), ..DialOptions::default() };
+            let options = DialOptions::new().instance(&name);
             let accepting = async { listener.accept().await.unwrap().accept().await.unwrap() };
             let dialing = async {
                 until_some(async || dialer.dial_with("secret", options.clone()).await.ok()).await

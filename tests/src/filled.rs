@@ -27,7 +27,7 @@ async fn whoever_has_as_much_as_it_may_is_told_so_and_goes_on_when_there_is_room
     soon(first.established(1)).await.unwrap();
     let said = format!("{whose} terminators, as many as it may have");
     until_some(async || {
-        let options = BindOptions { timeout: Some(Duration::from_secs(10)), ..Default::default() };
+        let options = BindOptions::new().timeout(Duration::from_secs(10));
         let refused = greedy.bind_with("two", options).await.err()?;
         format!("{refused} {refused:?}").contains(&said).then_some(())
     })

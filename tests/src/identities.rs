@@ -69,7 +69,7 @@ async fn an_identity_with_a_second_factor_is_asked_for_codes() {
 
     let supply = Arc::clone(&codes);
     let builder = Context::builder().second_factor(move |asked| {
-        assert_eq!(asked.identity, "laptop");
+        assert_eq!(asked.identity.as_deref(), Some("laptop"));
         let code = supply.lock().pop();
         async move { code }
     });

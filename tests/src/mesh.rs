@@ -358,7 +358,7 @@ async fn a_link_that_is_back_within_5_s_resumes_its_circuits_with_what_was_queue
     let away = Duration::from_millis(3_200);
     let (connection, data) =
         queue_for_a_lost_link(&network, [&one, &two], &wires, &dialer, away).await;
-    let circuit = connection.circuit_id().to_owned();
+    let circuit = connection.circuit_id().unwrap().to_owned();
     wires.refuse(false);
     let mut back = vec![0; data.len()];
     let (mut reader, mut writer) = connection.into_split();

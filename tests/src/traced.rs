@@ -21,7 +21,7 @@ async fn hops(connection: &Connection) -> Vec<[String; 2]> {
             assert_eq!(hop.missing, 1, "the last hop says by how much the way is shorter");
             return hops;
         }
-        hops.push([hop.kind, hop.id]);
+        hops.push([hop.kind, hop.id.unwrap_or_default()]);
     }
     panic!("no end after {hops:?}");
 }

@@ -294,8 +294,8 @@ async fn hosts_answer_questions_for_records_as_tunnelers_in_c_ask_them() {
             host = Some(Running::host(&network).await);
         }
         let connection = until_some(async || {
-            let app_data = Some(Bytes::from_static(br#"{"connType":"resolver"}"#));
-            let options = DialOptions { app_data, ..DialOptions::default() };
+            let app_data = Bytes::from_static(br#"{"connType":"resolver"}"#);
+            let options = DialOptions::new().app_data(app_data);
             context.dial_with(name, options).await.ok()
         })
         .await;

@@ -187,7 +187,7 @@ async fn dial(context: Context) -> Tried {
 }
 
 async fn bind(context: Context) -> Tried {
-    let options = BindOptions { timeout: Some(LONGEST), ..BindOptions::default() };
+    let options = BindOptions::new().timeout(LONGEST);
     let bound = context.bind_with(OWN, options).await.map_err(|error| chain(&error))?;
     Ok(Box::new(bound))
 }

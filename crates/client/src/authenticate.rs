@@ -157,8 +157,8 @@ impl Attempt<'_> {
     ) -> Result<ApiSessionDetail> {
         let Self { caller, api, about, means, .. } = *self;
         let name = match credentials {
-            Credentials::Password { username, .. } => username.as_str().to_owned(),
-            _ => caller.certificate_name().unwrap_or_default(),
+            Credentials::Password { username, .. } => Some(username.as_str().to_owned()),
+            _ => caller.certificate_name(),
         };
         let http = caller.http();
         let (factors, key) = (&means.factors, &*means.key);

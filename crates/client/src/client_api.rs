@@ -231,7 +231,7 @@ impl ClientApi {
     /// # Errors
     /// [`Error::SecondFactor`] without a code that the controller takes; others as
     /// [`ClientApi::call`].
-    pub async fn prove(&self, identity: String) -> Result<()> {
+    pub async fn prove(&self, identity: Option<String>) -> Result<()> {
         let codes =
             self.means.factors.codes.as_ref().ok_or(Error::SecondFactor(FactorProblem::NoCode))?;
         let token = self.token().unwrap_or_default();

@@ -209,15 +209,15 @@ pub struct ProviderError {
     pub status: u16,
     /// The error, such as `invalid_grant`.
     pub error: String,
-    /// The text for people; empty if there is none.
-    pub description: String,
+    /// The text for people, if there is one.
+    pub description: Option<String>,
 }
 
 impl std::fmt::Display for ProviderError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self.description.is_empty() {
-            true => f.write_str(&self.error),
-            false => write!(f, "{} ({})", self.description, self.error),
+        match &self.description {
+            None => f.write_str(&self.error),
+            Some(text) => write!(f, "{text} ({})", self.error),
         }
     }
 }

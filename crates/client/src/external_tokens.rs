@@ -284,7 +284,7 @@ mod tests {
         let login = Arc::new(ProviderLogin::new(|_| Ok(())));
         let tokens = ExternalTokens::from_source(Source::Provider(Arc::clone(&login)));
         let refusal = |status| {
-            let (error, description) = ("access_denied".to_owned(), "no".to_owned());
+            let (error, description) = ("access_denied".to_owned(), Some("no".to_owned()));
             Error::Provider(Box::new(ProviderError { status, error, description }))
         };
         assert!(tokens.refused(refusal(401)).is_unauthorized(), "nobody has logged in");

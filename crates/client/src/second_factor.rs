@@ -33,8 +33,8 @@ const ATTEMPTS: u32 = 3;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CodeRequest {
-    /// The name of the identity.
-    pub identity: String,
+    /// The name of the identity; `None` if the controller does not tell it before the login is complete.
+    pub identity: Option<String>,
     /// What the code is needed for.
     pub purpose: CodePurpose,
     /// True if the controller refused the code that was given before.
@@ -102,7 +102,7 @@ impl Codes {
     /// Asks for codes and gives them, until one is taken.
     pub(crate) async fn offer<'a, T>(
         &self,
-        identity: String,
+        identity: Option<String>,
         purpose: CodePurpose,
         give: impl Fn(String) -> BoxFuture<'a, Result<Offered<T>>>,
     ) -> Result<T> {
@@ -191,7 +191,8 @@ pub(crate) async fn supply(
             caller.set_second_token(Some(second.answer(query).await?));
         } else {
             let codes = wanted(query, factors.codes.as_ref().filter(|_| !has_code))?;
-            let (identity, purpose) = (now.identity.name.clone(), CodePurpose::Login);
+            let name = Some(now.identity.name.clone()).filter(|name| !name.is_empty());
+            let (identity, purpose) = (name, CodePurpose::Login);
             give(caller, api, &token, codes, identity, purpose).await?;
             has_code = true;
         }
@@ -222,7 +223,7 @@ pub(crate) async fn give(
     api: Api,
     token: &str,
     codes: &Codes,
-    identity: String,
+    identity: Option<String>,
     purpose: CodePurpose,
 ) -> Result<()> {
     let row = row(api, "authenticateMfa")?;
@@ -252,7 +253,7 @@ mod tests {
 
     fn request() -> CodeRequest {
         let purpose = CodePurpose::Login;
-        CodeRequest { identity: "me".to_owned(), purpose, is_repeated: false }
+        CodeRequest { identity: Some("me".to_owned()), purpose, is_repeated: false }
     }
 
     #[tokio::test]

@@ -107,7 +107,7 @@ impl ContextBuilder {
     ///
     /// ```
     /// let builder = weft_sdk::Context::builder().second_factor(|asked| async move {
-    ///     eprintln!("code of {}:", asked.identity);
+    ///     eprintln!("code of {}:", asked.identity.unwrap_or_default());
     ///     tokio::task::spawn_blocking(|| std::io::stdin().lines().next()?.ok()).await.ok()?
     /// });
     /// # drop(builder);

@@ -19,13 +19,14 @@ use weft_xgress::{CloseReason, Delivery};
 
 /// The description of a connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Info {
     /// The service.
     pub service: String,
-    /// The circuit's id, for operators; empty if the router does not send it.
-    pub circuit_id: Arc<str>,
+    /// The circuit's id, for operators; `None` if the router does not send it.
+    pub circuit_id: Option<Arc<str>>,
     /// At a host: see [`Incoming::caller_id`](crate::Incoming::caller_id). At the dialer: the name that it gave.
-    pub caller_id: String,
+    pub caller_id: Option<String>,
     /// At a host: the id of the dialer's identity, verified by its router; older routers do not send
     /// it.
     pub dialer_identity: Option<String>,
@@ -177,10 +178,10 @@ impl Connection {
         &self.reader.shared.info
     }
 
-    /// The circuit's id, for operators; empty if the router does not send it.
+    /// The circuit's id, for operators; `None` if the router does not send it.
     #[must_use]
-    pub fn circuit_id(&self) -> &str {
-        &self.info().circuit_id
+    pub fn circuit_id(&self) -> Option<&str> {
+        self.info().circuit_id.as_deref()
     }
 
     /// True if the data is encrypted from end to end.
@@ -279,7 +280,7 @@ impl ReadHalf {
                 Delivery::Data { headers, data } => match self.inward.open(&headers, data) {
                     Ok(data) => self.rest = data,
                     Err(problem) => {
-                        tracing::warn!(circuit = %self.shared.info.circuit_id, %problem, "a connection is closed, because data of its peer cannot be decrypted");
+                        tracing::warn!(circuit = self.shared.info.circuit_id.as_deref(), %problem, "a connection is closed, because data of its peer cannot be decrypted");
                         self.state = Reading::Failed("the peer's data cannot be decrypted");
                         self.shared.circuit.abort();
                     }

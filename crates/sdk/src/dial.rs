@@ -28,17 +28,67 @@ const KNOWN_ROUTERS: Duration = Duration::from_secs(3);
 const GRACE: Duration = Duration::from_millis(100);
 
 /// The options of a dial.
+///
+/// ```
+/// use std::time::Duration;
+/// use weft_sdk::DialOptions;
+///
+/// let options = DialOptions::new().instance("berlin").timeout(Duration::from_secs(5));
+/// assert_eq!(options.instance.as_deref(), Some("berlin"));
+/// ```
 #[derive(Debug, Clone, Default)]
+#[non_exhaustive]
 pub struct DialOptions {
-    /// The instance of the service; empty for any.
-    pub instance: String,
+    /// The instance of the service; `None` for any.
+    pub instance: Option<String>,
     /// Data for the host's application.
     pub app_data: Option<Bytes>,
     /// The name of this side for the host; the name of the identity by default. Controllers of weft replace it by the
     /// name of the identity.
     pub caller_id: Option<String>,
-    /// Time limit; by default that of the context.
+    /// Time limit; by default that of the endpoint.
     pub timeout: Option<Duration>,
+}
+
+impl DialOptions {
+    /// The defaults.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Dials this instance of the service.
+    #[must_use]
+    pub fn instance(mut self, instance: impl Into<String>) -> Self {
+        self.instance = Some(instance.into());
+        self
+    }
+
+    /// Sends this data to the host's application with the dial.
+    #[must_use]
+    pub fn app_data(mut self, data: impl Into<Bytes>) -> Self {
+        self.app_data = Some(data.into());
+        self
+    }
+
+    /// Gives this side another name than that of the identity. Controllers of weft replace it by the name of the identity.
+    #[must_use]
+    pub fn caller_id(mut self, name: impl Into<String>) -> Self {
+        self.caller_id = Some(name.into());
+        self
+    }
+
+    /// Dials for this long at most.
+    #[must_use]
+    pub fn timeout(mut self, limit: Duration) -> Self {
+        self.timeout = Some(limit);
+        self
+    }
+
+    /// The instance as routers are told it: empty for any.
+    fn instance_or_any(&self) -> &str {
+        self.instance.as_deref().unwrap_or_default()
+    }
 }
 
 pub(crate) async fn dial(
@@ -50,8 +100,8 @@ pub(crate) async fn dial(
     let deadline = Instant::now() + limit;
     let mut span = guard.inner.settings.spans.start("sdk.dial", Kind::Client, None);
     span.set(attribute::SERVICE_NAME, service);
-    if !options.instance.is_empty() {
-        span.set(attribute::INSTANCE, &options.instance);
+    if let Some(instance) = &options.instance {
+        span.set(attribute::INSTANCE, instance.as_str());
     }
     // Boxed, so that the application's future stays small.
     let dialed = Box::pin(dial_by(guard, service, options, deadline, &mut span));
@@ -59,7 +109,9 @@ pub(crate) async fn dial(
         Err(Error::Timeout { action: format!("dialing `{service}`"), limit, last: None })
     });
     match &dialed {
-        Ok(connection) => span.set(attribute::CIRCUIT_ID, connection.circuit_id()),
+        Ok(connection) => {
+            span.set(attribute::CIRCUIT_ID, connection.circuit_id().unwrap_or_default())
+        }
         Err(error) => {
             if let Some(code) = error.code() {
                 span.set(attribute::ERROR_CODE, code);
@@ -169,17 +221,16 @@ async fn connect(
     let own = own_keys(service)?;
     check_own(service, statement.is_some())?;
     let caller_id = options.caller_id.clone().or_else(|| inner.account.identity_name());
-    let caller_id = caller_id.unwrap_or_default();
     let hint = statement.as_deref().map(|own| inner.ends.own().dialer_hint(own));
     let request = Connect {
         conn_id: None,
         token: Bytes::from(session.token.clone()),
         public_key: own.as_ref().map(|own| Bytes::copy_from_slice(own.public_key().as_bytes())),
-        instance: options.instance.clone(),
-        caller_id: Some(Bytes::from(caller_id.clone())),
+        instance: options.instance_or_any().to_owned(),
+        caller_id: Some(Bytes::from(caller_id.clone().unwrap_or_default())),
         app_data: options.app_data.clone(),
         marker: Some(Bytes::from(marker(own.is_some(), hint.as_ref()))),
-        stickiness: inner.stickiness(&service.base.id, &options.instance),
+        stickiness: inner.stickiness(&service.base.id, options.instance_or_any()),
         use_xgress: inner.settings.own_flow_control,
         router_conn_ids: false,
     };
@@ -187,7 +238,7 @@ async fn connect(
         Ok(dialed) => dialed,
         Err(failure) => return Ok(Err(failure)),
     };
-    inner.set_stickiness(&service.base.id, &options.instance, connected.stickiness);
+    inner.set_stickiness(&service.base.id, options.instance_or_any(), connected.stickiness);
     let refused = |problem| {
         circuit.abort();
         Error::Encryption { service: service.name.clone(), problem }
@@ -205,7 +256,7 @@ async fn connect(
     };
     let info = Info {
         service: service.name.clone(),
-        circuit_id: Arc::clone(circuit.id()),
+        circuit_id: known_id(&circuit),
         caller_id,
         dialer_identity: None,
         dialer_name: None,
@@ -230,9 +281,15 @@ async fn connect(
         fresh: host.fresh,
         keys: &keys.session,
     };
-    let outcome = exchange.dial(&circuit, &host, &options.instance).await.map_err(refused)?;
+    let outcome =
+        exchange.dial(&circuit, &host, options.instance_or_any()).await.map_err(refused)?;
     pending.proved();
     Ok(Ok(Connection::opened(circuit, outcome, info, Arc::clone(guard))))
+}
+
+/// The circuit's id, if the router sends it.
+pub(crate) fn known_id(circuit: &Circuit) -> Option<Arc<str>> {
+    Some(Arc::clone(circuit.id())).filter(|id| !id.is_empty())
 }
 
 /// What is wrong with a host that did not say that it proves itself.

@@ -5,13 +5,14 @@ use std::time::Duration;
 
 /// A hop of a traced route to the other application: a router, or an end of the circuit.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Hop {
     /// The kind of the hop: `forwarder` is a router that passes data on, `xgress/...` the end of the
     /// circuit at a router, `sdk/...` the SDK of the other application. The hop itself chose the
     /// text.
     pub kind: String,
-    /// The id of the router; empty for other hops. The hop itself chose the text.
-    pub id: String,
+    /// The id of the router; `None` for other hops. The hop itself chose the text.
+    pub id: Option<String>,
     /// The number of hops by which the route is shorter than asked; 0 unless the route is shorter.
     pub missing: u32,
     /// The time until the answer came.
@@ -23,6 +24,6 @@ pub struct Hop {
 impl Hop {
     pub(crate) fn new(answer: Answer, time: Duration) -> Self {
         let Answer { kind, id, left, error } = answer;
-        Self { kind, id, missing: left, time, error }
+        Self { kind, id: Some(id).filter(|id| !id.is_empty()), missing: left, time, error }
     }
 }

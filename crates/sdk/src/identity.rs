@@ -6,6 +6,7 @@ use weft_wire::ctrl::TerminatorPrecedence as Precedence;
 
 /// The identity's entity at the controller.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct Identity {
     /// Its id.
     pub id: String,

@@ -3,6 +3,7 @@
 use crate::channel::Arrival;
 use crate::circuit::Circuit;
 use crate::connection::{Connection, Info};
+use crate::dial::known_id;
 use crate::error::{Error, Result};
 use crate::exchange::{Exchange, Outcome, PATIENCE};
 use crate::hosting::Host;
@@ -44,9 +45,11 @@ impl Incoming {
 
     /// The name of the dialer's identity, if the controller is weft's. Other controllers pass on what the dialer gave, so
     /// that decisions should use [`dialer_identity`](Self::dialer_identity).
+    /// `None` if the dialer gave no name.
     #[must_use]
-    pub fn caller_id(&self) -> String {
-        String::from_utf8_lossy(&self.arrival.dial.caller_id).into_owned()
+    pub fn caller_id(&self) -> Option<String> {
+        let given = &self.arrival.dial.caller_id;
+        (!given.is_empty()).then(|| String::from_utf8_lossy(given).into_owned())
     }
 
     /// The id of the dialer's identity, verified by its router; older routers do not send it.
@@ -67,10 +70,10 @@ impl Incoming {
         self.arrival.dial.app_data.as_ref()
     }
 
-    /// The circuit's id; empty if the router does not send it.
+    /// The circuit's id, for operators; `None` if the router does not send it.
     #[must_use]
-    pub fn circuit_id(&self) -> &str {
-        &self.arrival.dial.circuit_id
+    pub fn circuit_id(&self) -> Option<&str> {
+        Some(self.arrival.dial.circuit_id.as_str()).filter(|id| !id.is_empty())
     }
 
     /// Accepts the connection. It does not wait for the dialer: if both ends prove themselves, data passes once that is
@@ -98,7 +101,7 @@ impl Incoming {
         let circuit = accepted.map_err(|failure| Error::of_failure(service, failure))?;
         let info = Info {
             service: service.clone(),
-            circuit_id: Arc::clone(circuit.id()),
+            circuit_id: known_id(&circuit),
             caller_id: self.caller_id(),
             dialer_identity: self.dialer_identity().map(str::to_owned),
             dialer_name: self.dialer_name().map(str::to_owned),
@@ -178,7 +181,7 @@ impl Incoming {
         let own = statement.await.ok().flatten()?;
         let (ends, service) = (&self.guard.inner.ends, self.host.service.base.id.as_str());
         let fresh = rand::random();
-        let (circuit, claimed) = (self.circuit_id(), self.dialer_identity());
+        let (circuit, claimed) = (&self.arrival.dial.circuit_id, self.dialer_identity());
         let exchange = Exchange { circuit, ends, own: &own, service, public, fresh, keys };
         let (greeting, caller) = exchange.greet(dialer, claimed);
         let service = service.to_owned();

@@ -178,6 +178,7 @@ impl ListenerChanges {
 
 /// The state of a [`Listener`].
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct ListenerState {
     /// The number of routers over which the service can be dialed.
     pub terminators: usize,

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use weft_contract::entity::DialBind;
 use weft_contract::resource::service::ServiceDetail;
 
-/// A service that the identity may use.
-#[derive(Debug, Clone, PartialEq)]
+/// A service that the identity may use. Tests of applications begin with the default, which nobody may use.
+#[derive(Debug, Clone, Default, PartialEq)]
+#[non_exhaustive]
 pub struct Service {
     /// Its id.
     pub id: String,

@@ -27,12 +27,9 @@ impl Carrier for SdkCarrier {
     fn carry(&self, call: Call) -> BoxFuture<'static, Result<(), Refusal>> {
         let (context, traffic) = (self.context.clone(), self.traffic.of(&call.service.name));
         async move {
-            let options = DialOptions {
-                instance: call.instance,
-                app_data: Some(call.app_data),
-                timeout: call.timeout,
-                caller_id: None,
-            };
+            let mut options = DialOptions::new().app_data(call.app_data);
+            options.instance = Some(call.instance).filter(|instance| !instance.is_empty());
+            options.timeout = call.timeout;
             let connection = match context.dial_with(&call.service.name, options).await {
                 Ok(connection) => connection,
                 Err(error) => {

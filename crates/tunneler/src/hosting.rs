@@ -133,13 +133,11 @@ async fn host(
 }
 
 async fn bind(context: &Context, plan: &Plan) -> weft_sdk::Result<Listener> {
-    let options = BindOptions {
-        cost: plan.terms.cost,
-        precedence: plan.terms.precedence,
-        instance: plan.instance.clone(),
-        max_terminators: plan.config.max_connections,
-        ..BindOptions::default()
-    };
+    let mut options = BindOptions::new()
+        .cost(plan.terms.cost)
+        .precedence(plan.terms.precedence)
+        .max_terminators(plan.config.max_connections);
+    options.instance = Some(plan.instance.clone()).filter(|instance| !instance.is_empty());
     context.bind_with(&plan.service, options).await
 }
 
@@ -234,7 +232,8 @@ async fn serve_one<P>(
     };
     let connected = connected.await;
     // The verified name, if the router tells it.
-    let caller = incoming.dialer_name().map_or_else(|| incoming.caller_id(), str::to_owned);
+    let caller = incoming.dialer_name().map(str::to_owned).or_else(|| incoming.caller_id());
+    let caller = caller.unwrap_or_default();
     let connected = match connected {
         Ok(connected) => connected,
         Err(refusal) => {

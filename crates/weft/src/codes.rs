@@ -80,7 +80,7 @@ impl Codes {
 }
 
 fn question(request: &CodeRequest) -> String {
-    let identity = &request.identity;
+    let identity = request.identity.as_deref().unwrap_or("the identity");
     let what = match request.purpose {
         CodePurpose::PostureCheck => format!("New code of {identity} for a posture check: "),
         _ => format!("Code of {identity} (second factor): "),

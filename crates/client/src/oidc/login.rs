@@ -33,8 +33,8 @@ pub(crate) struct Login<'a> {
     pub(crate) factors: &'a Factors,
     /// The key of sessions without a certificate of their own.
     pub(crate) key: &'a SessionKey,
-    /// The name of the identity, for the question for a code; empty if it is not known.
-    pub(crate) name: String,
+    /// The name of the identity, for the question for a code, if it is known.
+    pub(crate) name: Option<String>,
 }
 
 /// The first step of a login, which is sent again with a token of an external signer beside it, as second factor.
@@ -142,7 +142,7 @@ impl Login<'_> {
                     return Err(Error::SecondFactor(FactorProblem::NotSetUp));
                 }
                 "MFA" | "TOTP" => {
-                    let name = missing.identity_name.unwrap_or_else(|| self.name.clone());
+                    let name = missing.identity_name.or_else(|| self.name.clone());
                     self.give_code(id, name).await?
                 }
                 _ if is_for_token(query) => self.give_token(first, query, &mut second).await?,
@@ -172,7 +172,7 @@ impl Login<'_> {
         }
     }
 
-    async fn give_code(&self, id: &str, name: String) -> Result<Answer> {
+    async fn give_code(&self, id: &str, name: Option<String>) -> Result<Answer> {
         let codes =
             self.factors.codes.as_ref().ok_or(Error::SecondFactor(FactorProblem::NoCode))?;
         let give = |code: String| {

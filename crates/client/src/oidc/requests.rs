@@ -100,7 +100,8 @@ pub(crate) fn accepted(answer: Answer) -> Result<Answer> {
 
 /// A refusal as an error.
 pub(crate) fn refused(status: u16, error: &str, description: &str) -> Error {
-    let short = |text: &str| text.chars().take(MAX_TEXT).collect();
-    let (error, description) = (short(error), short(description));
+    let short = |text: &str| -> String { text.chars().take(MAX_TEXT).collect() };
+    let description = Some(short(description)).filter(|text: &String| !text.is_empty());
+    let error = short(error);
     Error::Provider(Box::new(ProviderError { status, error, description }))
 }

@@ -55,7 +55,7 @@ impl Account {
     async fn give_code(&self) -> Result<()> {
         self.ensure_login().await?;
         let used = self.used()?;
-        let identity = self.identity_name().unwrap_or_default();
+        let identity = self.identity_name();
         self.watch(used, used.api.prove(identity).await)
     }
 

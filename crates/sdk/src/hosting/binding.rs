@@ -157,7 +157,7 @@ impl Host {
             public_key: key.map(|key| Bytes::copy_from_slice(key.as_bytes())),
             cost: terms.cost,
             precedence: terms.precedence,
-            instance: self.options.instance.clone(),
+            instance: self.options.instance.clone().unwrap_or_default(),
             instance_secret: None,
             listener_id: Some(self.listener_id.clone()),
             supports_inspect: true,

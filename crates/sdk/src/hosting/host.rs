@@ -81,7 +81,7 @@ impl Host {
 
     /// The instance of the service that it offers; empty for none.
     pub(crate) fn instance(&self) -> &str {
-        &self.options.instance
+        self.options.instance.as_deref().unwrap_or_default()
     }
 
     pub(crate) fn state(&self) -> watch::Receiver<HostState> {

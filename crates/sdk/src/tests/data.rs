@@ -82,7 +82,7 @@ async fn the_other_end_names_itself_when_it_is_traced() {
         // The router of this test counts no hop.
         for (connection, number) in [(&dialed, 1), (&dialed, 3), (&accepted, 2)] {
             let hop = soon(connection.hop(number, LONG)).await.unwrap();
-            let expected = ("sdk/rust".to_owned(), String::new(), number - 1);
+            let expected = ("sdk/rust".to_owned(), None, number - 1);
             assert_eq!((hop.kind, hop.id, hop.missing), expected);
             assert_eq!(hop.error, None);
         }

@@ -229,11 +229,11 @@ async fn a_router_that_leads_a_dial_to_another_instance_is_found_out() {
     let network = network().await;
     let (dialer, host) = (network.context().await, network.context().await);
     let bind = async |instance: &str| {
-        let options = BindOptions { instance: instance.to_owned(), ..BindOptions::default() };
+        let options = BindOptions::new().instance(instance);
         soon(host.bind_with("secret", options)).await.unwrap()
     };
     let dial = async |listener: &mut Listener, instance: &str| {
-        let options = DialOptions { instance: instance.to_owned(), ..DialOptions::default() };
+        let options = DialOptions::new().instance(instance);
         let accept = async { listener.accept().await.unwrap().accept().await.unwrap() };
         let dial = dialer.dial_with("secret", options);
         let (_accepted, dialed) = soon(async { tokio::join!(accept, dial) }).await;

@@ -17,7 +17,6 @@ mod spy;
 use crate::{
     BindOptions, Connection, Context, ContextBuilder, DialOptions, Error, Listener, chain,
 };
-use bytes::Bytes;
 use controller::{Controller, Pki, State};
 use router::Router;
 use std::future::Future;
@@ -95,14 +94,10 @@ async fn a_host_knows_who_dials_and_both_can_speak() {
     assert_eq!(context.identity_name(), "tester");
     let mut listener = soon(context.bind("plain")).await.unwrap();
     assert_eq!((listener.terminators(), context.connected_routers().len()), (1, 1));
-    let options = DialOptions {
-        app_data: Some(Bytes::from_static(b"to you")),
-        caller_id: Some("somebody".to_owned()),
-        ..DialOptions::default()
-    };
+    let options = DialOptions::new().app_data(&b"to you"[..]).caller_id("somebody");
     let hosted = tokio::spawn(async move {
         let incoming = listener.accept().await.unwrap();
-        assert_eq!(incoming.caller_id(), "somebody");
+        assert_eq!(incoming.caller_id().as_deref(), Some("somebody"));
         assert_eq!(incoming.dialer_identity(), Some("i1"));
         assert_eq!(incoming.app_data().unwrap(), "to you");
         let mut connection = incoming.accept().await.unwrap();
@@ -110,7 +105,7 @@ async fn a_host_knows_who_dials_and_both_can_speak() {
         connection.read_exact(&mut said).await.unwrap();
         connection.write_all(b"you said ").await.unwrap();
         connection.write_all(&said).await.unwrap();
-        connection.circuit_id().to_owned()
+        connection.circuit_id().map(str::to_owned)
     });
     let mut connection = soon(context.dial_with("plain", options)).await.unwrap();
     connection.write_all(b"hello").await.unwrap();
@@ -118,7 +113,7 @@ async fn a_host_knows_who_dials_and_both_can_speak() {
     soon(connection.read_to_string(&mut answer)).await.unwrap();
     assert_eq!(answer, "you said hello");
     assert!(connection.has_own_flow_control() && !connection.is_encrypted());
-    assert_eq!(soon(hosted).await.unwrap(), connection.circuit_id());
+    assert_eq!(soon(hosted).await.unwrap().as_deref(), connection.circuit_id());
     drop(connection);
     until(|| network.router.circuits() == 0).await;
 }
@@ -212,7 +207,7 @@ async fn a_service_without_routers_says_so() {
 async fn a_listener_answers_inspections_changes_its_cost_and_unbinds() {
     let network = Network::new().await;
     let context = network.context().await;
-    let options = BindOptions { cost: 7, ..BindOptions::default() };
+    let options = BindOptions::new().cost(7);
     let listener = soon(context.bind_with("plain", options)).await.unwrap();
     assert_eq!(soon(network.router.inspect(None)).await, ConnKind::Bind);
     assert_eq!(soon(network.router.inspect(Some(99))).await, ConnKind::Invalid);
@@ -245,7 +240,7 @@ async fn a_listener_is_bound_on_as_many_routers_as_wanted() {
         others.push(Router::start(&network.pki, &network.controller, name).await);
     }
     let context = network.context().await;
-    let options = BindOptions { max_terminators: 2, ..BindOptions::default() };
+    let options = BindOptions::new().max_terminators(2);
     let listener = soon(context.bind_with("plain", options)).await.unwrap();
     soon(listener.established(2)).await.unwrap();
     until(|| context.connected_routers().len() == 4).await;
@@ -281,7 +276,7 @@ async fn listeners_on_all_their_places_ask_the_controller_nothing_and_keep_few_t
     let before = tasks();
     let mut listeners = Vec::new();
     for number in 0..SERVICES {
-        let options = BindOptions { max_terminators: 1, ..BindOptions::default() };
+        let options = BindOptions::new().max_terminators(1);
         let listener = soon(context.bind_with(&format!("s{number}"), options)).await.unwrap();
         listeners.push(listener);
     }

@@ -30,12 +30,8 @@ async fn connect(args: DialArgs) -> Result<(), Failure> {
     let codes = Codes::new(&args.login.codes, std::slice::from_ref(&args.identity))?;
     let builder = identities::builder(REFRESH, &args.login, &codes, &args.identity);
     let context = identities::log_in_with(&args.identity, builder).await?;
-    let options = DialOptions {
-        instance: args.instance.unwrap_or_default(),
-        app_data,
-        caller_id: None,
-        timeout: Some(Duration::from_secs(args.timeout.into())),
-    };
+    let mut options = DialOptions::new().timeout(Duration::from_secs(args.timeout.into()));
+    (options.instance, options.app_data) = (args.instance, app_data);
     let mut connection = match context.dial_with(&args.service, options).await {
         Ok(connection) => connection,
         Err(error) => {
@@ -81,7 +77,8 @@ async fn described(connection: &mut Connection) -> String {
         }
         None => "not encrypted: routers on the path can read and change the data".to_owned(),
     };
-    format!("connected to {} over circuit {}: {end}", info.service, info.circuit_id)
+    let circuit = info.circuit_id.as_deref().unwrap_or("that its router does not name");
+    format!("connected to {} over circuit {circuit}: {end}", info.service)
 }
 
 /// Standard output, which is closed at the end of what the service says, so that its reader sees the end

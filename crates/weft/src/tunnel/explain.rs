@@ -157,15 +157,9 @@ mod tests {
     use super::*;
 
     fn service(name: &str, can_dial: bool) -> Service {
-        Service {
-            id: name.into(),
-            name: name.into(),
-            can_dial,
-            can_bind: false,
-            encrypted: true,
-            authenticated: false,
-            configs: Default::default(),
-        }
+        let mut service = Service::default();
+        (service.name, service.can_dial) = (name.into(), can_dial);
+        service
     }
 
     #[test]
@@ -176,7 +170,9 @@ mod tests {
             );
             let data = serde_json::from_str(&text).unwrap();
             let configs = [("intercept.v1".to_owned(), data)].into_iter().collect();
-            first_address(&Service { configs, ..service("ssh", true) })
+            let mut service = service("ssh", true);
+            service.configs = configs;
+            first_address(&service)
         };
         assert_eq!(config("ssh.example").as_deref(), Some("ssh.example:22"));
         assert_eq!(config("fd00::1").as_deref(), Some("[fd00::1]:22"));

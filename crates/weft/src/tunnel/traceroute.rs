@@ -3,7 +3,7 @@
 use std::{io, time::Duration};
 
 use serde_json::{Value, json};
-use weft_sdk::{Connection, DialOptions, Hop};
+use weft_sdk::{Connection, DialOptions};
 
 use super::{
     explain::{self, Use},
@@ -28,11 +28,8 @@ async fn trace(args: TracerouteArgs) -> Result<(), Failure> {
     let builder = builder.router_flow_control();
     let context = identities::log_in_with(&args.identity, builder).await?;
     let timeout = Duration::from_secs(args.timeout.into());
-    let options = DialOptions {
-        instance: args.instance.unwrap_or_default(),
-        timeout: Some(timeout),
-        ..DialOptions::default()
-    };
+    let mut options = DialOptions::new().timeout(timeout);
+    options.instance = args.instance;
     let connection = match context.dial_with(&args.service, options).await {
         Ok(connection) => connection,
         Err(error) => {
@@ -74,14 +71,16 @@ async fn next(
     })?;
     match &hop.error {
         Some(error) => Err(Failure::unreachable(format!("the way ends at hop {number}: {error}"))),
-        None => Ok((hop.missing == 0).then(|| row(number, &hop))),
+        None => {
+            Ok((hop.missing == 0).then(|| row(number, (&hop.kind, hop.id.as_deref()), hop.time)))
+        }
     }
 }
 
-fn row(number: u32, hop: &Hop) -> Value {
+fn row(number: u32, (kind, id): (&str, Option<&str>), time: Duration) -> Value {
     // Hundredths of a millisecond.
-    let milliseconds = (hop.time.as_secs_f64() * 1e5).round() / 1e2;
-    json!({"hop": number, "kind": hop.kind, "id": hop.id, "milliseconds": milliseconds})
+    let milliseconds = (time.as_secs_f64() * 1e5).round() / 1e2;
+    json!({"hop": number, "kind": kind, "id": id.unwrap_or_default(), "milliseconds": milliseconds})
 }
 
 #[cfg(test)]
@@ -90,14 +89,7 @@ mod tests {
 
     #[test]
     fn a_hop_is_shown_with_its_time_in_milliseconds() {
-        let hop = Hop {
-            kind: "forwarder".to_owned(),
-            id: "r1".to_owned(),
-            missing: 0,
-            time: Duration::from_micros(1234),
-            error: None,
-        };
         let expected = json!({"hop": 2, "kind": "forwarder", "id": "r1", "milliseconds": 1.23});
-        assert_eq!(row(2, &hop), expected);
+        assert_eq!(row(2, ("forwarder", Some("r1")), Duration::from_micros(1234)), expected);
     }
 }

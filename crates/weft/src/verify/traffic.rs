@@ -158,7 +158,7 @@ impl Dialer {
     }
 
     async fn dial(&self) -> Result<Connection, Failure> {
-        let options = DialOptions { timeout: Some(self.patience), ..DialOptions::default() };
+        let options = DialOptions::new().timeout(self.patience);
         let dialed = self.context.dial_with(&self.service, options).await;
         dialed.map_err(|error| Failure::caused_by(&error).during("dialing the service"))
     }

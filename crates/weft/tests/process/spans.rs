@@ -161,7 +161,7 @@ async fn a_dial_over_two_routers_is_one_trace() {
     let services: Vec<&str> = told.iter().map(|told| told.service.as_str()).collect();
     assert!(services.iter().all(|it| ["weft-router", "weft-controller"].contains(it)));
     for told in [&dial, &circuit, egress] {
-        assert_eq!(told.says("weft.circuit.id").as_deref(), Some(dialed.circuit_id()));
+        assert_eq!(told.says("weft.circuit.id").as_deref(), dialed.circuit_id());
         assert_eq!(told.failure(), None);
     }
     assert_eq!(circuit.says("weft.service.name").as_deref(), Some("greeter"));

@@ -140,7 +140,8 @@ impl Flow {
         connection: Connection,
         stop: CancellationToken,
     ) -> Self {
-        let name = format!("{kind:?} {number} (circuit {})", connection.circuit_id());
+        let circuit = connection.circuit_id().unwrap_or_default();
+        let name = format!("{kind:?} {number} (circuit {circuit})");
         let last = Mutex::new((Instant::now(), Duration::ZERO));
         let progress = Arc::new(Progress { bytes: AtomicU64::new(0), last });
         let noting = Arc::clone(&progress);
