@@ -67,7 +67,7 @@ async fn a_second_token_is_given_over_either_protocol_and_renewed_when_it_ends()
         assert_eq!(asked.load(Ordering::SeqCst), times, "{protocol:?}");
         assert_eq!(sessions(&network, "anna").await, before, "it is the same session");
         round_trip(dial(&context, "secret").await, 10_000).await;
-        soon(context.close()).await;
+        soon(context.close()).await.unwrap();
     }
 }
 
@@ -102,6 +102,6 @@ async fn a_file_names_the_second_token_and_what_is_wrong_names_the_signer() {
         let bare = IdentityFile { external_login: None, ..file.clone() };
         let lacks = FactorProblem::NoTokenSource { signer };
         assert_eq!(problem(builder(), &bare).await, lacks);
-        soon(context.close()).await;
+        soon(context.close()).await.unwrap();
     }
 }

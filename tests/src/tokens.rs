@@ -218,7 +218,7 @@ async fn a_password_and_a_token_do_without_a_certificate_over_either_protocol() 
             let mut connection = dial(&context, "secret").await;
             assert_eq!(soon(connection.peer()).await.unwrap().unwrap().name, "host");
             round_trip(connection, 10_000).await;
-            soon(context.close()).await;
+            soon(context.close()).await.unwrap();
         }
     }
     let wrong = Context::builder().password("bobby", "weft-wrong").unwrap();

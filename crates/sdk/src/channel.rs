@@ -47,6 +47,33 @@ pub(crate) struct Figures {
     pub(crate) timers: Timers,
     /// The recorder for spans of dials.
     pub(crate) spans: Spans,
+    pub(crate) undelivered: Arc<Undelivered>,
+}
+
+/// The connections whose data did not reach their other ends, and the channels that may still have some.
+#[derive(Debug, Default)]
+pub(crate) struct Undelivered {
+    connections: AtomicUsize,
+    channels: Mutex<Vec<Weak<RouterChannel>>>,
+}
+
+impl Undelivered {
+    /// The number of connections that have ended so.
+    pub(crate) fn count(&self) -> usize {
+        self.connections.load(Ordering::Relaxed)
+    }
+
+    /// Counts the connections of all channels that have data which was not delivered.
+    pub(crate) fn count_all(&self) {
+        let channels: Vec<_> = self.channels.lock().iter().filter_map(Weak::upgrade).collect();
+        channels.iter().for_each(|channel| channel.count_undelivered());
+    }
+
+    fn add(&self, channel: &Arc<RouterChannel>) {
+        let mut channels = self.channels.lock();
+        channels.retain(|known| known.strong_count() > 0);
+        channels.push(Arc::downgrade(channel));
+    }
 }
 
 /// The channel to one router.
@@ -118,6 +145,7 @@ impl RouterChannel {
             idle: Notify::new(),
             this: this.clone(),
         });
+        channel.figures.undelivered.add(&channel);
         established.start(Arc::<Self>::clone(&channel));
         channel
     }
@@ -156,15 +184,23 @@ impl RouterChannel {
     }
 
     fn has_left_circuits(&self) -> bool {
-        let circuits: Vec<Arc<Circuit>> = {
-            let conns = self.conns.lock();
-            let circuits = conns.by_id.values().filter_map(|entry| match entry {
-                Entry::Circuit(circuit) => Some(Arc::clone(circuit)),
-                _ => None,
-            });
-            circuits.collect()
-        };
-        circuits.iter().any(|circuit| circuit.is_left())
+        self.circuits().iter().any(|circuit| circuit.is_left())
+    }
+
+    fn circuits(&self) -> Vec<Arc<Circuit>> {
+        let conns = self.conns.lock();
+        let circuits = conns.by_id.values().filter_map(|entry| match entry {
+            Entry::Circuit(circuit) => Some(Arc::clone(circuit)),
+            _ => None,
+        });
+        circuits.collect()
+    }
+
+    /// Counts the connections whose data is given up with the channel.
+    pub(crate) fn count_undelivered(&self) {
+        let circuits = self.circuits();
+        let count = circuits.iter().filter(|circuit| circuit.counts_as_undelivered()).count();
+        self.figures.undelivered.connections.fetch_add(count, Ordering::Relaxed);
     }
 
     /// Refuses a dial.
@@ -292,6 +328,10 @@ impl Home for RouterChannel {
         };
         drop(entry);
         self.idle.notify_waiters();
+    }
+
+    fn has_undelivered(&self) {
+        self.figures.undelivered.connections.fetch_add(1, Ordering::Relaxed);
     }
 }
 

@@ -17,7 +17,7 @@ mod tests;
 mod transport;
 mod writing;
 
-pub(crate) use self::state::Gate;
+pub(crate) use self::state::{Ended, Gate};
 use self::state::{Follows, State};
 pub(crate) use self::transport::Transport;
 pub(crate) use self::writing::Unwritten;
@@ -50,6 +50,9 @@ pub(crate) trait Home: Send + Sync {
 
     /// Forgets a connection id.
     fn release(&self, conn_id: u32);
+
+    /// The circuit has ended, and the other end does not have all data that was written.
+    fn has_undelivered(&self);
 }
 
 /// A circuit.
@@ -64,7 +67,7 @@ pub(crate) struct Circuit {
     this: Weak<Self>,
     inner: Mutex<Driver<State>>,
     /// Set once the circuit is over and the router knows that.
-    done: watch::Sender<bool>,
+    done: watch::Sender<Option<Ended>>,
 }
 
 impl Circuit {
@@ -87,7 +90,7 @@ impl Circuit {
             tally: Tally::default(),
             this: this.clone(),
             inner: Mutex::new(Driver::new(State::new(transport))),
-            done: watch::Sender::new(false),
+            done: watch::Sender::new(None),
         })
     }
 
@@ -279,10 +282,15 @@ impl Circuit {
         }
     }
 
-    /// Waits until the circuit is over and the router knows that.
-    pub(crate) async fn done(&self) {
+    /// Waits until the circuit is over and the router knows that. `None` only if there is no circuit any more.
+    pub(crate) async fn done(&self) -> Option<Ended> {
         // The sender lives as long as `self`.
-        let _ = self.done.subscribe().wait_for(|done| *done).await;
+        self.done.subscribe().wait_for(Option::is_some).await.ok().and_then(|done| *done)
+    }
+
+    /// True if not all data was delivered, and the circuit was not counted for that yet; it is from now on.
+    pub(crate) fn counts_as_undelivered(&self) -> bool {
+        self.inner.lock().machine.counts()
     }
 
     /// True if data waits because the other end has no room.
@@ -394,7 +402,7 @@ impl Circuit {
         result
     }
 
-    fn carry_out(&self, Follows { steps, over, release }: Follows) {
+    fn carry_out(&self, Follows { steps, over, release, is_undelivered }: Follows) {
         let list = |class, _| {
             if let Some(this) = self.this.upgrade() {
                 self.outlet.list(class, this);
@@ -406,11 +414,14 @@ impl Circuit {
         {
             home.hold_back(over);
         }
-        if release {
+        if let Some(ended) = release {
             if let Some(home) = self.home.upgrade() {
+                if is_undelivered {
+                    home.has_undelivered();
+                }
                 home.release(self.conn_id);
             }
-            self.done.send_replace(true);
+            self.done.send_replace(Some(ended));
         }
     }
 }

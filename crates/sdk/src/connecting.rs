@@ -190,6 +190,7 @@ impl Inner {
             problem = slot.is_of_other(channel.handle().peer()) => problem,
             () = slot.dropped() => {
                 let _ = tokio::time::timeout(DRAIN_LIMIT, channel.drained()).await;
+                channel.count_undelivered();
                 "this program leaves".to_owned()
             }
         };
@@ -237,6 +238,7 @@ impl Inner {
                 _ = channel.handle().closed() => {}
                 () = cancel.cancelled() => {
                     let _ = tokio::time::timeout(DRAIN_LIMIT, channel.drained()).await;
+                    channel.count_undelivered();
                 }
             }
             channel.handle().close("the identity has logged in again".to_owned());

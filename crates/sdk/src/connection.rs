@@ -1,6 +1,6 @@
 //! A connection for the application: a stream of bytes in both directions.
 
-use crate::circuit::{Circuit, Unwritten};
+use crate::circuit::{Circuit, Ended, Unwritten};
 use crate::exchange::Outcome;
 use crate::hop::Hop;
 use crate::inner::Guard;
@@ -226,13 +226,28 @@ impl Connection {
     }
 
     /// Ends both directions and waits until all written data has arrived at the other end, or the
-    /// circuit has given up.
-    pub async fn close(self) {
+    /// circuit has given up. Whether the other application has read the data is its own affair: an answer says so.
+    ///
+    /// # Errors
+    /// When the other end does not have all data that was written, or, with
+    /// [`router_flow_control`](crate::ContextBuilder::router_flow_control), the router does not.
+    pub async fn close(self) -> io::Result<()> {
         let circuit = Arc::clone(&self.reader.shared.circuit);
         let guard = Arc::clone(&self.reader.shared._guard);
         drop(self);
-        circuit.done().await;
+        let ended = circuit.done().await;
         drop(guard);
+        match ended {
+            Some(Ended { is_delivered: false, reason }) => {
+                let why = match ended_by(reason) {
+                    Reading::Failed(why) => why,
+                    Reading::Open | Reading::Ended => "the other side has ended the connection",
+                };
+                let text = format!("written data did not reach the other end: {why}");
+                Err(io::Error::new(io::ErrorKind::ConnectionReset, text))
+            }
+            _ => Ok(()),
+        }
     }
 }
 
@@ -359,7 +374,9 @@ impl WriteHalf {
     /// Waits until both directions are over, whichever side ended them.
     pub fn over(&self) -> impl Future<Output = ()> + Send + use<> {
         let circuit = Arc::clone(&self.shared.circuit);
-        async move { circuit.done().await }
+        async move {
+            circuit.done().await;
+        }
     }
 
     /// Gives the connection up in both directions: data that is on its way is dropped, and the other application

@@ -159,16 +159,28 @@ impl Context {
 
     /// Leaves the network: waits until all data of closed connections has arrived, for 30 s at most,
     /// closes the connections to routers, and ends the API session. Open connections and listeners fail.
-    pub async fn close(self) {
-        self.close_within(DRAIN_LIMIT).await;
+    ///
+    /// # Errors
+    /// [`Error::Undelivered`] if the other ends of connections do not have all data that was written to these, or, with
+    /// [`router_flow_control`](ContextBuilder::router_flow_control), their routers do not. Connections that had failed
+    /// before are not counted.
+    pub async fn close(self) -> Result<()> {
+        self.close_within(DRAIN_LIMIT).await
     }
 
     /// [`Context::close`] that waits for data at most for `limit`. The end of the API session takes 2 s
     /// more at most, also while the controller does not answer.
-    pub async fn close_within(self, limit: Duration) {
+    ///
+    /// # Errors
+    /// As [`Context::close`].
+    pub async fn close_within(self, limit: Duration) -> Result<()> {
         let inner = &self.guard.inner;
+        let undelivered = &inner.figures.undelivered;
+        let before = undelivered.count();
         inner.cancel.cancel();
         inner.routers.left(limit.min(DRAIN_LIMIT)).await;
+        undelivered.count_all();
+        let connections = undelivered.count().saturating_sub(before);
         match tokio::time::timeout(LOGOUT_LIMIT, inner.account.logout()).await {
             Ok(Ok(())) => {}
             Ok(Err(problem)) => {
@@ -178,6 +190,10 @@ impl Context {
                 );
             }
             Err(_) => tracing::debug!("the controller did not answer a logout in time"),
+        }
+        match connections {
+            0 => Ok(()),
+            connections => Err(Error::Undelivered { connections }),
         }
     }
 }

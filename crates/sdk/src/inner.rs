@@ -69,6 +69,7 @@ impl Inner {
             budget: Budget::new(settings.memory_limit),
             timers: Timers::start(&tokio::runtime::Handle::current()),
             spans: settings.spans.clone(),
+            undelivered: Arc::default(),
         };
         let inner = Arc::new(Self {
             settings,

@@ -31,6 +31,8 @@ pub(crate) struct Routed {
     closing: bool,
     /// True once this side has given the connection up: the router is told that data may be missing.
     gave_up: bool,
+    /// True if data was dropped that waited for the channel.
+    lost_data: bool,
     /// Messages that wait for the application.
     held: VecDeque<Data>,
     held_bytes: usize,
@@ -55,6 +57,7 @@ impl Routed {
             finished: false,
             closing: false,
             gave_up: false,
+            lost_data: false,
             held: VecDeque::new(),
             held_bytes: 0,
             over: false,
@@ -107,8 +110,7 @@ impl Routed {
     /// missing.
     pub(crate) fn abort(&mut self) {
         self.gave_up = true;
-        self.out.clear();
-        self.out_bytes = 0;
+        self.drop_out();
         self.close();
     }
 
@@ -116,9 +118,24 @@ impl Routed {
     pub(crate) fn end(&mut self, reason: CloseReason) {
         if self.closed.is_none() {
             self.closed = Some(reason);
-            self.out.clear();
-            self.out_bytes = 0;
+            self.drop_out();
         }
+    }
+
+    /// Drops what waits for the channel.
+    fn drop_out(&mut self) {
+        self.lost_data |= self.has_data();
+        self.out.clear();
+        self.out_bytes = 0;
+    }
+
+    fn has_data(&self) -> bool {
+        self.out.iter().any(|message| !message.data.is_empty())
+    }
+
+    /// True if the router has taken all data that was written.
+    pub(crate) fn is_delivered(&self) -> bool {
+        !self.lost_data && !self.has_data()
     }
 
     pub(crate) fn closed(&self) -> Option<CloseReason> {

@@ -97,6 +97,8 @@ pub struct End {
     /// True if the application was gone before it had ended its direction.
     cut: bool,
     closed: Option<CloseReason>,
+    /// True if data was dropped that the peer had not acknowledged.
+    lost_data: bool,
     /// True once the close was delivered.
     closed_read: bool,
     /// True while a last payload has to tell the peer that the circuit is closed.
@@ -140,6 +142,7 @@ impl End {
             closing: false,
             cut: false,
             closed: None,
+            lost_data: false,
             closed_read: false,
             goodbye: false,
             datagrams: options.datagrams,
@@ -162,6 +165,7 @@ impl End {
             return false;
         }
         if payload.flags.has(Flags::WRITE_FAILED) {
+            self.lost_data |= self.sender.has_data();
             self.sender.clear();
             self.sending = Sending::Done;
         }
@@ -285,6 +289,12 @@ impl End {
     #[must_use]
     pub fn closed(&self) -> Option<CloseReason> {
         self.closed
+    }
+
+    /// True if the peer has acknowledged all data that was written.
+    #[must_use]
+    pub fn is_delivered(&self) -> bool {
+        !self.lost_data && !self.sender.has_data()
     }
 
     /// Which end this is.

@@ -339,6 +339,11 @@ impl Sender {
         self.waiting.is_empty() && self.flight.is_empty()
     }
 
+    /// True if data waits or is in flight.
+    pub(crate) fn has_data(&self) -> bool {
+        self.flight.data() > 0 || self.waiting.iter().any(|payload| !payload.data.is_empty())
+    }
+
     /// True if only one payload without data is left in flight.
     pub(crate) fn only_mark_left(&self) -> bool {
         self.waiting.is_empty() && self.flight.data() == 0 && self.flight.count() <= 1

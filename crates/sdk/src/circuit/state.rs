@@ -43,13 +43,26 @@ pub(super) struct State {
     pub(super) released: bool,
     /// True once the application has dropped its connection.
     pub(super) left: bool,
+    /// True once this circuit was counted as one that did not deliver all its data.
+    counted: bool,
 }
 
 /// The steps that follow from a change, done after the lock is released.
 pub(super) struct Follows {
     pub(super) steps: Steps,
     pub(super) over: Option<bool>,
-    pub(super) release: bool,
+    /// How the circuit has ended, once it is over and the router knows that.
+    pub(super) release: Option<Ended>,
+    /// True if the application has dropped its connection, and not all of its data was delivered.
+    pub(super) is_undelivered: bool,
+}
+
+/// The end of a circuit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Ended {
+    pub(crate) reason: CloseReason,
+    /// True if the other end has all data that was written.
+    pub(crate) is_delivered: bool,
 }
 
 impl State {
@@ -68,6 +81,7 @@ impl State {
             told: false,
             released: false,
             left: false,
+            counted: false,
         }
     }
 
@@ -197,6 +211,13 @@ impl State {
         self.gate.take().map(|(gate, _)| (gate, delivery))
     }
 
+    /// True if not all data was delivered, and the circuit was not counted for that yet; it is from now on.
+    pub(super) fn counts(&mut self) -> bool {
+        let counts = !self.counted && !self.transport.is_delivered();
+        self.counted |= counts;
+        counts
+    }
+
     /// Determines the steps from the state, and notes them as done.
     pub(super) fn follows(driver: &mut Driver<Self>) -> Follows {
         let state = &mut driver.machine;
@@ -216,9 +237,12 @@ impl State {
             Transport::Routed(routed) => routed.over_changed(),
         };
         let is_quiet = !state.wants(Class::Payload) && !state.wants(Class::Ack);
-        let release = state.transport.closed() && is_quiet && !state.released;
-        state.released |= release;
-        Follows { steps, over, release }
+        let reason = state.transport.reason().filter(|_| is_quiet && !state.released);
+        state.released |= reason.is_some();
+        let is_delivered = state.transport.is_delivered();
+        let release = reason.map(|reason| Ended { reason, is_delivered });
+        let is_undelivered = release.is_some() && state.left && state.counts();
+        Follows { steps, over, release, is_undelivered }
     }
 }
 

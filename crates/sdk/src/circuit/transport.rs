@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use bytes::Bytes;
-use weft_xgress::{Delivery, End, WriteError};
+use weft_xgress::{CloseReason, Delivery, End, WriteError};
 
 use crate::routed::Routed;
 
@@ -83,9 +83,22 @@ impl Transport {
     }
 
     pub(super) fn closed(&self) -> bool {
+        self.reason().is_some()
+    }
+
+    /// Why the circuit is over.
+    pub(super) fn reason(&self) -> Option<CloseReason> {
         match self {
-            Self::Own(end) => end.closed().is_some(),
-            Self::Routed(routed) => routed.closed().is_some(),
+            Self::Own(end) => end.closed(),
+            Self::Routed(routed) => routed.closed(),
+        }
+    }
+
+    /// True if the other end has all data that was written, or the router if the flow control is there.
+    pub(super) fn is_delivered(&self) -> bool {
+        match self {
+            Self::Own(end) => end.is_delivered(),
+            Self::Routed(routed) => routed.is_delivered(),
         }
     }
 }

@@ -180,7 +180,7 @@ async fn many_connections_at_once_leave_nothing_behind() {
             let mut read = Vec::new();
             connection.read_to_end(&mut read).await.unwrap();
             assert!(read == pattern(1000, number));
-            connection.close().await;
+            connection.close().await.unwrap();
         })
     });
     for dial in dials.collect::<Vec<_>>() {

@@ -1,6 +1,7 @@
 //! The SDK against a hand-made controller and hand-made routers, over loopback TLS.
 
 mod away;
+mod closing;
 pub(crate) mod controller;
 mod cut;
 mod data;
@@ -310,7 +311,7 @@ async fn leaving_sends_what_was_written() {
     // The close of the context does not wait for open connections.
     let (mut open, _accepted) = pair_of(&one, &mut listener).await;
     let since = std::time::Instant::now();
-    soon(one.close()).await;
+    soon(one.close()).await.unwrap();
     assert!(since.elapsed() < Duration::from_secs(25));
     assert_eq!(soon(read).await.unwrap().unwrap(), 300_000);
     assert!(soon(open.read(&mut [0])).await.is_err());

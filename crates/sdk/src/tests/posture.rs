@@ -60,7 +60,7 @@ async fn a_closed_context_does_nothing_more() {
     let network = Network::new().await;
     let context = network.context().await;
     let other = context.clone();
-    soon(context.close()).await;
+    soon(context.close()).await.unwrap();
     let logins = network.controller.state.lock().logins;
     assert!(matches!(soon(other.dial("plain")).await, Err(Error::Closed(_))));
     assert!(matches!(soon(other.bind("plain")).await, Err(Error::Closed(_))));

@@ -49,8 +49,10 @@ async fn connect(args: DialArgs) -> Result<(), Failure> {
     }
     let (input, output) = (tokio::io::stdin(), StandardOutput(tokio::io::stdout()));
     let carried = weft_tunneler::carry::pipe(connection, input, output).await;
-    // Waits until everything written has been sent.
-    context.close().await;
+    // Waits until everything written has arrived. A service may end the connection before it has read all.
+    if let Err(problem) = context.close().await {
+        tracing::debug!(%problem, "the connection was ended before all data had arrived");
+    }
     match carried {
         // The reader of standard output has seen enough.
         Err(error) if weft_tunneler::carry::output_is_closed(&error) => Ok(()),

@@ -48,7 +48,8 @@ async fn trace(args: TracerouteArgs) -> Result<(), Failure> {
         }
     }
     drop(connection);
-    context.close().await;
+    // The connection carried nothing.
+    let _ = context.close().await;
     let members = ["hop", "kind", "id", "milliseconds"];
     output::list(args.output.format(), hops, &members, "no hops: none has answered");
     outcome

@@ -99,8 +99,9 @@ pub(super) async fn run(
     let player = Dialer { context: dialer, service: cast.service, patience };
     let measured = player.measure(amount, progress).await;
     drop(hosting);
-    player.context.close().await;
-    host.close().await;
+    // What was measured has arrived: both sides have compared its sums.
+    let _ = player.context.close().await;
+    let _ = host.close().await;
     measured
 }
 
@@ -190,7 +191,7 @@ impl Dialer {
                 times.saturating_record(nanos);
             }
         }
-        connection.close().await;
+        within_io(self.patience, doing, connection.close()).await?;
         Ok(times)
     }
 
@@ -207,7 +208,7 @@ impl Dialer {
         let mut seen = [0; CHECKSUM];
         within_io(self.patience, doing, connection.read_exact(&mut seen)).await?;
         let taken = begun.elapsed();
-        connection.close().await;
+        within_io(self.patience, doing, connection.close()).await?;
         check(&own, &seen, doing)?;
         Ok(taken)
     }
@@ -227,7 +228,7 @@ impl Dialer {
         let mut told = [0; CHECKSUM];
         within_io(self.patience, doing, connection.read_exact(&mut told)).await?;
         let taken = begun.elapsed();
-        connection.close().await;
+        within_io(self.patience, doing, connection.close()).await?;
         check(&own, &told, doing)?;
         Ok(taken)
     }

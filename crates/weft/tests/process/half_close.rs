@@ -65,7 +65,7 @@ async fn talk(dialer: &Context, service: &str, encrypted: bool, manner: Manner) 
         if matches!(manner, Manner::Last(_)) {
             assert_eq!(check(&mut stream).await?, ANSWERED, "{service}");
         }
-        stream.close().await;
+        stream.close().await?;
         std::io::Result::Ok(())
     };
     within(service, PATIENCE, talked).await.unwrap_or_else(|error| panic!("{service}: {error}"));

@@ -116,6 +116,7 @@ impl End {
         let is_cut = self.cut && reason == CloseReason::Finished;
         self.closed = Some(if is_cut { CloseReason::Aborted } else { reason });
         self.goodbye = true;
+        self.lost_data |= self.sender.has_data();
         self.sender.clear();
         self.sending = Sending::Done;
         self.start_by = None;

@@ -444,3 +444,32 @@ fn stamps_are_low_bits_of_milliseconds_and_never_none() {
         assert_eq!(payload.stamp, stamp);
     }
 }
+
+#[test]
+fn an_end_knows_whether_the_peer_has_all_its_data() {
+    let now = Instant::now();
+    let (mut a, mut b) = started(now);
+    write(&mut a, b"all");
+    assert!(!a.is_delivered() && b.is_delivered());
+    exchange(&mut a, &mut b, now);
+    assert!(a.is_delivered(), "acknowledged, though not read yet");
+    a.close(now);
+    exchange(&mut a, &mut b, now);
+    assert!(a.is_delivered() && a.closed() == Some(CloseReason::Finished) || b.closed().is_none());
+
+    let ends: [fn(&mut End, &mut End, Instant); 3] = [
+        |a, _, _| a.unrouted(),
+        |a, _, _| a.abort(),
+        |a, b, now| {
+            b.delivery_failed(now);
+            let refused = b.poll_transmit(now).unwrap();
+            a.on_payload(refused, now);
+        },
+    ];
+    for end in ends {
+        let (mut a, mut b) = started(now);
+        write(&mut a, b"half");
+        end(&mut a, &mut b, now);
+        assert!(!a.is_delivered());
+    }
+}

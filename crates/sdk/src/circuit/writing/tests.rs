@@ -21,6 +21,7 @@ struct Nobody;
 impl Home for Nobody {
     fn hold_back(&self, _: bool) {}
     fn release(&self, _: u32) {}
+    fn has_undelivered(&self) {}
 }
 
 /// A circuit whose flow control is at a router, which takes messages when the test asks for them.
