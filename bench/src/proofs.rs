@@ -20,7 +20,7 @@ use serde::Serialize;
 use serde_json::json;
 use tokio::task::JoinSet;
 use weft_contract::resource;
-use weft_sdk::{BindOptions, Context, ContextBuilder, DialOptions, IdentityFile, Listener};
+use weft_sdk::{BindOptions, DialOptions, Endpoint, EndpointBuilder, IdentityFile, Listener};
 
 use crate::{
     cpu, ends,
@@ -118,7 +118,7 @@ pub(crate) async fn run(options: &Options) -> io::Result<Vec<Row>> {
             let clients = [&plain, &known, &new][which];
             turns[which].push(bed.turn(clients).await?);
         }
-        join_all(new.into_iter().map(Context::close)).await;
+        join_all(new.into_iter().map(Endpoint::close)).await;
     }
     let each = (options.clients * options.hosts) as f64;
     let rows = Kind::ALL.into_iter().zip(&turns);
@@ -158,7 +158,7 @@ struct Bed {
     identity: IdentityFile,
     clients: usize,
     hosts: usize,
-    _listeners: Vec<Context>,
+    _listeners: Vec<Endpoint>,
 }
 
 impl Bed {
@@ -178,12 +178,12 @@ impl Bed {
     }
 
     /// Clients of a kind, each with all that it needs to dial.
-    async fn clients(&self, kind: Kind) -> io::Result<Vec<Context>> {
+    async fn clients(&self, kind: Kind) -> io::Result<Vec<Endpoint>> {
         let mut clients = Vec::new();
         for _ in 0..self.clients {
             let builder = match kind {
-                Kind::WithoutKeys => ContextBuilder::new().without_proof(),
-                Kind::MetBefore | Kind::FirstTime => ContextBuilder::new(),
+                Kind::WithoutKeys => EndpointBuilder::new().without_proof(),
+                Kind::MetBefore | Kind::FirstTime => EndpointBuilder::new(),
             };
             let client = builder.build(self.identity.clone()).await.map_err(io::Error::other)?;
             let options = dial_of(self.hosts).timeout(PATIENCE);
@@ -199,7 +199,7 @@ impl Bed {
     }
 
     /// Each client connects to each host.
-    async fn connect(&self, clients: &[Context]) -> io::Result<()> {
+    async fn connect(&self, clients: &[Endpoint]) -> io::Result<()> {
         let (mut tasks, hosts) = (JoinSet::new(), self.hosts);
         for client in clients {
             let client = client.clone();
@@ -217,7 +217,7 @@ impl Bed {
         Ok(())
     }
 
-    async fn turn(&self, clients: &[Context]) -> io::Result<Turn> {
+    async fn turn(&self, clients: &[Endpoint]) -> io::Result<Turn> {
         let used = || {
             let [ends, relays] = [std::process::id(), self.network.pid()].map(cpu::cpu_time);
             [ends.unwrap_or_default(), relays.unwrap_or_default()]
@@ -236,8 +236,8 @@ fn dial_of(host: usize) -> DialOptions {
 }
 
 /// Logs a host in that serves as an instance of the service.
-async fn listen(identity: IdentityFile, number: usize) -> io::Result<Context> {
-    let host = Context::from_identity(identity).await.map_err(io::Error::other)?;
+async fn listen(identity: IdentityFile, number: usize) -> io::Result<Endpoint> {
+    let host = Endpoint::from_identity(identity).await.map_err(io::Error::other)?;
     let options = BindOptions::new().instance(number.to_string());
     let listener = host.bind_with(SERVICE, options).await.map_err(io::Error::other)?;
     listener.established(1).await.map_err(io::Error::other)?;

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use weft_sdk::{Connection, Context};
+use weft_sdk::{Connection, Endpoint};
 
 use crate::{
     mesh::{at, links, network},
@@ -36,7 +36,7 @@ impl Diamond {
     }
 
     /// Hosts an echo at one end and dials it at the other; returns the index of the router between the ends.
-    async fn talk(&self) -> (Connection, usize, [Context; 2]) {
+    async fn talk(&self) -> (Connection, usize, [Endpoint; 2]) {
         self.network.service("echo", true).await;
         let host = at(&self.network, &self.one, "host").await;
         let dialer = at(&self.network, &self.two, "dialer").await;

@@ -63,9 +63,9 @@ async fn a_router_that_reaches_no_controller_is_dialed() {
     assert_eq!(was_dialed(&network, &router), Some(true));
 
     network.service("echo", false).await;
-    let context = at(&network, &router, "both").await;
-    echo(soon(context.bind("echo")).await.unwrap());
-    round_trip(dial_service(&context, "echo").await, 100_000).await;
+    let endpoint = at(&network, &router, "both").await;
+    echo(soon(endpoint.bind("echo")).await.unwrap());
+    round_trip(dial_service(&endpoint, "echo").await, 100_000).await;
 
     // The router comes back after a restart of either side. The controller knows the address from the
     // router's hello.
@@ -75,7 +75,7 @@ async fn a_router_that_reaches_no_controller_is_dialed() {
     network.restart_controller().await;
     network.dial_routers();
     until_some(async || was_dialed(&network, &router)).await;
-    round_trip(dial_service(&context, "echo").await, 1_000).await;
+    round_trip(dial_service(&endpoint, "echo").await, 1_000).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,7 +1,7 @@
 //! Ends that prove themselves to each other, over a whole network.
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use weft_sdk::{BindOptions, Connection, Context, DialOptions};
+use weft_sdk::{BindOptions, Connection, DialOptions, Endpoint};
 
 use crate::{
     mesh::{at, links, network},
@@ -10,7 +10,7 @@ use crate::{
 };
 
 /// A connection of a service, as both ends have it.
-async fn both(dialer: &Context, host: &Context, service: &str) -> (Connection, Connection) {
+async fn both(dialer: &Endpoint, host: &Endpoint, service: &str) -> (Connection, Connection) {
     let mut listener = soon(host.bind(service)).await.unwrap();
     let accepting =
         tokio::spawn(async move { listener.accept().await.unwrap().accept().await.unwrap() });

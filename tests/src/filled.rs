@@ -15,7 +15,7 @@ async fn whoever_has_as_much_as_it_may_is_told_so_and_goes_on_when_there_is_room
     for name in ["one", "two"] {
         network.service(name, true).await;
     }
-    let (greedy, modest) = (network.context("greedy").await, network.context("modest").await);
+    let (greedy, modest) = (network.endpoint("greedy").await, network.endpoint("modest").await);
     let identities = network.list(&resource::identity::KIND).await;
     let found = identities.iter().find(|it| it["name"] == "greedy").unwrap();
     let id = found["id"].as_str().unwrap();

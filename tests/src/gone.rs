@@ -7,7 +7,7 @@ use tokio::{
     runtime::Runtime,
     sync::mpsc,
 };
-use weft_sdk::{Connection, Context, IdentityFile};
+use weft_sdk::{Connection, Endpoint, IdentityFile};
 
 use crate::{
     mesh::{at, file_at, links, network},
@@ -43,8 +43,8 @@ async fn patient(network: &Network, name: &str) -> Peer {
     router
 }
 
-async fn context(file: IdentityFile, own_flow_control: bool) -> Context {
-    let builder = Context::builder();
+async fn endpoint(file: IdentityFile, own_flow_control: bool) -> Endpoint {
+    let builder = Endpoint::builder();
     let builder = if own_flow_control { builder } else { builder.router_flow_control() };
     builder.build(file).await.unwrap()
 }
@@ -66,7 +66,7 @@ async fn a_host_dies(network: &Network, [hosts, dials]: [&Peer; 2], own_flow_con
     let (program, service) = (Program::start(), name.clone());
     program
         .run(async move {
-            let host = context(file, own_flow_control).await;
+            let host = endpoint(file, own_flow_control).await;
             let mut listener = host.bind(&service).await.unwrap();
             tokio::spawn(async move {
                 let mut all = Vec::new();
@@ -129,7 +129,7 @@ async fn a_host_is_told_at_once_that_its_dialer_has_died() {
         let file = file_at(&network, &two, &format!("dialer{number}")).await;
         let program = Program::start();
         let connection = program.run(async move {
-            let dialer = context(file, own_flow_control).await;
+            let dialer = endpoint(file, own_flow_control).await;
             let mut connection = loop {
                 // The router hears of the service a moment after the controller.
                 match dialer.dial("listens").await {

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use totp_rs::{Algorithm, Builder, Secret};
 use weft_contract::{Api, resource};
 use weft_identity::{Certificate, IdentityFile, RenewableFile, TrustBundle};
-use weft_sdk::{Context, Error, FactorProblem, NewFactor};
+use weft_sdk::{Endpoint, Error, FactorProblem, NewFactor};
 
 use crate::network::{Network, soon, until_some};
 use crate::sdk::{dial, echo, round_trip};
@@ -41,7 +41,7 @@ async fn set_up(file: &IdentityFile) -> Vec<String> {
 async fn an_identity_with_a_second_factor_is_asked_for_codes() {
     let network = Network::start().await;
     network.service("web", true).await;
-    echo(soon(network.context("host").await.bind("web")).await.unwrap());
+    echo(soon(network.endpoint("host").await.bind("web")).await.unwrap());
     let file = network.identity_file("laptop").await;
     let policy = json!({"name": "two factors", "primary": {"cert": {"allowed": true,
         "allowExpiredCerts": true}, "updb": {"allowed": false, "lockoutDurationMinutes": 0,
@@ -57,24 +57,24 @@ async fn an_identity_with_a_second_factor_is_asked_for_codes() {
     let body = json!({"authPolicyId": policy});
     network.patch(&resource::identity::KIND, &id("laptop"), &body).await;
 
-    let refused = async || soon(Context::from_identity(file.clone())).await.unwrap_err();
+    let refused = async || soon(Endpoint::from_identity(file.clone())).await.unwrap_err();
     let not_set_up = refused().await;
     assert!(matches!(not_set_up, Error::SecondFactor(FactorProblem::NotSetUp)), "{not_set_up}");
     let codes = Arc::new(Mutex::new(soon(set_up(&file)).await));
     let no_code = refused().await;
     assert!(matches!(no_code, Error::SecondFactor(FactorProblem::NoCode)), "{no_code}");
-    let wrong = Context::builder().second_factor_code("000000");
+    let wrong = Endpoint::builder().second_factor_code("000000");
     let refused = soon(wrong.build(file.clone())).await.unwrap_err();
     assert!(matches!(refused, Error::SecondFactor(FactorProblem::Refused)), "{refused}");
 
     let supply = Arc::clone(&codes);
-    let builder = Context::builder().second_factor(move |asked| {
+    let builder = Endpoint::builder().second_factor(move |asked| {
         assert_eq!(asked.identity.as_deref(), Some("laptop"));
         let code = supply.lock().pop();
         async move { code }
     });
-    let context = soon(builder.build(file)).await.unwrap();
-    round_trip(dial(&context, "web").await, 10_000).await;
+    let endpoint = soon(builder.build(file)).await.unwrap();
+    round_trip(dial(&endpoint, "web").await, 10_000).await;
     // The session ends, and the next login needs another code.
     let left = codes.lock().len();
     let sessions = network.list(&resource::session::KIND).await;
@@ -82,7 +82,7 @@ async fn an_identity_with_a_second_factor_is_asked_for_codes() {
         let id = session["id"].as_str().unwrap();
         network.admin.delete(&resource::session::KIND, id).await.unwrap();
     }
-    round_trip(dial(&context, "web").await, 10_000).await;
+    round_trip(dial(&endpoint, "web").await, 10_000).await;
     assert_eq!(codes.lock().len(), left - 1);
 }
 
@@ -95,13 +95,13 @@ fn fingerprint(path: &Path) -> String {
 async fn a_certificate_is_renewed_when_an_administrator_asks_for_it() {
     let network = Network::start().await;
     network.service("web", true).await;
-    echo(soon(network.context("host").await.bind("web")).await.unwrap());
+    echo(soon(network.endpoint("host").await.bind("web")).await.unwrap());
     let home = tempfile::tempdir().unwrap();
     let path = home.path().join("laptop.json");
     network.identity_file("laptop").await.write(&path).unwrap();
-    let builder = || Context::builder().refresh_interval(Duration::from_secs(1));
-    let context = soon(builder().load(&path)).await.unwrap();
-    round_trip(dial(&context, "web").await, 10_000).await;
+    let builder = || Endpoint::builder().refresh_interval(Duration::from_secs(1));
+    let endpoint = soon(builder().load(&path)).await.unwrap();
+    round_trip(dial(&endpoint, "web").await, 10_000).await;
     for _ in 0..2 {
         let former = fingerprint(&path);
         let of_laptop = async || {
@@ -112,7 +112,7 @@ async fn a_certificate_is_renewed_when_an_administrator_asks_for_it() {
         let request = resource::operation(Api::Management, "requestExtendAuthenticator").unwrap();
         let body = json!({"rollKeys": true});
         let _: Value = network.admin.call(request, &[&id], &[], Some(&body)).await.unwrap();
-        // A context that goes on renews once an hour at most.
+        // An endpoint that goes on renews once an hour at most.
         let next = soon(builder().load(&path)).await.unwrap();
         until_some(async || {
             let now = RenewableFile::new(&path).read().ok()?;
@@ -123,10 +123,10 @@ async fn a_certificate_is_renewed_when_an_administrator_asks_for_it() {
         assert_eq!(authenticator["isExtendRequested"], false);
         assert_eq!(authenticator["lastExtendRolledKeys"], true);
         round_trip(dial(&next, "web").await, 10_000).await;
-        // The first context still shows the former certificate, or has followed the file.
-        round_trip(dial(&context, "web").await, 10_000).await;
+        // The first endpoint still shows the former certificate, or has followed the file.
+        round_trip(dial(&endpoint, "web").await, 10_000).await;
     }
-    round_trip(dial(&soon(Context::load(&path)).await.unwrap(), "web").await, 10_000).await;
+    round_trip(dial(&soon(Endpoint::load(&path)).await.unwrap(), "web").await, 10_000).await;
 }
 
 /// The certificates that an identity file shows.
@@ -152,8 +152,8 @@ async fn a_certificate_without_those_behind_it_is_renewed() {
     let roots = TrustBundle::new(bundle.roots().cloned());
     file.id.ca = format!("pem:{}", roots.to_pem());
     file.write(&path).unwrap();
-    let builder = Context::builder().refresh_interval(Duration::from_secs(1));
-    let context = soon(builder.load(&path)).await.unwrap();
+    let builder = Endpoint::builder().refresh_interval(Duration::from_secs(1));
+    let endpoint = soon(builder.load(&path)).await.unwrap();
     let renewed = until_some(async || {
         let now = RenewableFile::new(&path).read().ok().map(|_| shown(&path))?;
         (now[0].fingerprint() != whole[0].fingerprint()).then_some(now)
@@ -161,8 +161,8 @@ async fn a_certificate_without_those_behind_it_is_renewed() {
     .await;
     assert_eq!(renewed[1..], whole[1..]);
     // The next login shows the certificates, so that nothing is left to renew.
-    drop(context);
-    let next = soon(Context::load(&path)).await.unwrap();
+    drop(endpoint);
+    let next = soon(Endpoint::load(&path)).await.unwrap();
     soon(next.services()).await.unwrap();
     let sessions = network.list(&resource::session::KIND).await;
     let of_laptop = sessions.iter().filter(|session| session["identity"]["name"] == "laptop");

@@ -8,7 +8,7 @@ use weft_config::web::WebOptions;
 use weft_config::{BindPoint, HostPort, RouterConfig, WebApi, WebServer};
 use weft_contract::{Api, resource};
 use weft_metrics::names;
-use weft_sdk::Context;
+use weft_sdk::Endpoint;
 
 use crate::{
     mesh::{Talk, at, links, network, talk},
@@ -337,7 +337,7 @@ async fn clients_of_a_router_that_drains_dial_over_another_router() {
             "identityRoles": ["#dialer"], "edgeRouterRoles": [format!("@{}", router.id)]});
         network.create(&resource::edge_router_policy::KIND, &policy).await;
     }
-    let dialer = soon(Context::from_identity(file)).await.unwrap();
+    let dialer = soon(Endpoint::from_identity(file)).await.unwrap();
     let connection = dial(&dialer, "echo").await;
     let circuits = network.circuits().circuits().all();
     let drains = if circuits[0].path.has_node(&two.id) { two } else { three };

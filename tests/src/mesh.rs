@@ -8,7 +8,7 @@ use std::{
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use weft_contract::resource;
-use weft_sdk::{Connection, Context, IdentityFile};
+use weft_sdk::{Connection, Endpoint, IdentityFile};
 
 use crate::{
     network::{LONG, Network, Peer, free_port, soon, until_some},
@@ -17,9 +17,9 @@ use crate::{
 };
 
 /// An identity that may use one router alone.
-pub(crate) async fn at(network: &Network, router: &Peer, name: &str) -> Context {
+pub(crate) async fn at(network: &Network, router: &Peer, name: &str) -> Endpoint {
     let file = file_at(network, router, name).await;
-    soon(Context::from_identity(file)).await.unwrap()
+    soon(Endpoint::from_identity(file)).await.unwrap()
 }
 
 /// The file of a new identity that may use one router alone.
@@ -45,9 +45,9 @@ pub(crate) async fn network() -> Network {
 
 /// A service that is hosted at one router and dialed at another, with a connection.
 pub(crate) struct Talk {
-    pub(crate) dialer: Context,
+    pub(crate) dialer: Endpoint,
     pub(crate) connection: Connection,
-    _host: Context,
+    _host: Endpoint,
 }
 
 /// Hosts an echo at one router and dials it at another, once the two are linked.
@@ -127,7 +127,7 @@ async fn the_flow_control_of_the_router_serves_over_a_link_too() {
     echo(soon(host.bind("secret")).await.unwrap());
     drop(at(&network, &two, "dialer").await);
     let file = network.identity_file_of("old", &["dialer"]).await;
-    let old = Context::builder().router_flow_control().build(file).await.unwrap();
+    let old = Endpoint::builder().router_flow_control().build(file).await.unwrap();
     let connection = dial(&old, "secret").await;
     assert!(!connection.has_own_flow_control());
     round_trip(connection, 5_000_000).await;
@@ -304,7 +304,7 @@ async fn queue_for_a_lost_link(
     network: &Network,
     routers: [&Peer; 2],
     wires: &Wires,
-    dialer: &Context,
+    dialer: &Endpoint,
     away: Duration,
 ) -> (Connection, Vec<u8>) {
     let mut connection = dial(dialer, "echo").await;
@@ -329,10 +329,10 @@ async fn queue_for_a_lost_link(
     (connection, data)
 }
 
-/// A context beside the one of `talk`, whose ends are on the router, where they can be inspected.
-async fn inspected(network: &Network) -> Context {
+/// An endpoint beside the one of `talk`, whose ends are on the router, where they can be inspected.
+async fn inspected(network: &Network) -> Endpoint {
     let file = network.identity_file_of("old", &["dialer"]).await;
-    Context::builder().router_flow_control().build(file).await.unwrap()
+    Endpoint::builder().router_flow_control().build(file).await.unwrap()
 }
 
 /// The payloads that the ends of the only circuit on a router sent again.

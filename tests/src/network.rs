@@ -19,7 +19,7 @@ use weft_controller::{Controller, Keys};
 use weft_identity::LiveIdentity;
 use weft_network::Network as Circuits;
 use weft_router::{Router, Runtimes};
-use weft_sdk::{Context, IdentityFile};
+use weft_sdk::{Endpoint, IdentityFile};
 use weft_wire::Scheme;
 
 use crate::router_files::{common, linking_config, read, router_config};
@@ -308,8 +308,8 @@ impl Network {
     }
 
     /// A new identity, enrolled and logged in.
-    pub(crate) async fn context(&self, name: &str) -> Context {
-        soon(Context::from_identity(self.identity_file(name).await)).await.unwrap()
+    pub(crate) async fn endpoint(&self, name: &str) -> Endpoint {
+        soon(Endpoint::from_identity(self.identity_file(name).await)).await.unwrap()
     }
 
     /// A new identity, enrolled.

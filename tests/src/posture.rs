@@ -38,7 +38,7 @@ async fn a_device_answers_the_checks_of_a_service_and_passes_or_fails() {
     };
     let this = std::env::current_exe().unwrap();
     check(&network, "tests run", process(this.to_str().unwrap())).await;
-    let (host, dialer) = (network.context("host").await, network.context("dialer").await);
+    let (host, dialer) = (network.endpoint("host").await, network.endpoint("dialer").await);
     echo(soon(host.bind("web")).await.unwrap());
     round_trip(dial(&dialer, "web").await, 10_000).await;
 

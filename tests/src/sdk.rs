@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use weft_sdk::{Connection, Context, Error, Listener};
+use weft_sdk::{Connection, Endpoint, Error, Listener};
 
 use crate::network::{Network, soon, until_some};
 
@@ -20,8 +20,8 @@ pub(crate) fn echo(mut listener: Listener) {
 }
 
 /// Dials until it works: routers hear of policies and terminators a moment after the controller.
-pub(crate) async fn dial(context: &Context, service: &str) -> Connection {
-    until_some(async || context.dial(service).await.ok()).await
+pub(crate) async fn dial(endpoint: &Endpoint, service: &str) -> Connection {
+    until_some(async || endpoint.dial(service).await.ok()).await
 }
 
 pub(crate) async fn round_trip(connection: Connection, length: usize) {
@@ -44,7 +44,7 @@ async fn data_goes_there_and_back_encrypted_and_plain() {
     let network = Network::start().await;
     network.service("secret", true).await;
     network.service("plain", false).await;
-    let (host, dialer) = (network.context("host").await, network.context("dialer").await);
+    let (host, dialer) = (network.endpoint("host").await, network.endpoint("dialer").await);
     for (service, encrypted) in [("secret", true), ("plain", false)] {
         echo(soon(host.bind(service)).await.unwrap());
         let connection = dial(&dialer, service).await;
@@ -60,7 +60,7 @@ async fn data_goes_there_and_back_encrypted_and_plain() {
 async fn the_flow_control_of_the_router_serves_too() {
     let network = Network::start().await;
     network.service("secret", true).await;
-    let host = network.context("host").await;
+    let host = network.endpoint("host").await;
     echo(soon(host.bind("secret")).await.unwrap());
     let body = serde_json::json!({"name": "old", "type": "Default", "isAdmin": false,
         "enrollment": {"ott": true}});
@@ -69,7 +69,7 @@ async fn the_flow_control_of_the_router_serves_too() {
     let identity: serde_json::Value = network.admin.get(kind, &id).await.unwrap();
     let token = identity.pointer("/enrollment/ott/jwt").and_then(|jwt| jwt.as_str()).unwrap();
     let file = weft_sdk::enroll(token).await.unwrap();
-    let old = Context::builder().router_flow_control().build(file).await.unwrap();
+    let old = Endpoint::builder().router_flow_control().build(file).await.unwrap();
     let connection = dial(&old, "secret").await;
     assert!(!connection.has_own_flow_control());
     round_trip(connection, 2_000_000).await;
@@ -79,7 +79,7 @@ async fn the_flow_control_of_the_router_serves_too() {
 async fn many_connections_at_once() {
     let network = Network::start().await;
     network.service("secret", true).await;
-    let (host, dialer) = (network.context("host").await, network.context("dialer").await);
+    let (host, dialer) = (network.endpoint("host").await, network.endpoint("dialer").await);
     echo(soon(host.bind("secret")).await.unwrap());
     drop(dial(&dialer, "secret").await);
     let dials = (0..100).map(|number| {
@@ -97,7 +97,7 @@ async fn many_connections_at_once() {
 async fn a_host_is_bound_again_soon_after_its_router() {
     let mut network = Network::start().await;
     network.service("secret", true).await;
-    let (host, dialer) = (network.context("host").await, network.context("dialer").await);
+    let (host, dialer) = (network.endpoint("host").await, network.endpoint("dialer").await);
     let listener = soon(host.bind("secret")).await.unwrap();
     network.stop_router().await;
     until_some(async || (listener.terminators() == 0).then_some(())).await;
@@ -113,7 +113,7 @@ async fn a_host_is_bound_again_soon_after_its_router() {
 async fn connections_outlive_a_restart_of_the_controller() {
     let mut network = Network::start().await;
     network.service("secret", true).await;
-    let (host, dialer) = (network.context("host").await, network.context("dialer").await);
+    let (host, dialer) = (network.endpoint("host").await, network.endpoint("dialer").await);
     echo(soon(host.bind("secret")).await.unwrap());
     let mut connection = dial(&dialer, "secret").await;
     network.restart_controller().await;
@@ -130,9 +130,9 @@ async fn connections_outlive_a_restart_of_the_controller() {
 async fn refusals_name_their_cause() {
     let network = Network::start().await;
     network.service("nobody", true).await;
-    let context = network.context("dialer").await;
-    let unknown = soon(context.dial("nothing")).await.unwrap_err();
+    let endpoint = network.endpoint("dialer").await;
+    let unknown = soon(endpoint.dial("nothing")).await.unwrap_err();
     assert!(matches!(unknown, Error::ServiceUnknown { .. }), "{unknown}");
-    let nobody = soon(context.dial("nobody")).await.unwrap_err();
+    let nobody = soon(endpoint.dial("nobody")).await.unwrap_err();
     assert!(matches!(nobody, Error::NoTerminators { .. }), "{nobody}");
 }

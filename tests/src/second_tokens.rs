@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use weft_contract::resource::{auth_policy, external_jwt_signer, identity};
 use weft_identity::{ExternalLogin, IdentityFile};
-use weft_sdk::{Context, ContextBuilder, Error, ExternalTokens, FactorProblem, LoginProtocol};
+use weft_sdk::{Endpoint, EndpointBuilder, Error, ExternalTokens, FactorProblem, LoginProtocol};
 
 use crate::network::{Network, soon};
 use crate::sdk::{dial, echo, round_trip};
@@ -40,7 +40,7 @@ async fn a_second_token_is_given_over_either_protocol_and_renewed_when_it_ends()
     network.service("secret", true).await;
     let company = Company::new();
     company.introduce(&network, None).await;
-    let host = network.context("host").await;
+    let host = network.endpoint("host").await;
     echo(soon(host.bind("secret")).await.unwrap());
     let file = person(&network, "anna").await;
     for protocol in PROTOCOLS {
@@ -54,20 +54,20 @@ async fn a_second_token_is_given_over_either_protocol_and_renewed_when_it_ends()
             let token = tokens.token_for("anna", lasts.swap(300, Ordering::SeqCst));
             std::future::ready(Ok::<_, std::io::Error>(token))
         });
-        let builder = Context::builder().login_protocol(protocol);
+        let builder = Endpoint::builder().login_protocol(protocol);
         let builder = builder.second_factor_tokens("company", source);
-        let context = start(builder, file.clone()).await;
-        round_trip(dial(&context, "secret").await, 10_000).await;
+        let endpoint = start(builder, file.clone()).await;
+        round_trip(dial(&endpoint, "secret").await, 10_000).await;
         let before = sessions(&network, "anna").await;
         assert_eq!(asked.load(Ordering::SeqCst), 1);
         tokio::time::sleep(Duration::from_secs(6)).await;
-        soon(context.services()).await.unwrap();
+        soon(endpoint.services()).await.unwrap();
         // A session by tokens asks at its login only.
         let times = if protocol == LoginProtocol::Opaque { 2 } else { 1 };
         assert_eq!(asked.load(Ordering::SeqCst), times, "{protocol:?}");
         assert_eq!(sessions(&network, "anna").await, before, "it is the same session");
-        round_trip(dial(&context, "secret").await, 10_000).await;
-        soon(context.close()).await.unwrap();
+        round_trip(dial(&endpoint, "secret").await, 10_000).await;
+        soon(endpoint.close()).await.unwrap();
     }
 }
 
@@ -82,12 +82,12 @@ async fn a_file_names_the_second_token_and_what_is_wrong_names_the_signer() {
     let login = ExternalLogin { signer: None, token_file: Some(path.clone()) };
     let file = IdentityFile { external_login: Some(login), ..file };
     for protocol in PROTOCOLS {
-        let builder = || Context::builder().login_protocol(protocol);
+        let builder = || Endpoint::builder().login_protocol(protocol);
         std::fs::write(&path, company.token("anna")).unwrap();
-        let context = start(builder(), file.clone()).await;
-        soon(context.services()).await.unwrap();
+        let endpoint = start(builder(), file.clone()).await;
+        soon(endpoint.services()).await.unwrap();
         std::fs::write(&path, company.token("bert")).unwrap();
-        let problem = async |builder: ContextBuilder, file: &IdentityFile| match soon(
+        let problem = async |builder: EndpointBuilder, file: &IdentityFile| match soon(
             builder.build(file.clone()),
         )
         .await
@@ -102,6 +102,6 @@ async fn a_file_names_the_second_token_and_what_is_wrong_names_the_signer() {
         let bare = IdentityFile { external_login: None, ..file.clone() };
         let lacks = FactorProblem::NoTokenSource { signer };
         assert_eq!(problem(builder(), &bare).await, lacks);
-        soon(context.close()).await.unwrap();
+        soon(endpoint.close()).await.unwrap();
     }
 }

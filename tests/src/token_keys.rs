@@ -202,7 +202,7 @@ async fn access_tokens_open_routers_over_rolls_until_their_key_is_stolen() {
     let service: Vec<Value> =
         network.admin.list(&resource::service::KIND, Some("name=\"echo\"")).await.unwrap();
     let service = service[0]["id"].as_str().unwrap().to_owned();
-    let host = network.context("host").await;
+    let host = network.endpoint("host").await;
     echo(soon(host.bind("echo")).await.unwrap());
     let program = Program::new(&network.identity_file("person").await);
 

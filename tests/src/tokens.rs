@@ -14,7 +14,7 @@ use weft_identity::{
     KeyedChain, Leaf, PrivateKey, Purpose, Subject,
 };
 use weft_sdk::{
-    Connection, Context, ContextBuilder, Error, ExternalTokens, FactorProblem, LoginProtocol,
+    Connection, Endpoint, EndpointBuilder, Error, ExternalTokens, FactorProblem, LoginProtocol,
     NewFactor, TotpSecret, chain,
 };
 
@@ -85,7 +85,7 @@ pub(crate) async fn network(access: Duration) -> Network {
     .await
 }
 
-pub(crate) async fn start(builder: ContextBuilder, file: IdentityFile) -> Context {
+pub(crate) async fn start(builder: EndpointBuilder, file: IdentityFile) -> Endpoint {
     soon(builder.build(file)).await.unwrap()
 }
 
@@ -112,7 +112,7 @@ async fn certificates_log_in_for_tokens_where_the_controller_announces_them() {
     let mut network = network(Duration::from_secs(1800)).await;
     network.service("secret", true).await;
     network.demand("secret").await;
-    let (host, dialer) = (network.context("host").await, network.context("dialer").await);
+    let (host, dialer) = (network.endpoint("host").await, network.endpoint("dialer").await);
     for name in ["host", "dialer"] {
         let seen = sessions(&network, name).await;
         assert!(seen.len() == 1 && seen[0].1, "{seen:?}");
@@ -125,7 +125,7 @@ async fn certificates_log_in_for_tokens_where_the_controller_announces_them() {
     talk(&mut connection, Duration::from_millis(200)).await;
     round_trip(connection, 100_000).await;
     round_trip(dial(&dialer, "secret").await, 10_000).await;
-    let opaque = Context::builder().login_protocol(LoginProtocol::Opaque);
+    let opaque = Endpoint::builder().login_protocol(LoginProtocol::Opaque);
     let file = network.identity_file("old").await;
     let _old = start(opaque, file).await;
     assert!(!sessions(&network, "old").await[0].1);
@@ -136,7 +136,7 @@ async fn connections_outlive_the_tokens_that_they_began_with() {
     let life = Duration::from_secs(3);
     let network = network(life).await;
     network.service("secret", true).await;
-    let (host, dialer) = (network.context("host").await, network.context("dialer").await);
+    let (host, dialer) = (network.endpoint("host").await, network.endpoint("dialer").await);
     echo(soon(host.bind("secret")).await.unwrap());
     let mut connection = dial(&dialer, "secret").await;
     let before = sessions(&network, "dialer").await;
@@ -151,7 +151,7 @@ async fn connections_outlive_the_tokens_that_they_began_with() {
 async fn a_session_that_an_administrator_ends_is_followed_by_another() {
     let network = network(Duration::from_secs(1800)).await;
     network.service("secret", true).await;
-    let (host, dialer) = (network.context("host").await, network.context("dialer").await);
+    let (host, dialer) = (network.endpoint("host").await, network.endpoint("dialer").await);
     echo(soon(host.bind("secret")).await.unwrap());
     drop(dial(&dialer, "secret").await);
     let before = sessions(&network, "dialer").await;
@@ -165,7 +165,7 @@ async fn a_session_that_an_administrator_ends_is_followed_by_another() {
 async fn a_login_for_tokens_asks_for_a_code_until_one_is_good() {
     let network = network(Duration::from_secs(1800)).await;
     network.service("secret", true).await;
-    let host = network.context("host").await;
+    let host = network.endpoint("host").await;
     echo(soon(host.bind("secret")).await.unwrap());
     let file = network.identity_file("laptop").await;
     let factor = soon(NewFactor::begin(&file)).await.unwrap();
@@ -176,14 +176,14 @@ async fn a_login_for_tokens_asks_for_a_code_until_one_is_good() {
     let code = soon(TotpSecret::read(&path).unwrap().code(false)).await.unwrap();
     assert!(soon(factor.complete(&code)).await.unwrap());
     soon(factor.end()).await;
-    let builder = Context::builder().second_factor(move |asked| {
+    let builder = Endpoint::builder().second_factor(move |asked| {
         let code = if asked.is_repeated { good.clone() } else { "nonsense".to_owned() };
         std::future::ready(Some(code))
     });
-    let context = start(builder, file.clone()).await;
+    let endpoint = start(builder, file.clone()).await;
     assert!(sessions(&network, "laptop").await.iter().all(|(_, is_by_tokens)| *is_by_tokens));
-    round_trip(dial(&context, "secret").await, 10_000).await;
-    let refused = soon(Context::from_identity(file)).await.unwrap_err();
+    round_trip(dial(&endpoint, "secret").await, 10_000).await;
+    let refused = soon(Endpoint::from_identity(file)).await.unwrap_err();
     assert!(matches!(refused, Error::SecondFactor(FactorProblem::NoCode)), "{refused}");
 }
 
@@ -194,7 +194,7 @@ async fn a_password_and_a_token_do_without_a_certificate_over_either_protocol() 
     network.demand("secret").await;
     let company = Company::new();
     company.introduce(&network, None).await;
-    let host = network.context("host").await;
+    let host = network.endpoint("host").await;
     echo(soon(host.bind("secret")).await.unwrap());
     let bob = person(&network, "bobby").await;
     let password = json!({"method": "updb", "identityId": bob, "username": "bobby",
@@ -202,7 +202,7 @@ async fn a_password_and_a_token_do_without_a_certificate_over_either_protocol() 
     network.create(&authenticator::KIND, &password).await;
     person(&network, "anna").await;
     for protocol in [LoginProtocol::Announced, LoginProtocol::Opaque] {
-        let builder = || Context::builder().login_protocol(protocol);
+        let builder = || Endpoint::builder().login_protocol(protocol);
         let by_password = builder().password("bobby", "weft-network").unwrap();
         let tokens = company.clone();
         let supply = ExternalTokens::new(move |_| {
@@ -210,21 +210,21 @@ async fn a_password_and_a_token_do_without_a_certificate_over_either_protocol() 
         });
         for (name, builder) in [("bobby", by_password), ("anna", builder().external_tokens(supply))]
         {
-            let context = start(builder, bare(&network).await).await;
-            assert_eq!(context.identity_name(), name);
+            let endpoint = start(builder, bare(&network).await).await;
+            assert_eq!(endpoint.identity_name(), name);
             let by_tokens = protocol == LoginProtocol::Announced;
             let seen = sessions(&network, name).await;
             assert!(seen.iter().any(|(_, is)| *is == by_tokens), "{protocol:?} {seen:?}");
-            let mut connection = dial(&context, "secret").await;
+            let mut connection = dial(&endpoint, "secret").await;
             assert_eq!(soon(connection.peer()).await.unwrap().unwrap().name, "host");
             round_trip(connection, 10_000).await;
-            soon(context.close()).await.unwrap();
+            soon(endpoint.close()).await.unwrap();
         }
     }
-    let wrong = Context::builder().password("bobby", "weft-wrong").unwrap();
+    let wrong = Endpoint::builder().password("bobby", "weft-wrong").unwrap();
     let refused = soon(wrong.build(bare(&network).await)).await.unwrap_err();
     assert!(matches!(&refused, Error::NotLoggedIn(_)) && refused.is_final(), "{refused}");
-    let nothing = soon(Context::from_identity(bare(&network).await)).await.unwrap_err();
+    let nothing = soon(Endpoint::from_identity(bare(&network).await)).await.unwrap_err();
     assert!(nothing.is_final() && chain(&nothing).contains("external_tokens"), "{nothing}");
 }
 
@@ -239,7 +239,7 @@ async fn the_longest_life_of_a_session_asks_for_a_fresh_token() {
     network.service("secret", true).await;
     let company = Company::new();
     company.introduce(&network, None).await;
-    let host = network.context("host").await;
+    let host = network.endpoint("host").await;
     echo(soon(host.bind("secret")).await.unwrap());
     person(&network, "anna").await;
     let asked = Arc::new(AtomicUsize::new(0));
@@ -248,8 +248,8 @@ async fn the_longest_life_of_a_session_asks_for_a_fresh_token() {
         count.fetch_add(1, Ordering::SeqCst);
         std::future::ready(Ok::<_, std::io::Error>(tokens.token("anna")))
     });
-    let context = start(Context::builder().external_tokens(supply), bare(&network).await).await;
-    drop(dial(&context, "secret").await);
+    let endpoint = start(Endpoint::builder().external_tokens(supply), bare(&network).await).await;
+    drop(dial(&endpoint, "secret").await);
     let first = sessions(&network, "anna").await;
     until_some(async || (asked.load(Ordering::SeqCst) > 1).then_some(())).await;
     until_some(async || {
@@ -257,7 +257,7 @@ async fn the_longest_life_of_a_session_asks_for_a_fresh_token() {
         (!now.is_empty() && !now.contains(&first[0])).then_some(())
     })
     .await;
-    round_trip(dial(&context, "secret").await, 10_000).await;
+    round_trip(dial(&endpoint, "secret").await, 10_000).await;
 }
 
 /// A provider without TLS on this machine, with an endpoint for devices; its address. Its token endpoint says once that
@@ -338,7 +338,7 @@ async fn a_person_logs_in_once_at_the_provider_of_their_company() {
     let company = Company::new();
     let address = provider(company.clone()).await;
     company.introduce(&network, Some(&address)).await;
-    let host = network.context("host").await;
+    let host = network.endpoint("host").await;
     echo(soon(host.bind("secret")).await.unwrap());
     person(&network, "anna").await;
     let token = network_token(&network).await;
@@ -347,13 +347,13 @@ async fn a_person_logs_in_once_at_the_provider_of_their_company() {
     assert!(!file.has_certificate());
     let shown = Arc::new(parking_lot::Mutex::new(Vec::new()));
     let (seen, place) = (Arc::clone(&shown), format!("{address}/enter"));
-    let builder = Context::builder().provider_login(move |prompt| {
+    let builder = Endpoint::builder().provider_login(move |prompt| {
         assert_eq!((prompt.url.as_str(), prompt.code.as_str()), (place.as_str(), "WDJB-MJHT"));
         seen.lock().push(prompt);
         Ok(())
     });
-    let context = start(builder, file.clone()).await;
-    round_trip(dial(&context, "secret").await, 10_000).await;
+    let endpoint = start(builder, file.clone()).await;
+    round_trip(dial(&endpoint, "secret").await, 10_000).await;
     let first = sessions(&network, "anna").await;
     // The next session is begun with the refresh token of the provider.
     until_some(async || {
@@ -362,7 +362,7 @@ async fn a_person_logs_in_once_at_the_provider_of_their_company() {
     })
     .await;
     assert_eq!(shown.lock().len(), 1);
-    let nobody = Context::builder().provider_login(|_| Err("nobody is here".to_owned()));
+    let nobody = Endpoint::builder().provider_login(|_| Err("nobody is here".to_owned()));
     let alone = soon(nobody.build(file)).await.unwrap_err();
     assert!(alone.is_final() && chain(&alone).contains("nobody is here"), "{alone}");
 }
@@ -397,13 +397,13 @@ async fn whom_the_policy_or_the_provider_turns_away_is_told() {
         assert_eq!(request.is_repeated, count.fetch_add(1, Ordering::SeqCst) > 0);
         std::future::ready(Ok::<_, std::io::Error>(tokens.token("anna")))
     });
-    let refused = Context::builder().external_tokens(supply).build(bare(&network).await);
+    let refused = Endpoint::builder().external_tokens(supply).build(bare(&network).await);
     let refused = soon(refused).await.unwrap_err();
     assert!(matches!(refused, Error::NotLoggedIn(_)) && refused.is_final(), "{refused}");
     assert_eq!(asked.load(Ordering::SeqCst), 2);
     let down =
         ExternalTokens::new(|_| std::future::ready(Err::<String, _>("the provider is down")));
-    let down = Context::builder().external_tokens(down).build(bare(&network).await);
+    let down = Endpoint::builder().external_tokens(down).build(bare(&network).await);
     let down = soon(down).await.unwrap_err();
     assert!(down.is_temporary() && down.to_string().contains("is down"), "{down}");
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use weft_contract::resource;
-use weft_sdk::{Connection, Context};
+use weft_sdk::{Connection, Endpoint};
 
 use crate::{
     mesh::{at, links, network},
@@ -31,9 +31,9 @@ fn listed(hops: &[(&str, &str)]) -> Vec<[String; 2]> {
 }
 
 /// A new identity with the attribute `like`, whose connections have their flow control at routers.
-async fn old(network: &Network, name: &str, like: &str) -> Context {
+async fn old(network: &Network, name: &str, like: &str) -> Endpoint {
     let file = network.identity_file_of(name, &[like]).await;
-    soon(Context::builder().router_flow_control().build(file)).await.unwrap()
+    soon(Endpoint::builder().router_flow_control().build(file)).await.unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

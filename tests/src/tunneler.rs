@@ -11,7 +11,7 @@ use tokio::{
 };
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 use weft_contract::resource;
-use weft_sdk::{Context, DialOptions};
+use weft_sdk::{DialOptions, Endpoint};
 use weft_tunnel::{FindRecords, NamedPort, Protocol, Record, RecordData, RecordQuestion, Records};
 use weft_tunneler::{Options, Tunneler};
 
@@ -34,11 +34,11 @@ struct Running {
 impl Running {
     async fn start(network: &Network, name: &str, roles: &[&str], options: Options) -> Self {
         let file = network.identity_file_of(name, roles).await;
-        let context = Context::builder()
+        let endpoint = Endpoint::builder()
             .config_types(weft_tunnel::config::TYPES)
             .refresh_interval(Duration::from_secs(1));
-        let context = soon(context.build(file)).await.unwrap();
-        let tunneler = Tunneler::new(context, options);
+        let endpoint = soon(endpoint.build(file)).await.unwrap();
+        let tunneler = Tunneler::new(endpoint, options);
         soon(tunneler.refresh()).await.unwrap();
         let (stop, running) = (CancellationToken::new(), Arc::clone(&tunneler));
         let stopped = stop.clone();
@@ -288,7 +288,7 @@ async fn hosts_answer_questions_for_records_as_tunnelers_in_c_ask_them() {
     network.start_router().await;
     let mut host = None;
     let file = network.identity_file_of("asker", &[]).await;
-    let context = soon(Context::builder().build(file)).await.unwrap();
+    let endpoint = soon(Endpoint::builder().build(file)).await.unwrap();
     for name in ["routers", "secret", "plain"] {
         if name == "secret" {
             host = Some(Running::host(&network).await);
@@ -296,7 +296,7 @@ async fn hosts_answer_questions_for_records_as_tunnelers_in_c_ask_them() {
         let connection = until_some(async || {
             let app_data = Bytes::from_static(br#"{"connType":"resolver"}"#);
             let options = DialOptions::new().app_data(app_data);
-            context.dial_with(name, options).await.ok()
+            endpoint.dial_with(name, options).await.ok()
         })
         .await;
         let (mut reader, mut writer) = connection.into_split();
@@ -409,7 +409,7 @@ async fn a_router_proves_who_its_tunneler_is_as_host_and_as_dialer() {
         network.demand(name).await;
     }
     network.start_router().await;
-    let dialer = network.context("dialer").await;
+    let dialer = network.endpoint("dialer").await;
     let mut connection = until_some(async || dialer.dial("own").await.ok()).await;
     assert_eq!(soon(connection.peer()).await.unwrap().unwrap().name, "router1");
     let (mut reader, mut writer) = connection.into_split();

@@ -10,12 +10,12 @@ use futures::future::BoxFuture;
 use hdrhistogram::Histogram;
 use tokio::task::JoinSet;
 use weft_client::{About, ClientApi, Credentials};
-use weft_sdk::Context;
+use weft_sdk::Endpoint;
 
 use super::pace::ticks;
 use crate::{
     ends,
-    path::weft::{Network, PATIENCE, context, enrolled, host},
+    path::weft::{Network, PATIENCE, endpoint, enrolled, host},
     work::{serve, use_once},
 };
 
@@ -26,11 +26,11 @@ const LIMIT: Duration = Duration::from_secs(30);
 
 /// The honest clients, and the host of the one that dials.
 pub(super) struct Honest {
-    dialer: Context,
+    dialer: Endpoint,
     caller: Arc<ClientApi>,
     /// Operations per second of each.
     rate: f64,
-    _host: Context,
+    _host: Endpoint,
 }
 
 /// How long the operations of a client took, in nanoseconds, and how many failed.
@@ -42,7 +42,7 @@ pub(super) struct Seen {
 impl Honest {
     pub(super) async fn start(network: &Network, rate: f64) -> io::Result<Self> {
         let host = host(network.client(), "honest-host").await?;
-        let dialer = context(network.client(), "honest-dialer").await?;
+        let dialer = endpoint(network.client(), "honest-dialer").await?;
         let bound = {
             let host = host.clone();
             ends::serve(async move { host.bind(SERVICE).await }).await?
@@ -84,7 +84,7 @@ impl Honest {
     }
 }
 
-async fn dial(dialer: Context) -> io::Result<()> {
+async fn dial(dialer: Endpoint) -> io::Result<()> {
     let mut dialed = dialer.dial(SERVICE).await.map_err(io::Error::other)?;
     use_once(&mut dialed).await
 }

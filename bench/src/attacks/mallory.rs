@@ -11,7 +11,7 @@ use futures::future::BoxFuture;
 use serde_json::Value;
 use tokio::{runtime::Builder, sync::oneshot, task::JoinSet, time::timeout};
 use weft_client::{About, ClientApi, Credentials};
-use weft_sdk::{BindOptions, Context, IdentityFile, Listener, chain};
+use weft_sdk::{BindOptions, Endpoint, IdentityFile, Listener, chain};
 
 use super::{OWN, pace::Pace};
 
@@ -110,7 +110,7 @@ type Tried = Result<Held, String>;
 
 /// What the attacker attacks with.
 struct Means {
-    context: Context,
+    endpoint: Endpoint,
     /// Logins at the API, each with a connection of its own.
     lists: Vec<Arc<ClientApi>>,
 }
@@ -124,8 +124,8 @@ impl Means {
             login.map_err(io::Error::other)?;
             lists.push(Arc::new(api));
         }
-        let context = Context::from_identity(identity).await.map_err(io::Error::other)?;
-        Ok(Self { context, lists })
+        let endpoint = Endpoint::from_identity(identity).await.map_err(io::Error::other)?;
+        Ok(Self { endpoint, lists })
     }
 
     async fn attack(self, attack: Attack, pace: Pace, stopped: oneshot::Receiver<()>) -> Done {
@@ -136,10 +136,10 @@ impl Means {
         };
         let filter: Arc<str> = vec![PART; PARTS].join(" or ").into();
         let attempt = |number: usize| -> BoxFuture<'static, Tried> {
-            let context = self.context.clone();
+            let endpoint = self.endpoint.clone();
             match attack {
-                Attack::SilentHosts | Attack::Circuits => Box::pin(dial(context)),
-                Attack::Terminators => Box::pin(bind(context)),
+                Attack::SilentHosts | Attack::Circuits => Box::pin(dial(endpoint)),
+                Attack::Terminators => Box::pin(bind(endpoint)),
                 Attack::Filter => {
                     let api = self.lists.get(number % LISTS).cloned();
                     Box::pin(list(api, Arc::clone(&filter)))
@@ -150,7 +150,7 @@ impl Means {
         let done = run(attempt, most, pace, stopped).await;
         drop(hosts);
         // What was not delivered is nobody's loss.
-        let _ = self.context.close_within(Duration::from_secs(1)).await;
+        let _ = self.endpoint.close_within(Duration::from_secs(1)).await;
         done
     }
 
@@ -158,7 +158,7 @@ impl Means {
     async fn hosts(&self, count: usize, answers: bool) -> JoinSet<()> {
         let mut hosts = JoinSet::new();
         for _ in 0..count {
-            if let Ok(listener) = self.context.bind(OWN).await {
+            if let Ok(listener) = self.endpoint.bind(OWN).await {
                 hosts.spawn(host(listener, answers));
             }
         }
@@ -182,14 +182,14 @@ async fn host(mut listener: Listener, answers: bool) {
     }
 }
 
-async fn dial(context: Context) -> Tried {
-    let dialed = context.dial(OWN).await.map_err(|error| chain(&error))?;
+async fn dial(endpoint: Endpoint) -> Tried {
+    let dialed = endpoint.dial(OWN).await.map_err(|error| chain(&error))?;
     Ok(Box::new(dialed))
 }
 
-async fn bind(context: Context) -> Tried {
+async fn bind(endpoint: Endpoint) -> Tried {
     let options = BindOptions::new().timeout(LONGEST);
-    let bound = context.bind_with(OWN, options).await.map_err(|error| chain(&error))?;
+    let bound = endpoint.bind_with(OWN, options).await.map_err(|error| chain(&error))?;
     Ok(Box::new(bound))
 }
 

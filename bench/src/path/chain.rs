@@ -18,12 +18,12 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use weft_client::ManagementClient;
 use weft_contract::{Api, resource};
-use weft_sdk::{Context, Listener};
+use weft_sdk::{Endpoint, Listener};
 
 use super::makes::Makes;
 use super::messages::Messages;
 use super::weft::{
-    PASSWORD, PATIENCE, Stopped, USER, context, create, host, log_in, router_online,
+    PASSWORD, PATIENCE, Stopped, USER, create, endpoint, host, log_in, router_online,
 };
 use super::wire::{Laid, Wire};
 use crate::{
@@ -37,13 +37,13 @@ const SERVICE: &str = "bench";
 /// Routers in a row.
 pub(crate) struct Chain {
     client: ManagementClient,
-    dialer: Context,
+    dialer: Endpoint,
     ids: Vec<String>,
     routers: Vec<Stopped>,
     wires: Vec<Laid>,
     /// True if each write of the client is a payload of its own.
     messages: bool,
-    _host: Context,
+    _host: Endpoint,
     _controller: Stopped,
     _home: TempDir,
 }
@@ -112,7 +112,7 @@ impl Chain {
             ids.push(id);
             routers.push(router);
         }
-        let dialer = context(&client, "bench-dialer").await?;
+        let dialer = endpoint(&client, "bench-dialer").await?;
         let host = host(&client, "bench-host").await?;
         for (name, at) in [("bench-dialer", ids.first()), ("bench-host", ids.last())] {
             let at = at.ok_or_else(|| io::Error::other("a chain without routers"))?;
@@ -189,7 +189,7 @@ impl Path for Chain {
 }
 
 /// The service, hosted: a router is online a moment before the controller names it to SDKs.
-async fn bound(host: Context) -> io::Result<Listener> {
+async fn bound(host: Endpoint) -> io::Result<Listener> {
     let deadline = Instant::now() + PATIENCE;
     loop {
         match host.bind(SERVICE).await {

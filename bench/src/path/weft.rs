@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use weft_client::{Address, Credentials, ManagementClient, Tls, trust};
 use weft_contract::{Kind, resource};
-use weft_sdk::{Context, IdentityFile};
+use weft_sdk::{Endpoint, IdentityFile};
 
 use super::tcp::serve_tcp;
 use crate::{
@@ -31,8 +31,8 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 pub(crate) struct Network {
     process: Child,
     client: ManagementClient,
-    dialer: Context,
-    host: Context,
+    dialer: Endpoint,
+    host: Endpoint,
     _home: TempDir,
 }
 
@@ -60,7 +60,7 @@ impl Network {
             });
             create(&client, &resource::service_policy::KIND, &policy).await?;
         }
-        let dialer = context(&client, "bench-dialer").await?;
+        let dialer = endpoint(&client, "bench-dialer").await?;
         let host = host(&client, "bench-host").await?;
         let process = process.0.take().ok_or_else(|| io::Error::other("already taken"))?;
         Ok(Self { process, client, dialer, host, _home: home })
@@ -223,15 +223,15 @@ pub(crate) async fn create(
 }
 
 /// Makes an identity, enrolls it and logs it in, on the client's thread.
-pub(crate) async fn context(client: &ManagementClient, name: &str) -> io::Result<Context> {
+pub(crate) async fn endpoint(client: &ManagementClient, name: &str) -> io::Result<Endpoint> {
     let file = enrolled(client, name).await?;
-    Context::from_identity(file).await.map_err(io::Error::other)
+    Endpoint::from_identity(file).await.map_err(io::Error::other)
 }
 
 /// Makes an identity, enrolls it and logs it in, on the thread of servers.
-pub(crate) async fn host(client: &ManagementClient, name: &str) -> io::Result<Context> {
+pub(crate) async fn host(client: &ManagementClient, name: &str) -> io::Result<Endpoint> {
     let file = enrolled(client, name).await?;
-    ends::serve(Context::from_identity(file)).await?.map_err(io::Error::other)
+    ends::serve(Endpoint::from_identity(file)).await?.map_err(io::Error::other)
 }
 
 /// Makes an identity and enrolls it.

@@ -1,6 +1,6 @@
-//! The options of a context.
+//! The options of an endpoint.
 
-use crate::context::Context;
+use crate::endpoint::Endpoint;
 use crate::error::Result;
 use crate::settings::{Settings, Show};
 use std::future::Future;
@@ -12,13 +12,13 @@ use weft_client::{
 };
 use weft_identity::{IdentityFile, RenewableFile};
 
-/// Makes a [`Context`] with options other than the defaults.
+/// Makes an [`Endpoint`] with options other than the defaults.
 #[derive(Debug, Clone, Default)]
-pub struct ContextBuilder {
+pub struct EndpointBuilder {
     pub(crate) settings: Settings,
 }
 
-impl ContextBuilder {
+impl EndpointBuilder {
     /// The defaults: 15 s for a dial, 30 s for a bind, services checked every minute, at most 512
     /// MiB of buffers.
     #[must_use]
@@ -106,7 +106,7 @@ impl ContextBuilder {
     /// that needed it is given up, and later dials get its answer.
     ///
     /// ```
-    /// let builder = weft_sdk::Context::builder().second_factor(|asked| async move {
+    /// let builder = weft_sdk::Endpoint::builder().second_factor(|asked| async move {
     ///     eprintln!("code of {}:", asked.identity.unwrap_or_default());
     ///     tokio::task::spawn_blocking(|| std::io::stdin().lines().next()?.ok()).await.ok()?
     /// });
@@ -134,9 +134,9 @@ impl ContextBuilder {
     /// secret that lies beside the identity file is no second factor against somebody who reads both.
     ///
     /// ```no_run
-    /// # fn of_file() -> Result<weft_sdk::ContextBuilder, Box<dyn std::error::Error>> {
+    /// # fn of_file() -> Result<weft_sdk::EndpointBuilder, Box<dyn std::error::Error>> {
     /// let secret = weft_sdk::TotpSecret::read("/etc/weft/server.totp".as_ref())?;
-    /// let builder = weft_sdk::Context::builder().second_factor_secret(secret);
+    /// let builder = weft_sdk::Endpoint::builder().second_factor_secret(secret);
     /// # Ok(builder)
     /// # }
     /// ```
@@ -154,10 +154,10 @@ impl ContextBuilder {
     /// logs in with something else; without that, a person logs in ([`provider_login`](Self::provider_login)).
     ///
     /// ```
-    /// use weft_sdk::{Context, ExternalTokens};
+    /// use weft_sdk::{Endpoint, ExternalTokens};
     ///
     /// let tokens = ExternalTokens::of_file("/var/run/secrets/tokens/weft");
-    /// let builder = Context::builder().second_factor_tokens("company", tokens);
+    /// let builder = Endpoint::builder().second_factor_tokens("company", tokens);
     /// # drop(builder);
     /// ```
     #[must_use]
@@ -198,12 +198,12 @@ impl ContextBuilder {
     /// says otherwise), and when the controller has refused the one before.
     ///
     /// ```
-    /// use weft_sdk::{Context, ExternalTokens};
+    /// use weft_sdk::{Endpoint, ExternalTokens};
     ///
     /// // Kubernetes writes a new token there from time to time.
-    /// let robot = Context::builder()
+    /// let robot = Endpoint::builder()
     ///     .external_tokens(ExternalTokens::of_file("/var/run/secrets/tokens/weft"));
-    /// let other = Context::builder().external_tokens(ExternalTokens::new(|_| async {
+    /// let other = Endpoint::builder().external_tokens(ExternalTokens::new(|_| async {
     ///     tokio::fs::read_to_string("token.jwt").await
     /// }));
     /// # drop((robot, other));
@@ -232,7 +232,7 @@ impl ContextBuilder {
     /// the last third of its time, whichever is later, when an administrator asks for it, and when the file lacks
     /// certificates behind it that other controllers need. The new certificate,
     /// and a new key if that was asked for, replace those in the file that the identity was
-    /// [loaded](ContextBuilder::load) from, so that the file has to be writable. Only certificates that the
+    /// [loaded](EndpointBuilder::load) from, so that the file has to be writable. Only certificates that the
     /// network issued can be renewed.
     #[must_use]
     pub fn renew_certificate(mut self, is_wanted: bool) -> Self {
@@ -246,7 +246,7 @@ impl ContextBuilder {
     ///
     /// ```
     /// let builder =
-    ///     weft_sdk::Context::builder().tracer_provider(&opentelemetry::global::tracer_provider());
+    ///     weft_sdk::Endpoint::builder().tracer_provider(&opentelemetry::global::tracer_provider());
     /// # drop(builder);
     /// ```
     #[cfg(feature = "opentelemetry")]
@@ -261,22 +261,22 @@ impl ContextBuilder {
         self
     }
 
-    /// Logs in with the identity of this file, and makes its context.
+    /// Logs in with the identity of this file, and makes its endpoint.
     ///
     /// # Errors
     /// When the file cannot be read, or no controller accepts the identity.
-    pub async fn load(self, path: impl AsRef<Path>) -> Result<Context> {
+    pub async fn load(self, path: impl AsRef<Path>) -> Result<Endpoint> {
         let identity = IdentityFile::read_to_use(path.as_ref())?;
         let file = RenewableFile::new(path.as_ref());
-        Context::start(identity, Some(file), self.settings).await
+        Endpoint::start(identity, Some(file), self.settings).await
     }
 
-    /// Logs in with this identity, and makes its context. Its certificate is not renewed, because there is no file
+    /// Logs in with this identity, and makes its endpoint. Its certificate is not renewed, because there is no file
     /// for a new one.
     ///
     /// # Errors
     /// When the identity's key or certificates cannot be used, or no controller accepts it.
-    pub async fn build(self, identity: IdentityFile) -> Result<Context> {
-        Context::start(identity, None, self.settings).await
+    pub async fn build(self, identity: IdentityFile) -> Result<Endpoint> {
+        Endpoint::start(identity, None, self.settings).await
     }
 }

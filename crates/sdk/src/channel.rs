@@ -36,7 +36,7 @@ const LAST_OWN_ID: u32 = 0x7fff_fffd;
 /// Most dials, listeners and circuits of one channel.
 const MAX_CONNECTIONS: usize = 65_536;
 
-/// The values that all circuits of a context share.
+/// The values that all circuits of an endpoint share.
 #[derive(Debug, Clone)]
 pub(crate) struct Figures {
     /// The options of their ends.

@@ -96,7 +96,7 @@ impl Inner {
         match tokio::time::timeout_at(deadline, first_connected(&slots)).await {
             Ok(Some(channel)) => Ok(channel),
             Ok(None) if self.cancel.is_cancelled() => {
-                Err(Error::Closed("the context is closed".to_owned()))
+                Err(Error::Closed("the endpoint is closed".to_owned()))
             }
             Ok(None) | Err(_) => {
                 let problems: Vec<_> = slots.iter().map(|slot| slot.problem()).collect();

@@ -230,7 +230,7 @@ impl Connection {
     ///
     /// # Errors
     /// When the other end does not have all data that was written, or, with
-    /// [`router_flow_control`](crate::ContextBuilder::router_flow_control), the router does not.
+    /// [`router_flow_control`](crate::EndpointBuilder::router_flow_control), the router does not.
     pub async fn close(self) -> io::Result<()> {
         let circuit = Arc::clone(&self.reader.shared.circuit);
         let guard = Arc::clone(&self.reader.shared._guard);

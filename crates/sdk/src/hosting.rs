@@ -33,7 +33,7 @@ impl Host {
         tokio::select! {
             () = cancel.cancelled() => {}
             () = inner.cancel.cancelled() => {
-                let closed = Error::Closed("the context is closed".to_owned());
+                let closed = Error::Closed("the endpoint is closed".to_owned());
                 self.state.send_modify(|state| state.over = Some(closed));
             }
             () = work => {}

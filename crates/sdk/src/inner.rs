@@ -1,4 +1,4 @@
-//! The state that the tasks of a context share.
+//! The state that the tasks of an endpoint share.
 
 use crate::account::Account;
 use crate::channel::Figures;
@@ -24,7 +24,7 @@ use weft_limits::Budget;
 /// Most stickiness tokens that are remembered.
 const MAX_STICKY: usize = 4096;
 
-/// The owner of a context's tasks; ends them when dropped.
+/// The owner of an endpoint's tasks; ends them when dropped.
 #[derive(Debug)]
 pub(crate) struct Guard {
     pub(crate) inner: Arc<Inner>,
@@ -36,7 +36,7 @@ impl Drop for Guard {
     }
 }
 
-/// The state that the tasks of a context share.
+/// The state that the tasks of an endpoint share.
 #[derive(Debug)]
 pub(crate) struct Inner {
     pub(crate) settings: Settings,
@@ -56,7 +56,7 @@ pub(crate) struct Inner {
 }
 
 impl Inner {
-    /// Makes the state of a context whose account is logged in with the key of `ends`, and starts to keep its services and
+    /// Makes the state of an endpoint whose account is logged in with the key of `ends`, and starts to keep its services and
     /// routers up to date.
     pub(crate) fn start(
         settings: Settings,
@@ -237,10 +237,10 @@ impl Inner {
         }
     }
 
-    /// Fails once the context is closed.
+    /// Fails once the endpoint is closed.
     pub(crate) fn check_open(&self) -> crate::Result<()> {
         match self.cancel.is_cancelled() {
-            true => Err(crate::Error::Closed("the context is closed".to_owned())),
+            true => Err(crate::Error::Closed("the endpoint is closed".to_owned())),
             false => Ok(()),
         }
     }

@@ -1,8 +1,8 @@
 //! Dial and bind services from a Rust program.
 //!
-//! A [`Context`] is an identity in the network: it logs in at the controller, knows the services
-//! that the identity may use, and keeps connections to the routers. [`Context::dial`] opens a
-//! [`Connection`] to a host of a service, [`Context::bind`] hosts one. A connection is a tokio
+//! An [`Endpoint`] is an identity in the network: it logs in at the controller, knows the services
+//! that the identity may use, and keeps connections to the routers. [`Endpoint::dial`] opens a
+//! [`Connection`] to a host of a service, [`Endpoint::bind`] hosts one. A connection is a tokio
 //! stream with half-close; if the service requires it, its data is encrypted from end to end. Both
 //! interoperate with the SDKs of OpenZiti.
 //!
@@ -30,8 +30,8 @@
 //! use tokio::io::{AsyncReadExt, AsyncWriteExt};
 //!
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
-//! let context = weft_sdk::Context::load("laptop.json").await?;
-//! let mut connection = context.dial("greeter").await?;
+//! let endpoint = weft_sdk::Endpoint::load("laptop.json").await?;
+//! let mut connection = endpoint.dial("greeter").await?;
 //! connection.write_all(b"hello").await?;
 //! connection.shutdown().await?; // no more from here; the answer can still be read
 //! let mut answer = String::new();
@@ -44,8 +44,8 @@
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
-//! let context = weft_sdk::Context::load("server.json").await?;
-//! let mut listener = context.bind("greeter").await?;
+//! let endpoint = weft_sdk::Endpoint::load("server.json").await?;
+//! let mut listener = endpoint.bind("greeter").await?;
 //! loop {
 //!     let incoming = listener.accept().await?;
 //!     // Verified by the controller or the router.
@@ -72,8 +72,8 @@ mod channel;
 mod circuit;
 mod connecting;
 mod connection;
-mod context;
 mod dial;
+mod endpoint;
 mod ends;
 mod error;
 mod exchange;
@@ -99,10 +99,10 @@ mod traces;
 mod unproved;
 
 pub use bind_options::BindOptions;
-pub use builder::ContextBuilder;
+pub use builder::EndpointBuilder;
 pub use connection::{Connection, Info, MAX_MESSAGE, ReadHalf, WriteHalf};
-pub use context::{Context, enroll};
 pub use dial::DialOptions;
+pub use endpoint::{Endpoint, enroll};
 pub use error::{Error, Refusal, Result};
 pub use hop::Hop;
 pub use identity::Identity;

@@ -68,7 +68,7 @@ impl Listener {
     /// The next connection. Connections whose dialer has given up meanwhile are skipped.
     ///
     /// # Errors
-    /// When the hosting cannot go on: it is not allowed any more, or the context is closed. While
+    /// When the hosting cannot go on: it is not allowed any more, or the endpoint is closed. While
     /// routers or controllers are only away, it waits.
     pub async fn accept(&mut self) -> Result<Incoming> {
         loop {

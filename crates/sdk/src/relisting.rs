@@ -24,7 +24,7 @@ pub(crate) struct Relisting {
 }
 
 impl Relisting {
-    /// For a context with this interval of refreshes.
+    /// For an endpoint with this interval of refreshes.
     pub(crate) fn new(refresh_interval: Duration) -> Self {
         let first = refresh_interval.saturating_mul(FIRST).min(LONGEST);
         Self { first, lost: HashSet::new(), wait: first, due: None }

@@ -1,4 +1,4 @@
-//! The routers of a context, and their states.
+//! The routers of an endpoint, and their states.
 
 use crate::channel::RouterChannel;
 use futures::future;
@@ -16,10 +16,10 @@ use weft_wire::Address;
 
 /// The longest wait for the data of closed connections to be sent.
 pub(crate) const DRAIN_LIMIT: Duration = Duration::from_secs(30);
-/// Most routers of one context.
+/// Most routers of one endpoint.
 const MAX_ROUTERS: usize = 1024;
 
-/// The routers of a context, by name.
+/// The routers of an endpoint, by name.
 #[derive(Debug, Default)]
 pub(crate) struct Routers {
     slots: Mutex<HashMap<String, Arc<Slot>>>,
@@ -70,22 +70,22 @@ struct State {
 
 impl Routers {
     /// The entry of the router of this name, at this place from now on, and whether it is new;
-    /// `None` if there are too many, or the context is closed.
+    /// `None` if there are too many, or the endpoint is closed.
     pub(crate) fn slot(
         &self,
         name: &str,
         place: Place,
-        context: &CancellationToken,
+        endpoint: &CancellationToken,
     ) -> Option<(Arc<Slot>, bool)> {
         let mut slots = self.slots.lock();
         if let Some(slot) = slots.get(name) {
             slot.place.send_replace(place);
             return Some((Arc::clone(slot), false));
         }
-        if slots.len() >= MAX_ROUTERS || context.is_cancelled() {
+        if slots.len() >= MAX_ROUTERS || endpoint.is_cancelled() {
             return None;
         }
-        let slot = Arc::new(Slot::new(name, place, context, self.changes.clone()));
+        let slot = Arc::new(Slot::new(name, place, endpoint, self.changes.clone()));
         slots.insert(name.to_owned(), Arc::clone(&slot));
         Some((slot, true))
     }
@@ -166,7 +166,7 @@ impl Slot {
     fn new(
         name: &str,
         place: Place,
-        context: &CancellationToken,
+        endpoint: &CancellationToken,
         changes: watch::Sender<u64>,
     ) -> Self {
         Self {
@@ -174,7 +174,7 @@ impl Slot {
             place: watch::Sender::new(place),
             state: watch::Sender::default(),
             rtt: AtomicU64::new(u64::MAX),
-            cancel: context.child_token(),
+            cancel: endpoint.child_token(),
             changes,
             waiting: watch::Sender::default(),
         }
@@ -341,13 +341,13 @@ mod tests {
 
     #[tokio::test]
     async fn whoever_uses_a_router_is_told_that_it_was_forgotten_or_has_moved() {
-        let (routers, context) = (Routers::default(), CancellationToken::new());
-        let (slot, _) = routers.slot("er1", place(3022), &context).unwrap();
+        let (routers, endpoint) = (Routers::default(), CancellationToken::new());
+        let (slot, _) = routers.slot("er1", place(3022), &endpoint).unwrap();
         let here = slot.place();
         let mut moved = Box::pin(slot.moved_from(&here));
-        routers.slot("er1", place(3022), &context).unwrap();
+        routers.slot("er1", place(3022), &endpoint).unwrap();
         assert!(moved.as_mut().now_or_never().is_none());
-        routers.slot("er1", place(3023), &context).unwrap();
+        routers.slot("er1", place(3023), &endpoint).unwrap();
         assert!(moved.now_or_never().is_some());
 
         let mut changes = routers.changes();
@@ -373,12 +373,12 @@ mod tests {
             headers: weft_wire::Headers::new(),
             dialed: true,
         };
-        let (routers, context) = (Routers::default(), CancellationToken::new());
-        let (slot, _) = routers.slot("er1", place(3022), &context).unwrap();
+        let (routers, endpoint) = (Routers::default(), CancellationToken::new());
+        let (slot, _) = routers.slot("er1", place(3022), &endpoint).unwrap();
         let mut other = Box::pin(slot.is_of_other(&peer));
         let is_at = |keys: Vec<String>| {
             let expected = Some(ExpectedRouter::new("r1", keys));
-            routers.slot("er1", Place { expected, ..place(3022) }, &context).unwrap();
+            routers.slot("er1", Place { expected, ..place(3022) }, &endpoint).unwrap();
         };
         let print = key.public().print();
         for keys in [vec![], vec![print.clone()], vec!["0".repeat(64), print]] {

@@ -1,4 +1,4 @@
-//! The settings of a context.
+//! The settings of an endpoint.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -82,7 +82,7 @@ fn no_credentials() -> weft_client::Error {
     weft_client::Error::NoToken { reason: reason.to_owned(), may_pass: false }
 }
 
-/// The settings of a context.
+/// The settings of an endpoint.
 #[derive(Debug, Clone)]
 pub(crate) struct Settings {
     pub(crate) dial_timeout: Duration,

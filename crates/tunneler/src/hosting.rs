@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use tokio::sync::{Semaphore, watch};
 use tokio_util::sync::{CancellationToken, DropGuard};
-use weft_sdk::{BindOptions, Context, Incoming, Listener, ListenerState, chain};
+use weft_sdk::{BindOptions, Endpoint, Incoming, Listener, ListenerState, chain};
 use weft_tunnel::{
     AppData, Connected, HostConfig, MOST_CONNECT_TIME, Outcome, SourceAddresses, Terms,
 };
@@ -57,7 +57,7 @@ impl HostedTerminator {
     /// time without any.
     #[must_use]
     pub fn start(
-        context: Context,
+        endpoint: Endpoint,
         service: impl Into<String>,
         config: HostConfig,
         instance: impl Into<String>,
@@ -74,7 +74,7 @@ impl HostedTerminator {
         tokio::spawn(async move {
             tokio::select! {
                 () = stopped.cancelled() => {}
-                () = host(&context, &plan, &state, &traffic) => {}
+                () = host(&endpoint, &plan, &state, &traffic) => {}
             }
         });
         Self { state: receiver, _stop: stop.drop_guard() }
@@ -103,7 +103,7 @@ impl HostedTerminator {
 
 /// Hosts until the future is dropped. A bind that fails is tried again.
 async fn host(
-    context: &Context,
+    endpoint: &Endpoint,
     plan: &Arc<Plan>,
     state: &watch::Sender<HostState>,
     traffic: &Arc<Traffic>,
@@ -112,7 +112,7 @@ async fn host(
     let sources = Arc::new(SourceAddresses::add(sources).await);
     let mut wait = FIRST_WAIT;
     loop {
-        let error = match bind(context, plan).await {
+        let error = match bind(endpoint, plan).await {
             Ok(listener) => {
                 wait = FIRST_WAIT;
                 serve(listener, plan, &sources, state, traffic).await
@@ -132,13 +132,13 @@ async fn host(
     }
 }
 
-async fn bind(context: &Context, plan: &Plan) -> weft_sdk::Result<Listener> {
+async fn bind(endpoint: &Endpoint, plan: &Plan) -> weft_sdk::Result<Listener> {
     let mut options = BindOptions::new()
         .cost(plan.terms.cost)
         .precedence(plan.terms.precedence)
         .max_terminators(plan.config.max_connections);
     options.instance = Some(plan.instance.clone()).filter(|instance| !instance.is_empty());
-    context.bind_with(&plan.service, options).await
+    endpoint.bind_with(&plan.service, options).await
 }
 
 /// Serves a listener until the listener fails, and returns why.

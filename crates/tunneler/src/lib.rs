@@ -13,10 +13,10 @@
 //! ```no_run
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
 //! use tokio_util::sync::CancellationToken;
-//! use weft_sdk::Context;
+//! use weft_sdk::Endpoint;
 //! use weft_tunneler::{Options, Tunneler};
 //!
-//! let builder = Context::builder().config_types(weft_tunnel::config::TYPES);
+//! let builder = Endpoint::builder().config_types(weft_tunnel::config::TYPES);
 //! let tunneler = Tunneler::new(builder.load("laptop.json").await?, Options::default());
 //! tunneler.refresh().await?;
 //! println!("{} ports lead to services", tunneler.ports().len());

@@ -13,7 +13,7 @@ use std::{
 use parking_lot::Mutex;
 use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
-use weft_sdk::{Context, Identity, Service, chain};
+use weft_sdk::{Endpoint, Identity, Service, chain};
 use weft_tunnel::{
     Carrier, Interceptable, Interception, NamedPort, Party, Ports, UdpTimes, config::ListenAt,
 };
@@ -61,7 +61,7 @@ impl Default for Options {
 /// A tunneler for one identity.
 #[derive(Debug)]
 pub struct Tunneler {
-    context: Context,
+    endpoint: Endpoint,
     options: Options,
     dialed: Arc<Registry>,
     hosted: Arc<Registry>,
@@ -93,16 +93,16 @@ struct Host {
 }
 
 impl Tunneler {
-    /// A tunneler that neither hosts nor offers anything yet. The context has to ask for
+    /// A tunneler that neither hosts nor offers anything yet. The endpoint has to ask for
     /// [`weft_tunnel::config::TYPES`].
     #[must_use]
-    pub fn new(context: Context, options: Options) -> Arc<Self> {
+    pub fn new(endpoint: Endpoint, options: Options) -> Arc<Self> {
         let dialed = Arc::<Registry>::default();
-        let carrier: Arc<dyn Carrier> = SdkCarrier::new(context.clone(), Arc::clone(&dialed));
+        let carrier: Arc<dyn Carrier> = SdkCarrier::new(endpoint.clone(), Arc::clone(&dialed));
         let party = options.intercept.as_ref().map(|one| one.join(Arc::clone(&carrier)));
         let ports = Ports::new(carrier, options.udp);
         let (hosted, known) = (Arc::default(), Mutex::default());
-        Arc::new(Self { context, options, dialed, hosted, ports, party, known })
+        Arc::new(Self { endpoint, options, dialed, hosted, ports, party, known })
     }
 
     /// Reads the identity and its services, and applies their configs.
@@ -110,9 +110,9 @@ impl Tunneler {
     /// # Errors
     /// When the controller does not give the identity or its services; the present state stays then.
     pub async fn refresh(&self) -> weft_sdk::Result<()> {
-        self.context.services().await?;
-        let services = self.context.service_changes().borrow().clone();
-        let identity = self.context.identity().await?;
+        self.endpoint.services().await?;
+        let services = self.endpoint.service_changes().borrow().clone();
+        let identity = self.endpoint.identity().await?;
         self.apply(services, &identity).await;
         Ok(())
     }
@@ -120,7 +120,7 @@ impl Tunneler {
     /// Follows the services of the identity until `stop` is cancelled. From then on no new connection
     /// is accepted; open ones stay.
     pub async fn run(&self, stop: &CancellationToken) {
-        let mut changes = self.context.service_changes();
+        let mut changes = self.endpoint.service_changes();
         // The services may have changed since they were read.
         changes.mark_changed();
         let mut retry = tokio::time::interval(RETRY);
@@ -147,7 +147,7 @@ impl Tunneler {
             let identity = tokio::select! {
                 biased;
                 () = stop.cancelled() => break,
-                identity = self.context.identity() => identity,
+                identity = self.endpoint.identity() => identity,
             };
             match identity {
                 Ok(identity) => {
@@ -312,7 +312,7 @@ impl Tunneler {
             known.hosts.entry(key).or_insert_with(|| {
                 let traffic = self.hosted.of(&plan.service);
                 let hosted = HostedTerminator::start(
-                    self.context.clone(),
+                    self.endpoint.clone(),
                     plan.service.clone(),
                     plan.config.clone(),
                     plan.instance.clone(),

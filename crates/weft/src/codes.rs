@@ -10,7 +10,7 @@ use std::{
 
 use parking_lot::Mutex;
 use weft_client::TotpSecret;
-use weft_sdk::{CodePurpose, CodeRequest, ContextBuilder};
+use weft_sdk::{CodePurpose, CodeRequest, EndpointBuilder};
 
 use crate::{ask, cli::CodeSource, failure::Failure};
 
@@ -37,12 +37,12 @@ impl Codes {
         Ok(Arc::new(Self { given, secrets, may_ask: tokio::sync::Mutex::new(true) }))
     }
 
-    /// Lets the contexts of a builder ask for codes of the identity of this file or token.
+    /// Lets the endpoints of a builder ask for codes of the identity of this file or token.
     pub(crate) fn with(
         self: &Arc<Self>,
-        builder: ContextBuilder,
+        builder: EndpointBuilder,
         identity: &Path,
-    ) -> ContextBuilder {
+    ) -> EndpointBuilder {
         let (codes, secret) = (Arc::clone(self), self.secrets.of(Some(identity)));
         builder.second_factor(move |request| {
             let (codes, secret) = (Arc::clone(&codes), secret.clone());

@@ -15,7 +15,7 @@ use weft_identity::{
 };
 use weft_model::entity::{Authenticator, Ca, CertCredential, Terminator};
 use weft_model::{Base, Id};
-use weft_sdk::{Connection, Context};
+use weft_sdk::{Connection, Endpoint};
 
 use super::person::{Form, Session, Shows};
 use super::{Gone, Login};
@@ -31,8 +31,8 @@ const ISSUER: &str = "https://idp.example";
 pub(super) struct Ground {
     pub(super) network: Network,
     echo: String,
-    _host: Context,
-    dialer: Context,
+    _host: Endpoint,
+    dialer: Endpoint,
     /// The signer that no login uses.
     other_signer: String,
 }
@@ -78,7 +78,7 @@ impl Ground {
     pub(super) async fn new() -> Self {
         let network = Network::start().await;
         network.service("echo", false).await;
-        let (host, dialer) = (network.context("host").await, network.context("dialer").await);
+        let (host, dialer) = (network.endpoint("host").await, network.endpoint("dialer").await);
         echo(soon(host.bind("echo")).await.unwrap());
         drop(dial(&dialer, "echo").await);
         let echo = one_named(&network, &resource::service::KIND, "echo").await;

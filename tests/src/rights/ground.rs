@@ -5,7 +5,7 @@ use std::{collections::HashMap, net::SocketAddr, time::Duration};
 use serde_json::{Value, json};
 use tokio::net::{TcpStream, UdpSocket};
 use weft_contract::{Kind, resource};
-use weft_sdk::Context;
+use weft_sdk::Endpoint;
 
 use super::{
     Dials, FLOWS, Hosts, RIGHTS, Right,
@@ -28,9 +28,9 @@ pub(super) struct Ground {
     application: u16,
     /// Ids of the entities with a part in a right.
     parts: HashMap<String, String>,
-    /// The contexts of dialers, by name, and of hosts.
-    dialers: HashMap<(String, Dials), Context>,
-    hosting: HashMap<String, Context>,
+    /// The endpoints of dialers, by name, and of hosts.
+    dialers: HashMap<(String, Dials), Endpoint>,
+    hosting: HashMap<String, Endpoint>,
 }
 
 impl Ground {
@@ -145,11 +145,11 @@ impl Ground {
             let kind = &resource::edge_router_policy::KIND;
             self.make(format!("routers of {name}"), kind, policy).await;
         }
-        let host = Context::from_identity(files.remove(1)).await.unwrap();
+        let host = Endpoint::from_identity(files.remove(1)).await.unwrap();
         self.hosting.insert(people.to_owned(), host);
-        let old = Context::builder().router_flow_control().build(files[0].clone()).await.unwrap();
+        let old = Endpoint::builder().router_flow_control().build(files[0].clone()).await.unwrap();
         self.dialers.insert((people.to_owned(), Dials::OldSdk), old);
-        let dialer = Context::from_identity(files.remove(0)).await.unwrap();
+        let dialer = Endpoint::from_identity(files.remove(0)).await.unwrap();
         self.dialers.insert((people.to_owned(), Dials::Sdk), dialer);
     }
 

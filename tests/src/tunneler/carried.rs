@@ -104,7 +104,7 @@ async fn a_connection_whose_task_ends_has_not_ended() {
     service(&network, "plain", false, &[(HOST_V1, at("tcp", port))]).await;
     let host = Running::host(&network).await;
     host.hosts("plain").await;
-    let connection = dial(&network.context("dialer").await, "plain").await;
+    let connection = dial(&network.endpoint("dialer").await, "plain").await;
     let (mut accepted, _) = soon(application.accept()).await.unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let socket = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
@@ -125,7 +125,7 @@ async fn an_input_that_breaks_is_no_regular_end() {
         service(&network, name, encrypted, &[(HOST_V1, at("tcp", port))]).await;
     }
     let host = Running::host(&network).await;
-    let dialer = network.context("dialer").await;
+    let dialer = network.endpoint("dialer").await;
     let half = || Ok(Bytes::from_static(b"half"));
     for name in ["secret", "plain"] {
         host.hosts(name).await;

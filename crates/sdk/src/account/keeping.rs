@@ -40,7 +40,7 @@ impl Account {
         });
     }
 
-    /// Keeps the session from its end, for as long as the context exists.
+    /// Keeps the session from its end, for as long as the endpoint exists.
     pub(crate) async fn keep_session(&self) {
         let mut failures = 0;
         let mut not_before = Instant::now();

@@ -23,7 +23,7 @@ use weft_contract::resource::service_session::SessionDetail;
 /// is found without a reading.
 const OFFLINE_WAIT: Duration = Duration::from_secs(15);
 
-/// The longest wait for the next reading after the context has forgotten a router.
+/// The longest wait for the next reading after the endpoint has forgotten a router.
 const FORGOTTEN_WAIT: Duration = Duration::from_secs(1);
 
 /// A service session that is being read.
@@ -132,7 +132,7 @@ impl<'a> Following<'a> {
         }
     }
 
-    /// Reads the routers again if the context has forgotten one of them: it is not dialed any more.
+    /// Reads the routers again if the endpoint has forgotten one of them: it is not dialed any more.
     fn look_for_forgotten(&mut self) {
         if self.places.listed().any(|slot| slot.is_dropped()) {
             // Every listener of the router is told at once.

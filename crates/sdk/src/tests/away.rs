@@ -2,15 +2,15 @@
 
 use super::router::Router;
 use super::{LONG, Network, pair_of, soon, until};
-use crate::{BindOptions, Context, ContextBuilder, Error, Listener};
+use crate::{BindOptions, Endpoint, EndpointBuilder, Error, Listener};
 use std::time::Duration;
 use weft_wire::edge::{ErrorCode, RetryHint};
 
-/// A context that reads often.
-async fn context(network: &Network) -> Context {
-    let mut builder = ContextBuilder::new();
+/// An endpoint that reads often.
+async fn endpoint(network: &Network) -> Endpoint {
+    let mut builder = EndpointBuilder::new();
     builder.settings.refresh_interval = Duration::from_millis(20);
-    network.context_of(builder).await
+    network.endpoint_of(builder).await
 }
 
 /// Stops the router and waits until the listener has read that the router is not connected.
@@ -28,8 +28,8 @@ async fn goes_offline(network: &mut Network, listener: &Listener) -> std::net::S
 #[tokio::test]
 async fn a_host_is_back_after_its_router_was_listed_without_addresses() {
     let mut network = Network::new().await;
-    let context = context(&network).await;
-    let mut listener = soon(context.bind("plain")).await.unwrap();
+    let endpoint = endpoint(&network).await;
+    let mut listener = soon(endpoint.bind("plain")).await.unwrap();
     for is_elsewhere in [false, true] {
         let address = goes_offline(&mut network, &listener).await;
         assert_eq!(listener.terminators(), 0);
@@ -41,26 +41,26 @@ async fn a_host_is_back_after_its_router_was_listed_without_addresses() {
         });
         soon(listener.established(1)).await.unwrap();
         assert!(listener.problem().is_none(), "{:?}", listener.problem());
-        drop(pair_of(&context, &mut listener).await);
+        drop(pair_of(&endpoint, &mut listener).await);
     }
 }
 
 #[tokio::test]
 async fn a_router_that_comes_back_unnoticed_by_the_controller_is_used() {
     let mut network = Network::new().await;
-    let context = context(&network).await;
-    let mut listener = soon(context.bind("plain")).await.unwrap();
+    let endpoint = endpoint(&network).await;
+    let mut listener = soon(endpoint.bind("plain")).await.unwrap();
     let address = goes_offline(&mut network, &listener).await;
     network.router.restart(&network.pki, address).await;
     soon(listener.established(1)).await.unwrap();
-    drop(pair_of(&context, &mut listener).await);
+    drop(pair_of(&endpoint, &mut listener).await);
 }
 
 #[tokio::test]
 async fn a_host_that_begins_while_its_router_is_offline_waits_for_it() {
     let network = Network::new().await;
     network.change(|state| state.offline = vec!["router1"]);
-    let context = context(&network).await;
+    let endpoint = endpoint(&network).await;
     // The first reading of the services makes all service sessions read again.
     until(|| network.seen(|state| state.refreshes) > 1).await;
     let options = BindOptions { timeout: Some(LONG), ..BindOptions::default() };
@@ -68,16 +68,16 @@ async fn a_host_that_begins_while_its_router_is_offline_waits_for_it() {
         until(|| network.seen(|state| state.made) > 0).await;
         network.change(|state| state.offline.clear());
     };
-    let bind = context.bind_with("plain", options);
+    let bind = endpoint.bind_with("plain", options);
     let (bound, ()) = soon(async { tokio::join!(bind, online) }).await;
-    drop(pair_of(&context, &mut bound.unwrap()).await);
+    drop(pair_of(&endpoint, &mut bound.unwrap()).await);
 }
 
 #[tokio::test]
 async fn a_host_is_back_after_the_controller_has_refused_everything() {
     let mut network = Network::new().await;
-    let context = context(&network).await;
-    let mut listener = soon(context.bind("plain")).await.unwrap();
+    let endpoint = endpoint(&network).await;
+    let mut listener = soon(endpoint.bind("plain")).await.unwrap();
     for status in [500, 503, 403, 400, 429] {
         let address = network.router.stop();
         network.change(|state| state.refusal = Some(status));
@@ -87,29 +87,29 @@ async fn a_host_is_back_after_the_controller_has_refused_everything() {
         network.change(|state| state.refusal = None);
         network.router.restart(&network.pki, address).await;
         soon(listener.established(1)).await.unwrap();
-        drop(pair_of(&context, &mut listener).await);
+        drop(pair_of(&endpoint, &mut listener).await);
     }
 }
 
 #[tokio::test]
 async fn a_host_and_a_dialer_go_on_after_their_service_sessions_have_ended() {
     let network = Network::new().await;
-    let context = context(&network).await;
-    let mut listener = soon(context.bind("plain")).await.unwrap();
-    drop(pair_of(&context, &mut listener).await);
+    let endpoint = endpoint(&network).await;
+    let mut listener = soon(endpoint.bind("plain")).await.unwrap();
+    drop(pair_of(&endpoint, &mut listener).await);
     network.change(|state| state.ended = state.made);
     network.router.end_binds(ErrorCode::INVALID_SESSION, RetryHint::DEFAULT);
     until(|| network.router.hosts() == 1).await;
-    drop(pair_of(&context, &mut listener).await);
+    drop(pair_of(&endpoint, &mut listener).await);
 }
 
 #[tokio::test]
 async fn services_that_are_gone_for_a_moment_can_be_used_again() {
     let network = Network::new().await;
-    let context = context(&network).await;
-    let mut listener = soon(context.bind("plain")).await.unwrap();
-    drop(pair_of(&context, &mut listener).await);
-    let mut services = context.service_changes();
+    let endpoint = endpoint(&network).await;
+    let mut listener = soon(endpoint.bind("plain")).await.unwrap();
+    drop(pair_of(&endpoint, &mut listener).await);
+    let mut services = endpoint.service_changes();
     soon(services.wait_for(|services| services.len() == 2)).await.unwrap();
     for is_remade in [false, true] {
         let before = network.seen(|state| state.services.clone());
@@ -118,7 +118,7 @@ async fn services_that_are_gone_for_a_moment_can_be_used_again() {
             state.changes += 1;
         });
         soon(services.wait_for(|services| services.is_empty())).await.unwrap();
-        let unknown = soon(context.dial("plain")).await.unwrap_err();
+        let unknown = soon(endpoint.dial("plain")).await.unwrap_err();
         assert!(matches!(unknown, Error::ServiceUnknown { .. }), "{unknown}");
         network.change(|state| {
             state.services = before;
@@ -130,16 +130,16 @@ async fn services_that_are_gone_for_a_moment_can_be_used_again() {
             network.router.end_binds(ErrorCode::INVALID_SERVICE, RetryHint::DEFAULT);
             let over = soon(listener.accept()).await.unwrap_err();
             assert!(matches!(over, Error::ServiceUnknown { .. }), "{over}");
-            listener = soon(context.bind("plain")).await.unwrap();
+            listener = soon(endpoint.bind("plain")).await.unwrap();
         }
-        drop(pair_of(&context, &mut listener).await);
+        drop(pair_of(&endpoint, &mut listener).await);
     }
 }
 
 #[tokio::test]
 async fn a_dialer_dials_again_after_its_router_was_listed_without_addresses() {
     let mut network = Network::new().await;
-    let (host, dialer) = (context(&network).await, context(&network).await);
+    let (host, dialer) = (endpoint(&network).await, endpoint(&network).await);
     let mut listener = soon(host.bind("plain")).await.unwrap();
     drop(pair_of(&dialer, &mut listener).await);
     for names in [vec!["router1"], Vec::new()] {
@@ -169,7 +169,7 @@ async fn a_dialer_dials_again_after_its_router_was_listed_without_addresses() {
 async fn a_dial_while_every_router_is_offline_reads_the_routers_once() {
     let network = Network::new().await;
     network.change(|state| state.offline = vec!["router1"]);
-    let dialer = network.context().await;
+    let dialer = network.endpoint().await;
     let reads = || network.seen(|state| state.session_reads);
     // The first dial makes the session, and its routers are known with it.
     for expected in [0, 1, 2] {
@@ -183,8 +183,8 @@ async fn a_dial_while_every_router_is_offline_reads_the_routers_once() {
 async fn a_host_takes_its_second_router_again_that_was_away() {
     let network = Network::new().await;
     let mut other = Router::start(&network.pki, &network.controller, "router2").await;
-    let context = context(&network).await;
-    let mut listener = soon(context.bind("plain")).await.unwrap();
+    let endpoint = endpoint(&network).await;
+    let mut listener = soon(endpoint.bind("plain")).await.unwrap();
     soon(listener.established(2)).await.unwrap();
     let both = network.seen(|state| state.routers.clone());
     for is_listed in [true, false] {
@@ -204,5 +204,5 @@ async fn a_host_takes_its_second_router_again_that_was_away() {
         });
         soon(listener.established(2)).await.unwrap();
     }
-    drop(pair_of(&context, &mut listener).await);
+    drop(pair_of(&endpoint, &mut listener).await);
 }

@@ -17,7 +17,7 @@ async fn fill(connection: &mut Connection) {
 #[tokio::test]
 async fn a_closed_connection_says_that_all_data_is_there() {
     let network = Network::new().await;
-    let (one, other) = (network.context().await, network.context().await);
+    let (one, other) = (network.endpoint().await, network.endpoint().await);
     for service in ["plain", "secret"] {
         let mut listener = soon(one.bind(service)).await.unwrap();
         let accept = async { listener.accept().await.unwrap().accept().await.unwrap() };
@@ -38,9 +38,9 @@ async fn a_closed_connection_says_that_all_data_is_there() {
 #[tokio::test]
 async fn data_that_a_lost_router_had_is_not_delivered() {
     let mut network = Network::new().await;
-    let context = network.context().await;
-    let mut listener = soon(context.bind("plain")).await.unwrap();
-    let (mut dialed, _accepted) = pair_of(&context, &mut listener).await;
+    let endpoint = network.endpoint().await;
+    let mut listener = soon(endpoint.bind("plain")).await.unwrap();
+    let (mut dialed, _accepted) = pair_of(&endpoint, &mut listener).await;
     fill(&mut dialed).await;
     let closing = tokio::spawn(dialed.close());
     network.router.stop();
@@ -52,7 +52,7 @@ async fn data_that_a_lost_router_had_is_not_delivered() {
 #[tokio::test]
 async fn an_endpoint_that_leaves_counts_the_connections_with_undelivered_data() {
     let network = Network::new().await;
-    let (one, other) = (network.context().await, network.context().await);
+    let (one, other) = (network.endpoint().await, network.endpoint().await);
     let mut listener = soon(one.bind("plain")).await.unwrap();
     let mut accepted = Vec::new();
     for is_left in [true, false, false] {

@@ -9,9 +9,9 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 async fn data_that_cannot_be_decoded_leaves_no_hole() {
     let network = Network::new().await;
     network.router.core.grants.store(false, Ordering::Relaxed);
-    let context = network.context().await;
-    let mut listener = soon(context.bind("plain")).await.unwrap();
-    let (mut dialed, mut accepted) = pair_of(&context, &mut listener).await;
+    let endpoint = network.endpoint().await;
+    let mut listener = soon(endpoint.bind("plain")).await.unwrap();
+    let (mut dialed, mut accepted) = pair_of(&endpoint, &mut listener).await;
     network.router.core.malform.store(true, Ordering::Relaxed);
     dialed.write_all(b"lost").await.unwrap();
     let _ = dialed.write_all(b"not lost").await;
@@ -24,10 +24,10 @@ async fn data_that_cannot_be_decoded_leaves_no_hole() {
 async fn a_connection_that_is_cut_short_on_the_way_has_not_ended() {
     let network = Network::new().await;
     network.router.core.grants.store(false, Ordering::Relaxed);
-    let context = network.context().await;
-    let mut listener = soon(context.bind("secret")).await.unwrap();
+    let endpoint = network.endpoint().await;
+    let mut listener = soon(endpoint.bind("secret")).await.unwrap();
     for is_to_host in [true, false] {
-        let (dialed, accepted) = pair_of(&context, &mut listener).await;
+        let (dialed, accepted) = pair_of(&endpoint, &mut listener).await;
         let (mut from, mut to) = if is_to_host { (dialed, accepted) } else { (accepted, dialed) };
         let mut said = [0; 5];
         from.write_all(b"first").await.unwrap();
@@ -39,7 +39,7 @@ async fn a_connection_that_is_cut_short_on_the_way_has_not_ended() {
     }
 
     // The dialer notices a cut even of the first data of the host.
-    let (mut dialed, mut accepted) = pair_of(&context, &mut listener).await;
+    let (mut dialed, mut accepted) = pair_of(&endpoint, &mut listener).await;
     dialed.write_all(b"x").await.unwrap();
     soon(accepted.read_exact(&mut [0])).await.unwrap();
     network.router.core.cut.store(true, Ordering::Relaxed);
@@ -48,7 +48,7 @@ async fn a_connection_that_is_cut_short_on_the_way_has_not_ended() {
 
     // Data that the peer ends in order is complete, also if it is empty.
     for text in ["", "all of it"] {
-        let (mut dialed, mut accepted) = pair_of(&context, &mut listener).await;
+        let (mut dialed, mut accepted) = pair_of(&endpoint, &mut listener).await;
         dialed.write_all(text.as_bytes()).await.unwrap();
         dialed.shutdown().await.unwrap();
         let mut said = String::new();

@@ -1,7 +1,7 @@
 //! Data, half-close and back-pressure, with either kind of flow control.
 
 use super::{LONG, Network, pair_of, soon, until};
-use crate::{Connection, ContextBuilder};
+use crate::{Connection, EndpointBuilder};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -39,13 +39,13 @@ async fn exchange(mut dialer: Connection, mut host: Connection, length: usize) {
 async fn data_arrives_whole_in_both_directions() {
     let network = Network::new().await;
     for own in [true, false] {
-        let builder = ContextBuilder::new();
-        let context =
-            network.context_of(if own { builder } else { builder.router_flow_control() }).await;
+        let builder = EndpointBuilder::new();
+        let endpoint =
+            network.endpoint_of(if own { builder } else { builder.router_flow_control() }).await;
         for (service, encrypted) in [("plain", false), ("secret", true)] {
-            let mut listener = soon(context.bind(service)).await.unwrap();
+            let mut listener = soon(endpoint.bind(service)).await.unwrap();
             for length in [0, 1, 100_001, 3_000_000] {
-                let (dialed, accepted) = pair_of(&context, &mut listener).await;
+                let (dialed, accepted) = pair_of(&endpoint, &mut listener).await;
                 assert_eq!(dialed.has_own_flow_control(), own);
                 assert_eq!(
                     (dialed.is_encrypted(), accepted.is_encrypted()),
@@ -62,9 +62,9 @@ async fn data_arrives_whole_in_both_directions() {
 async fn routers_that_do_not_grant_flow_control_work_too() {
     let network = Network::new().await;
     network.router.core.grants.store(false, Ordering::Relaxed);
-    let context = network.context().await;
-    let mut listener = soon(context.bind("secret")).await.unwrap();
-    let (dialed, accepted) = pair_of(&context, &mut listener).await;
+    let endpoint = network.endpoint().await;
+    let mut listener = soon(endpoint.bind("secret")).await.unwrap();
+    let (dialed, accepted) = pair_of(&endpoint, &mut listener).await;
     assert!(!dialed.has_own_flow_control() && !accepted.has_own_flow_control());
     exchange(dialed, accepted, 200_000).await;
 }
@@ -73,11 +73,11 @@ async fn routers_that_do_not_grant_flow_control_work_too() {
 async fn the_other_end_names_itself_when_it_is_traced() {
     let network = Network::new().await;
     for own in [true, false] {
-        let builder = ContextBuilder::new();
-        let context =
-            network.context_of(if own { builder } else { builder.router_flow_control() }).await;
-        let mut listener = soon(context.bind("secret")).await.unwrap();
-        let (mut dialed, mut accepted) = pair_of(&context, &mut listener).await;
+        let builder = EndpointBuilder::new();
+        let endpoint =
+            network.endpoint_of(if own { builder } else { builder.router_flow_control() }).await;
+        let mut listener = soon(endpoint.bind("secret")).await.unwrap();
+        let (mut dialed, mut accepted) = pair_of(&endpoint, &mut listener).await;
         assert_eq!(dialed.has_own_flow_control(), own);
         // The router of this test counts no hop.
         for (connection, number) in [(&dialed, 1), (&dialed, 3), (&accepted, 2)] {
@@ -103,19 +103,19 @@ async fn the_other_end_names_itself_when_it_is_traced() {
 async fn what_a_router_loses_is_sent_again() {
     let network = Network::new().await;
     network.router.core.drop_one_in.store(7, Ordering::Relaxed);
-    let context = network.context().await;
-    let mut listener = soon(context.bind("secret")).await.unwrap();
-    let (dialed, accepted) = pair_of(&context, &mut listener).await;
+    let endpoint = network.endpoint().await;
+    let mut listener = soon(endpoint.bind("secret")).await.unwrap();
+    let (dialed, accepted) = pair_of(&endpoint, &mut listener).await;
     exchange(dialed, accepted, 1_000_000).await;
 }
 
 #[tokio::test]
 async fn dropping_a_connection_ends_it_for_the_peer_behind_its_data() {
     let network = Network::new().await;
-    let context = network.context().await;
+    let endpoint = network.endpoint().await;
     for service in ["plain", "secret"] {
-        let mut listener = soon(context.bind(service)).await.unwrap();
-        let (mut dialed, mut accepted) = pair_of(&context, &mut listener).await;
+        let mut listener = soon(endpoint.bind(service)).await.unwrap();
+        let (mut dialed, mut accepted) = pair_of(&endpoint, &mut listener).await;
         dialed.write_all(&pattern(70_000, 3)).await.unwrap();
         drop(dialed);
         let mut read = Vec::new();
@@ -130,9 +130,9 @@ async fn dropping_a_connection_ends_it_for_the_peer_behind_its_data() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_reader_that_stops_stops_its_writer_and_nobody_else() {
     let network = Network::new().await;
-    let context = network.context().await;
-    let mut listener = soon(context.bind("secret")).await.unwrap();
-    let (mut stalled, mut unread) = pair_of(&context, &mut listener).await;
+    let endpoint = network.endpoint().await;
+    let mut listener = soon(endpoint.bind("secret")).await.unwrap();
+    let (mut stalled, mut unread) = pair_of(&endpoint, &mut listener).await;
     let circuit = Arc::clone(stalled.circuit());
     let written = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&written);
@@ -146,7 +146,7 @@ async fn a_reader_that_stops_stops_its_writer_and_nobody_else() {
     });
     // The data has stopped: the other end has no room, because nobody reads there.
     until(|| circuit.is_blocked_by_peer()).await;
-    let (dialed, accepted) = pair_of(&context, &mut listener).await;
+    let (dialed, accepted) = pair_of(&endpoint, &mut listener).await;
     exchange(dialed, accepted, 500_000).await;
     until(|| circuit.is_blocked_by_peer()).await;
     let written = written.load(Ordering::Relaxed);
@@ -160,8 +160,8 @@ async fn a_reader_that_stops_stops_its_writer_and_nobody_else() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_connections_at_once_leave_nothing_behind() {
     let network = Network::new().await;
-    let context = network.context().await;
-    let mut listener = soon(context.bind("secret")).await.unwrap();
+    let endpoint = network.endpoint().await;
+    let mut listener = soon(endpoint.bind("secret")).await.unwrap();
     let host = tokio::spawn(async move {
         loop {
             let incoming = listener.accept().await.unwrap();
@@ -172,9 +172,9 @@ async fn many_connections_at_once_leave_nothing_behind() {
         }
     });
     let dials = (0..200).map(|number| {
-        let context = context.clone();
+        let endpoint = endpoint.clone();
         tokio::spawn(async move {
-            let mut connection = context.dial("secret").await.unwrap();
+            let mut connection = endpoint.dial("secret").await.unwrap();
             connection.write_all(&pattern(1000, number)).await.unwrap();
             connection.shutdown().await.unwrap();
             let mut read = Vec::new();
@@ -187,6 +187,6 @@ async fn many_connections_at_once_leave_nothing_behind() {
         soon(dial).await.unwrap();
     }
     until(|| network.router.circuits() == 0).await;
-    until(|| context.guard.inner.figures.budget.used() == 0).await;
+    until(|| endpoint.guard.inner.figures.budget.used() == 0).await;
     host.abort();
 }

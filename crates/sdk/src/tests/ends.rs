@@ -2,7 +2,7 @@
 
 use super::{Network, pair_of, soon, until};
 use crate::{
-    BindOptions, Connection, Context, ContextBuilder, DialOptions, Error, Listener, chain,
+    BindOptions, Connection, DialOptions, Endpoint, EndpointBuilder, Error, Listener, chain,
 };
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -15,8 +15,8 @@ async fn network() -> Network {
     network
 }
 
-async fn ends(network: &Network) -> (Context, Listener, Context) {
-    let (dialer, host) = (network.context().await, network.context().await);
+async fn ends(network: &Network) -> (Endpoint, Listener, Endpoint) {
+    let (dialer, host) = (network.endpoint().await, network.endpoint().await);
     let listener = soon(host.bind("secret")).await.unwrap();
     (dialer, listener, host)
 }
@@ -44,11 +44,11 @@ async fn both_ends_know_who_the_other_is() {
         let network = network().await;
         network.router.core.turns.store(turns, Ordering::Relaxed);
         let builder = || match own {
-            true => ContextBuilder::new(),
-            false => ContextBuilder::new().router_flow_control(),
+            true => EndpointBuilder::new(),
+            false => EndpointBuilder::new().router_flow_control(),
         };
         let (dialer, host) =
-            (network.context_of(builder()).await, network.context_of(builder()).await);
+            (network.endpoint_of(builder()).await, network.endpoint_of(builder()).await);
         let mut listener = soon(host.bind("secret")).await.unwrap();
         // The second time they remember each other.
         for met in [false, true] {
@@ -63,7 +63,7 @@ async fn both_ends_know_who_the_other_is() {
         }
         // A host that starts anew has forgotten the dialer.
         drop(listener);
-        let host = network.context_of(builder()).await;
+        let host = network.endpoint_of(builder()).await;
         until(|| network.router.hosts() == 0).await;
         let mut listener = soon(host.bind("secret")).await.unwrap();
         let (dialed, accepted) = pair_of(&dialer, &mut listener).await;
@@ -187,7 +187,7 @@ async fn a_router_that_strips_the_announcement_gets_no_connection_where_a_proof_
     assert!(!network.router.read().windows(3).any(|part| part == b"pay"));
     // Without the controller's word about itself an end says so.
     network.change(|state| state.states = false);
-    let other = network.context().await;
+    let other = network.endpoint().await;
     let refused = soon(other.dial("secret")).await.unwrap_err();
     assert!(matches!(&refused, Error::Unproved { .. }), "{refused:?}");
     assert!(refused.to_string().contains("stated nothing about this end"), "{refused}");
@@ -197,11 +197,12 @@ async fn a_router_that_strips_the_announcement_gets_no_connection_where_a_proof_
 async fn connections_without_a_proof_end_when_it_is_demanded() {
     let network = network().await;
     let builder = || {
-        let mut builder = ContextBuilder::new();
+        let mut builder = EndpointBuilder::new();
         builder.settings.refresh_interval = Duration::from_millis(20);
         builder
     };
-    let (dialer, host) = (network.context_of(builder()).await, network.context_of(builder()).await);
+    let (dialer, host) =
+        (network.endpoint_of(builder()).await, network.endpoint_of(builder()).await);
     let mut listener = soon(host.bind("secret")).await.unwrap();
     let (mut proved, mut other) = pair_of(&dialer, &mut listener).await;
     network.router.core.strips.store(true, Ordering::Relaxed);
@@ -227,7 +228,7 @@ async fn connections_without_a_proof_end_when_it_is_demanded() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_router_that_leads_a_dial_to_another_instance_is_found_out() {
     let network = network().await;
-    let (dialer, host) = (network.context().await, network.context().await);
+    let (dialer, host) = (network.endpoint().await, network.endpoint().await);
     let bind = async |instance: &str| {
         let options = BindOptions::new().instance(instance);
         soon(host.bind_with("secret", options)).await.unwrap()

@@ -2,7 +2,7 @@
 
 use super::router::Router;
 use super::{Network, pair_of, soon, until};
-use crate::{BindOptions, ContextBuilder, DialOptions, Error, chain};
+use crate::{BindOptions, DialOptions, EndpointBuilder, Error, chain};
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -23,9 +23,9 @@ async fn listen_anew(address: SocketAddr) -> TcpListener {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_host_is_back_soon_after_its_router() {
     let mut network = Network::new().await;
-    let context = network.context().await;
-    let mut listener = soon(context.bind("secret")).await.unwrap();
-    let (mut dialed, mut accepted) = pair_of(&context, &mut listener).await;
+    let endpoint = network.endpoint().await;
+    let mut listener = soon(endpoint.bind("secret")).await.unwrap();
+    let (mut dialed, mut accepted) = pair_of(&endpoint, &mut listener).await;
     dialed.write_all(b"before").await.unwrap();
     let mut said = [0; 6];
     soon(accepted.read_exact(&mut said)).await.unwrap();
@@ -42,7 +42,7 @@ async fn a_host_is_back_soon_after_its_router() {
         let since = Instant::now();
         soon(listener.established(1)).await.unwrap();
         assert!(since.elapsed() < Duration::from_secs(25));
-        let (mut dialed, mut accepted) = pair_of(&context, &mut listener).await;
+        let (mut dialed, mut accepted) = pair_of(&endpoint, &mut listener).await;
         dialed.write_all(b"after").await.unwrap();
         drop(dialed);
         let mut said = String::new();
@@ -58,9 +58,9 @@ async fn a_host_is_back_soon_after_its_router() {
 #[tokio::test]
 async fn a_session_that_was_removed_is_made_anew() {
     let network = Network::new().await;
-    let context = network.context().await;
-    let mut listener = soon(context.bind("plain")).await.unwrap();
-    drop(pair_of(&context, &mut listener).await);
+    let endpoint = network.endpoint().await;
+    let mut listener = soon(endpoint.bind("plain")).await.unwrap();
+    drop(pair_of(&endpoint, &mut listener).await);
     assert_eq!(network.controller.state.lock().logins, 1);
     // The sessions are gone and the router is told.
     network.controller.state.lock().tokens.clear();
@@ -68,27 +68,27 @@ async fn a_session_that_was_removed_is_made_anew() {
     until(|| network.router.hosts() == 1).await;
     soon(listener.established(1)).await.unwrap();
     // Dials come with the old session at first.
-    drop(pair_of(&context, &mut listener).await);
+    drop(pair_of(&endpoint, &mut listener).await);
     assert_eq!(network.controller.state.lock().logins, 2);
 }
 
 #[tokio::test]
 async fn a_router_that_does_not_know_the_session_leads_to_a_login() {
     let mut network = Network::new().await;
-    let context = network.context().await;
-    let mut listener = soon(context.bind("plain")).await.unwrap();
+    let endpoint = network.endpoint().await;
+    let mut listener = soon(endpoint.bind("plain")).await.unwrap();
     let address = network.router.stop();
     network.controller.state.lock().tokens.clear();
     network.router.restart(&network.pki, address).await;
     until(|| network.router.hosts() == 1).await;
-    drop(pair_of(&context, &mut listener).await);
+    drop(pair_of(&endpoint, &mut listener).await);
 }
 
 #[tokio::test]
 async fn a_host_that_may_not_host_any_more_learns_it() {
     let network = Network::new().await;
-    let context = network.context().await;
-    let mut listener = soon(context.bind("plain")).await.unwrap();
+    let endpoint = network.endpoint().await;
+    let mut listener = soon(endpoint.bind("plain")).await.unwrap();
     network.router.end_binds(ErrorCode::ACCESS_DENIED, RetryHint::NOT_RETRIABLE);
     let over = soon(listener.accept()).await.unwrap_err();
     assert_eq!((over.code(), over.is_final()), (Some(ErrorCode::ACCESS_DENIED.0), true));
@@ -99,8 +99,8 @@ async fn a_host_that_may_not_host_any_more_learns_it() {
 async fn a_host_stays_while_a_router_may_still_take_it() {
     let network = Network::new().await;
     let other = Router::start(&network.pki, &network.controller, "router2").await;
-    let context = network.context().await;
-    let mut listener = soon(context.bind("plain")).await.unwrap();
+    let endpoint = network.endpoint().await;
+    let mut listener = soon(endpoint.bind("plain")).await.unwrap();
     soon(listener.established(2)).await.unwrap();
     network.router.end_binds(ErrorCode::ACCESS_DENIED, RetryHint::NOT_RETRIABLE);
     other.end_binds(ErrorCode::ACCESS_DENIED, RetryHint::DEFAULT);
@@ -117,11 +117,11 @@ async fn a_host_stays_while_a_router_may_still_take_it() {
 #[tokio::test]
 async fn a_dial_that_is_given_up_is_taken_back() {
     let network = Network::new().await;
-    let context = network.context().await;
+    let endpoint = network.endpoint().await;
     network.router.core.silent.store(true, Ordering::Relaxed);
     let timeout = Some(Duration::from_millis(300));
     let options = DialOptions { timeout, ..DialOptions::default() };
-    let late = soon(context.dial_with("plain", options)).await.unwrap_err();
+    let late = soon(endpoint.dial_with("plain", options)).await.unwrap_err();
     assert!(matches!(late, Error::Timeout { .. }), "{late}");
     until(|| network.router.log().iter().any(|line| line.contains("given up"))).await;
 }
@@ -129,17 +129,17 @@ async fn a_dial_that_is_given_up_is_taken_back() {
 #[tokio::test]
 async fn more_dials_than_the_backlog_are_refused() {
     let network = Network::new().await;
-    let context = network.context().await;
+    let endpoint = network.endpoint().await;
     let options = BindOptions { backlog: 1, ..BindOptions::default() };
-    let listener = soon(context.bind_with("plain", options)).await.unwrap();
-    let waiting = context.clone();
+    let listener = soon(endpoint.bind_with("plain", options)).await.unwrap();
+    let waiting = endpoint.clone();
     let waiting = tokio::spawn(async move { waiting.dial("plain").await });
     let mut refused = None;
     // The first dial is in the backlog before further ones come.
     until(|| network.router.circuits() == 1).await;
     while refused.is_none() {
         let short = DialOptions { timeout: Some(Duration::from_secs(9)), ..Default::default() };
-        refused = soon(context.dial_with("plain", short)).await.err();
+        refused = soon(endpoint.dial_with("plain", short)).await.err();
     }
     assert!(chain(&refused.unwrap()).contains("too many connections"));
     drop(listener);
@@ -149,11 +149,11 @@ async fn more_dials_than_the_backlog_are_refused() {
 #[tokio::test]
 async fn the_last_handle_takes_the_router_connections_along() {
     let network = Network::new().await;
-    let context = network.context().await;
-    let mut listener = soon(context.bind("plain")).await.unwrap();
-    let (dialed, accepted) = pair_of(&context, &mut listener).await;
-    let inner = std::sync::Arc::downgrade(&context.guard.inner);
-    drop((context, listener));
+    let endpoint = network.endpoint().await;
+    let mut listener = soon(endpoint.bind("plain")).await.unwrap();
+    let (dialed, accepted) = pair_of(&endpoint, &mut listener).await;
+    let inner = std::sync::Arc::downgrade(&endpoint.guard.inner);
+    drop((endpoint, listener));
     until(|| network.router.hosts() == 0).await;
     let (mut one, mut other) = (dialed, accepted);
     one.write_all(b"still here").await.unwrap();
@@ -168,10 +168,10 @@ async fn the_last_handle_takes_the_router_connections_along() {
 #[tokio::test]
 async fn a_router_that_stays_away_is_looked_for_less_and_less_often() {
     let mut network = Network::new().await;
-    let mut builder = ContextBuilder::new();
+    let mut builder = EndpointBuilder::new();
     builder.settings.refresh_interval = Duration::from_millis(20);
-    let context = network.context_of(builder).await;
-    let listener = soon(context.bind("plain")).await.unwrap();
+    let endpoint = network.endpoint_of(builder).await;
+    let listener = soon(endpoint.bind("plain")).await.unwrap();
     network.router.stop();
     until(|| listener.terminators() == 0).await;
     let before = network.seen(|state| state.refreshes);

@@ -1,16 +1,16 @@
 //! Certificates that somebody else renews in the identity's files.
 
 use super::{Network, pair_of, soon, until};
-use crate::{Context, ContextBuilder};
+use crate::{Endpoint, EndpointBuilder};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use weft_identity::{Certificate, IdentityFile, IdentityMaterial};
 
-/// A builder whose contexts look at their files all the time.
-fn builder() -> ContextBuilder {
-    let mut builder = Context::builder();
+/// A builder whose endpoints look at their files all the time.
+fn builder() -> EndpointBuilder {
+    let mut builder = Endpoint::builder();
     builder.settings.refresh_interval = Duration::from_millis(20);
     builder
 }
@@ -86,7 +86,7 @@ async fn a_renewed_certificate_is_used_without_a_restart_and_open_connections_st
 async fn a_certificate_without_its_key_waits_and_a_refused_one_is_given_back() {
     let network = Network::new().await;
     let files = Files::new(&network);
-    let context = soon(builder().build(files.document(&network))).await.unwrap();
+    let endpoint = soon(builder().build(files.document(&network))).await.unwrap();
     let (first, _) = network.shown();
     let (key, cert) = network.pki.another("tester");
     std::fs::write(files.at("cert.pem"), &cert).unwrap();
@@ -99,5 +99,5 @@ async fn a_certificate_without_its_key_waits_and_a_refused_one_is_given_back() {
     assert_eq!(network.seen(|state| state.renewal.shown.len()), 3);
     network.refreshed().await;
     assert_eq!(network.shown().1, 2, "the refused one is not tried again and again");
-    soon(context.services()).await.unwrap();
+    soon(endpoint.services()).await.unwrap();
 }

@@ -16,7 +16,7 @@ mod spans;
 mod spy;
 
 use crate::{
-    BindOptions, Connection, Context, ContextBuilder, DialOptions, Error, Listener, chain,
+    BindOptions, Connection, DialOptions, Endpoint, EndpointBuilder, Error, Listener, chain,
 };
 use controller::{Controller, Pki, State};
 use router::Router;
@@ -71,30 +71,30 @@ impl Network {
         change(&mut self.controller.state.lock());
     }
 
-    async fn context(&self) -> Context {
-        self.context_of(ContextBuilder::new()).await
+    async fn endpoint(&self) -> Endpoint {
+        self.endpoint_of(EndpointBuilder::new()).await
     }
 
-    async fn context_of(&self, builder: ContextBuilder) -> Context {
+    async fn endpoint_of(&self, builder: EndpointBuilder) -> Endpoint {
         let identity = self.pki.identity("tester", self.controller.address);
         soon(builder.build(identity)).await.unwrap()
     }
 }
 
-async fn pair_of(context: &Context, listener: &mut Listener) -> (Connection, Connection) {
+async fn pair_of(endpoint: &Endpoint, listener: &mut Listener) -> (Connection, Connection) {
     let service = listener.service().to_owned();
     let accept = async { listener.accept().await.unwrap().accept().await.unwrap() };
-    let (dialed, accepted) = soon(async { tokio::join!(context.dial(&service), accept) }).await;
+    let (dialed, accepted) = soon(async { tokio::join!(endpoint.dial(&service), accept) }).await;
     (dialed.unwrap(), accepted)
 }
 
 #[tokio::test]
 async fn a_host_knows_who_dials_and_both_can_speak() {
     let network = Network::new().await;
-    let context = network.context().await;
-    assert_eq!(context.identity_name(), "tester");
-    let mut listener = soon(context.bind("plain")).await.unwrap();
-    assert_eq!((listener.terminators(), context.connected_routers().len()), (1, 1));
+    let endpoint = network.endpoint().await;
+    assert_eq!(endpoint.identity_name(), "tester");
+    let mut listener = soon(endpoint.bind("plain")).await.unwrap();
+    assert_eq!((listener.terminators(), endpoint.connected_routers().len()), (1, 1));
     let options = DialOptions::new().app_data(&b"to you"[..]).caller_id("somebody");
     let hosted = tokio::spawn(async move {
         let incoming = listener.accept().await.unwrap();
@@ -108,7 +108,7 @@ async fn a_host_knows_who_dials_and_both_can_speak() {
         connection.write_all(&said).await.unwrap();
         connection.circuit_id().map(str::to_owned)
     });
-    let mut connection = soon(context.dial_with("plain", options)).await.unwrap();
+    let mut connection = soon(endpoint.dial_with("plain", options)).await.unwrap();
     connection.write_all(b"hello").await.unwrap();
     let mut answer = String::new();
     soon(connection.read_to_string(&mut answer)).await.unwrap();
@@ -122,7 +122,7 @@ async fn a_host_knows_who_dials_and_both_can_speak() {
 #[tokio::test]
 async fn services_are_seen_with_their_configs() {
     let network = Network::new().await;
-    let services = soon(network.context().await.services()).await.unwrap();
+    let services = soon(network.endpoint().await.services()).await.unwrap();
     let secret = services.iter().find(|service| service.name == "secret").unwrap();
     assert!(secret.can_dial && secret.can_bind && secret.encrypted);
     assert_eq!(secret.configs["host.v1"]["port"], 80);
@@ -133,21 +133,21 @@ async fn refusals_say_what_is_wrong() {
     let network = Network::new().await;
     let only_dial = ("readonly".to_owned(), false, vec!["Dial"]);
     network.controller.state.lock().services.push(only_dial);
-    let context = network.context().await;
-    let unknown = soon(context.dial("nothing")).await.unwrap_err();
+    let endpoint = network.endpoint().await;
+    let unknown = soon(endpoint.dial("nothing")).await.unwrap_err();
     assert!(matches!(unknown, Error::ServiceUnknown { .. }) && unknown.is_final());
-    let forbidden = soon(context.bind("readonly")).await.unwrap_err();
+    let forbidden = soon(endpoint.bind("readonly")).await.unwrap_err();
     assert!(matches!(forbidden, Error::NotPermitted { action: "bind", .. }), "{forbidden}");
-    let nobody = soon(context.dial("plain")).await.unwrap_err();
+    let nobody = soon(endpoint.dial("plain")).await.unwrap_err();
     assert!(matches!(nobody, Error::NoTerminators { .. }), "{nobody}");
 
-    let mut listener = soon(context.bind("plain")).await.unwrap();
+    let mut listener = soon(endpoint.bind("plain")).await.unwrap();
     let reject = async { listener.accept().await.unwrap().reject("not today") };
-    let (dialed, ()) = soon(async { tokio::join!(context.dial("plain"), reject) }).await;
+    let (dialed, ()) = soon(async { tokio::join!(endpoint.dial("plain"), reject) }).await;
     let refused = dialed.unwrap_err();
     assert!(chain(&refused).contains("not today"), "{refused:?}");
     let forget = async { drop(listener.accept().await.unwrap()) };
-    let (dialed, ()) = soon(async { tokio::join!(context.dial("plain"), forget) }).await;
+    let (dialed, ()) = soon(async { tokio::join!(endpoint.dial("plain"), forget) }).await;
     assert!(matches!(dialed.unwrap_err(), Error::Refused { .. }));
 }
 
@@ -166,15 +166,15 @@ async fn refusal(mut attempt: impl AsyncFnMut(Option<Duration>) -> crate::Result
 async fn a_service_can_be_hosted_once_a_router_is_named() {
     let network = Network::new().await;
     let routers = std::mem::take(&mut network.controller.state.lock().routers);
-    let context = network.context().await;
+    let endpoint = network.endpoint().await;
     let bind = async |timeout| {
         let options = BindOptions { timeout, ..BindOptions::default() };
-        context.bind_with("plain", options).await.map(drop)
+        endpoint.bind_with("plain", options).await.map(drop)
     };
     let none = soon(refusal(bind)).await;
     assert!(chain(&none).contains("edge router policies"), "{none}");
     network.controller.state.lock().routers = routers;
-    let listener = soon(context.bind("plain")).await.unwrap();
+    let listener = soon(endpoint.bind("plain")).await.unwrap();
     assert_eq!(listener.terminators(), 1);
 }
 
@@ -182,24 +182,24 @@ async fn a_service_can_be_hosted_once_a_router_is_named() {
 async fn a_service_without_routers_says_so() {
     let mut network = Network::new().await;
     network.router.stop();
-    let context = network.context_of(Context::builder()).await;
-    let dial = async |context: &Context, timeout| {
+    let endpoint = network.endpoint_of(Endpoint::builder()).await;
+    let dial = async |endpoint: &Endpoint, timeout| {
         let options = DialOptions { timeout, ..DialOptions::default() };
-        context.dial_with("plain", options).await.map(drop)
+        endpoint.dial_with("plain", options).await.map(drop)
     };
-    let lost = soon(refusal(async |timeout| dial(&context, timeout).await)).await;
+    let lost = soon(refusal(async |timeout| dial(&endpoint, timeout).await)).await;
     assert!(
         matches!(&lost, Error::NoEdgeRouters { reason, .. } if reason.contains("router1")),
         "{lost}"
     );
     let bind = async |timeout| {
         let options = BindOptions { timeout, ..BindOptions::default() };
-        context.bind_with("plain", options).await.map(drop)
+        endpoint.bind_with("plain", options).await.map(drop)
     };
     let lost = soon(refusal(bind)).await;
     assert!(matches!(lost, Error::NoEdgeRouters { .. }), "{lost}");
     network.controller.state.lock().routers.clear();
-    let other = network.context().await;
+    let other = network.endpoint().await;
     let none = soon(refusal(async |timeout| dial(&other, timeout).await)).await;
     assert!(chain(&none).contains("edge router policies"), "{none}");
 }
@@ -207,9 +207,9 @@ async fn a_service_without_routers_says_so() {
 #[tokio::test]
 async fn a_listener_answers_inspections_changes_its_cost_and_unbinds() {
     let network = Network::new().await;
-    let context = network.context().await;
+    let endpoint = network.endpoint().await;
     let options = BindOptions::new().cost(7);
-    let listener = soon(context.bind_with("plain", options)).await.unwrap();
+    let listener = soon(endpoint.bind_with("plain", options)).await.unwrap();
     assert_eq!(soon(network.router.inspect(None)).await, ConnKind::Bind);
     assert_eq!(soon(network.router.inspect(Some(99))).await, ConnKind::Invalid);
     assert_eq!(network.router.log(), ["bind id-plain cost 7"]);
@@ -223,8 +223,8 @@ async fn a_listener_answers_inspections_changes_its_cost_and_unbinds() {
 #[tokio::test]
 async fn the_newest_of_many_health_reports_reaches_the_router() {
     let network = Network::new().await;
-    let context = network.context().await;
-    let listener = soon(context.bind("plain")).await.unwrap();
+    let endpoint = network.endpoint().await;
+    let listener = soon(endpoint.bind("plain")).await.unwrap();
     // The task of the bind does not run meanwhile.
     for _ in 0..100 {
         listener.terms().report_health(true);
@@ -240,11 +240,11 @@ async fn a_listener_is_bound_on_as_many_routers_as_wanted() {
     for name in ["router2", "router3", "router4"] {
         others.push(Router::start(&network.pki, &network.controller, name).await);
     }
-    let context = network.context().await;
+    let endpoint = network.endpoint().await;
     let options = BindOptions::new().max_terminators(2);
-    let listener = soon(context.bind_with("plain", options)).await.unwrap();
+    let listener = soon(endpoint.bind_with("plain", options)).await.unwrap();
     soon(listener.established(2)).await.unwrap();
-    until(|| context.connected_routers().len() == 4).await;
+    until(|| endpoint.connected_routers().len() == 4).await;
     let mut routers: Vec<Router> = std::iter::once(network.router).chain(others).collect();
     let hosts = |routers: &[Router]| routers.iter().map(Router::hosts).sum::<usize>();
     assert_eq!(hosts(&routers), 2);
@@ -266,11 +266,11 @@ async fn listeners_on_all_their_places_ask_the_controller_nothing_and_keep_few_t
         let service = (format!("s{number}"), false, vec!["Bind"]);
         network.controller.state.lock().services.push(service);
     }
-    let mut builder = ContextBuilder::new();
+    let mut builder = EndpointBuilder::new();
     builder.settings.refresh_interval = Duration::from_millis(20);
-    let context = network.context_of(builder).await;
-    let first = soon(context.bind("plain")).await.unwrap();
-    until(|| context.connected_routers().len() == 4).await;
+    let endpoint = network.endpoint_of(builder).await;
+    let first = soon(endpoint.bind("plain")).await.unwrap();
+    until(|| endpoint.connected_routers().len() == 4).await;
     soon(first.established(3)).await.unwrap();
 
     let tasks = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
@@ -278,7 +278,7 @@ async fn listeners_on_all_their_places_ask_the_controller_nothing_and_keep_few_t
     let mut listeners = Vec::new();
     for number in 0..SERVICES {
         let options = BindOptions::new().max_terminators(1);
-        let listener = soon(context.bind_with(&format!("s{number}"), options)).await.unwrap();
+        let listener = soon(endpoint.bind_with(&format!("s{number}"), options)).await.unwrap();
         listeners.push(listener);
     }
     // Two for each listener; a few of the controller's may have come, too.
@@ -299,7 +299,7 @@ async fn listeners_on_all_their_places_ask_the_controller_nothing_and_keep_few_t
 #[tokio::test]
 async fn leaving_sends_what_was_written() {
     let network = Network::new().await;
-    let (one, other) = (network.context().await, network.context().await);
+    let (one, other) = (network.endpoint().await, network.endpoint().await);
     let mut listener = soon(other.bind("secret")).await.unwrap();
     let (mut dialed, mut accepted) = pair_of(&one, &mut listener).await;
     dialed.write_all(&[7; 300_000]).await.unwrap();
@@ -308,7 +308,7 @@ async fn leaving_sends_what_was_written() {
         let mut read = Vec::new();
         accepted.read_to_end(&mut read).await.map(|_| read.len())
     });
-    // The close of the context does not wait for open connections.
+    // The close of the endpoint does not wait for open connections.
     let (mut open, _accepted) = pair_of(&one, &mut listener).await;
     let since = std::time::Instant::now();
     soon(one.close()).await.unwrap();

@@ -1,7 +1,7 @@
 //! Renewal of the certificate of an identity.
 
 use super::{Network, pair_of, soon, until};
-use crate::{Context, ContextBuilder, Error};
+use crate::{Endpoint, EndpointBuilder, Error};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 use tempfile::TempDir;
@@ -35,9 +35,9 @@ fn files(home: &TempDir) -> usize {
     std::fs::read_dir(home.path()).unwrap().count()
 }
 
-/// A builder whose contexts look at their certificates all the time.
-fn builder() -> ContextBuilder {
-    let mut builder = Context::builder();
+/// A builder whose endpoints look at their certificates all the time.
+fn builder() -> EndpointBuilder {
+    let mut builder = Endpoint::builder();
     builder.settings.refresh_interval = Duration::from_millis(20);
     builder
 }
@@ -53,7 +53,7 @@ impl Network {
         self.seen(|state| state.renewal.counts.clone())
     }
 
-    /// Waits until contexts have looked at their services a few times more.
+    /// Waits until endpoints have looked at their services a few times more.
     pub(super) async fn refreshed(&self) {
         let before = self.seen(|state| state.refreshes);
         until(|| self.seen(|state| state.refreshes) > before + 3).await;
@@ -69,15 +69,15 @@ async fn a_certificate_that_ends_soon_is_renewed_in_its_file_and_used() {
     let (network, home) = network().await;
     let path = ending(&network, &home);
     let former = fingerprint(&path);
-    let context = soon(builder().load(&path)).await.unwrap();
+    let endpoint = soon(builder().load(&path)).await.unwrap();
     until(|| fingerprint(&path) != former).await;
     assert_eq!((network.issued(), network.counts()), (1, fingerprint(&path)));
     assert_eq!(files(&home), 1);
     // Later logins show the new certificate, also over connections that were open before.
     network.end_sessions();
-    soon(context.services()).await.unwrap();
-    let mut listener = soon(context.bind("plain")).await.unwrap();
-    drop(pair_of(&context, &mut listener).await);
+    soon(endpoint.services()).await.unwrap();
+    let mut listener = soon(endpoint.bind("plain")).await.unwrap();
+    drop(pair_of(&endpoint, &mut listener).await);
     network.refreshed().await;
     assert_eq!((network.issued(), network.seen(|state| state.logins)), (1, 2));
 }
@@ -90,13 +90,13 @@ async fn a_new_key_is_made_if_an_administrator_asks_for_it() {
     let former = in_file(&path).client().unwrap().key().public().clone();
     network.controller.state.lock().renewal.requests =
         vec!["isCertExtendRequested", "isCertKeyRollRequested"];
-    let context = soon(builder().load(&path)).await.unwrap();
+    let endpoint = soon(builder().load(&path)).await.unwrap();
     until(|| in_file(&path).client().unwrap().key().public() != &former).await;
     // The request is still shown, and followed once.
     network.refreshed().await;
     assert_eq!(network.issued(), 1);
     network.end_sessions();
-    soon(context.services()).await.unwrap();
+    soon(endpoint.services()).await.unwrap();
 }
 
 #[tokio::test]
@@ -106,12 +106,12 @@ async fn a_certificate_without_its_chain_is_renewed_once() {
     network.pki.identity("tester", network.controller.address).write(&path).unwrap();
     let former = fingerprint(&path);
     network.controller.state.lock().renewal.requests = vec!["improperClientCertChain"];
-    let context = soon(builder().load(&path)).await.unwrap();
+    let endpoint = soon(builder().load(&path)).await.unwrap();
     until(|| fingerprint(&path) != former).await;
     network.refreshed().await;
     // The controller goes on to show it: its certificates have no chain.
     network.end_sessions();
-    soon(context.services()).await.unwrap();
+    soon(endpoint.services()).await.unwrap();
     network.refreshed().await;
     assert_eq!((network.issued(), network.counts()), (1, fingerprint(&path)));
 }
@@ -123,14 +123,14 @@ async fn a_missing_chain_leads_to_one_renewal_of_programs_that_run_again_and_aga
     network.pki.identity("tester", network.controller.address).write(&path).unwrap();
     let former = fingerprint(&path);
     network.controller.state.lock().renewal.requests = vec!["improperClientCertChain"];
-    let context = soon(builder().load(&path)).await.unwrap();
+    let endpoint = soon(builder().load(&path)).await.unwrap();
     until(|| fingerprint(&path) != former).await;
     until(|| files(&home) == 2).await;
-    drop(context);
+    drop(endpoint);
     for _ in 0..3 {
-        let context = soon(builder().load(&path)).await.unwrap();
+        let endpoint = soon(builder().load(&path)).await.unwrap();
         network.refreshed().await;
-        drop(context);
+        drop(endpoint);
     }
     assert_eq!((network.issued(), network.counts()), (1, fingerprint(&path)));
     // An administrator who asks for a new certificate gets one, an hour later.
@@ -140,7 +140,7 @@ async fn a_missing_chain_leads_to_one_renewal_of_programs_that_run_again_and_aga
     drop(soon(builder().load(&path)).await.unwrap());
     assert_eq!(network.issued(), 1);
     network.controller.state.lock().renewal.requests.push("isCertExtendRequested");
-    let _context = soon(builder().load(&path)).await.unwrap();
+    let _endpoint = soon(builder().load(&path)).await.unwrap();
     until(|| network.issued() == 2).await;
 }
 
@@ -149,14 +149,14 @@ async fn a_renewal_that_fails_is_not_repeated_by_the_next_run() {
     let (network, home) = network().await;
     let path = ending(&network, &home);
     network.controller.state.lock().renewal.confirmations = vec![400, 400, 400];
-    let context = soon(builder().load(&path)).await.unwrap();
+    let endpoint = soon(builder().load(&path)).await.unwrap();
     until(|| network.seen(|state| state.renewal.confirmations.len()) == 2).await;
     until(|| files(&home) == 2).await;
-    drop(context);
+    drop(endpoint);
     for _ in 0..2 {
-        let context = soon(builder().load(&path)).await.unwrap();
+        let endpoint = soon(builder().load(&path)).await.unwrap();
         network.refreshed().await;
-        drop(context);
+        drop(endpoint);
     }
     assert_eq!((network.issued(), network.seen(|state| state.renewal.confirmations.len())), (1, 2));
 }
@@ -171,13 +171,13 @@ async fn a_renewal_that_is_refused_or_turned_off_changes_nothing() {
     assert_eq!(network.issued(), 0);
     drop(off);
     network.controller.state.lock().renewal.confirmations = vec![400];
-    let context = soon(builder().load(&path)).await.unwrap();
+    let endpoint = soon(builder().load(&path)).await.unwrap();
     until(|| network.seen(|state| state.renewal.confirmations.is_empty())).await;
     network.refreshed().await;
     // The attempt is noted beside the file.
     assert_eq!((std::fs::read(&path).unwrap(), files(&home)), (text, 2));
     network.end_sessions();
-    soon(context.services()).await.unwrap();
+    soon(endpoint.services()).await.unwrap();
 }
 
 #[tokio::test]
@@ -186,11 +186,11 @@ async fn a_file_that_cannot_be_written_is_used_as_it_is() {
     let path = ending(&network, &home);
     // A folder in the way stands for a read-only place, also for root.
     std::fs::create_dir(home.path().join(format!(".me.json.{}.new", std::process::id()))).unwrap();
-    let context = soon(builder().load(&path)).await.unwrap();
+    let endpoint = soon(builder().load(&path)).await.unwrap();
     network.refreshed().await;
     assert_eq!(network.issued(), 0, "the controller is not asked for nothing");
-    let mut listener = soon(context.bind("plain")).await.unwrap();
-    drop(pair_of(&context, &mut listener).await);
+    let mut listener = soon(endpoint.bind("plain")).await.unwrap();
+    drop(pair_of(&endpoint, &mut listener).await);
 }
 
 #[tokio::test]
@@ -199,14 +199,14 @@ async fn a_certificate_whose_confirmation_got_lost_is_found_later() {
     let path = ending(&network, &home);
     let former = fingerprint(&path);
     network.controller.state.lock().renewal.confirmations = vec![599];
-    let context = soon(builder().load(&path)).await.unwrap();
+    let endpoint = soon(builder().load(&path)).await.unwrap();
     until(|| network.counts() != former).await;
     assert_eq!(fingerprint(&path), former, "the answer was no confirmation");
-    drop(context);
+    drop(endpoint);
     // The next start is refused with the certificate in the file.
-    let context = soon(builder().load(&path)).await.unwrap();
+    let endpoint = soon(builder().load(&path)).await.unwrap();
     assert_eq!((fingerprint(&path), network.issued()), (network.counts(), 1));
-    soon(context.services()).await.unwrap();
+    soon(endpoint.services()).await.unwrap();
     assert_eq!(files(&home), 1);
 }
 

@@ -1,7 +1,7 @@
 //! Identities with a second factor.
 
 use super::{Network, pair_of, soon, until};
-use crate::{CodePurpose, Context, ContextBuilder, DialOptions, Error, FactorProblem, chain};
+use crate::{CodePurpose, DialOptions, Endpoint, EndpointBuilder, Error, FactorProblem, chain};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -23,7 +23,7 @@ async fn with_codes(codes: &[&'static str]) -> Network {
 async fn a_login_without_a_good_code_says_what_is_missing() {
     let network = with_codes(&["111111"]).await;
     let identity = || network.pki.identity("tester", network.controller.address);
-    let failed = async |builder: ContextBuilder| {
+    let failed = async |builder: EndpointBuilder| {
         let error = soon(builder.build(identity())).await.unwrap_err();
         assert!(error.is_final());
         match error {
@@ -31,10 +31,10 @@ async fn a_login_without_a_good_code_says_what_is_missing() {
             other => panic!("{other}"),
         }
     };
-    assert_eq!(failed(Context::builder()).await, FactorProblem::NoCode);
-    let wrong = Context::builder().second_factor_code("222222");
+    assert_eq!(failed(Endpoint::builder()).await, FactorProblem::NoCode);
+    let wrong = Endpoint::builder().second_factor_code("222222");
     assert_eq!(failed(wrong).await, FactorProblem::Refused);
-    let none = Context::builder().second_factor(|_| async { None });
+    let none = Endpoint::builder().second_factor(|_| async { None });
     assert_eq!(failed(none).await, FactorProblem::NoCode);
     let state = network.controller.state.lock();
     assert_eq!((state.logins, state.partial()), (3, 0), "no incomplete session is left");
@@ -44,7 +44,7 @@ async fn a_login_without_a_good_code_says_what_is_missing() {
 async fn codes_are_asked_for_again_when_the_session_has_ended() {
     let network = with_codes(&["111111", "222222"]).await;
     let codes = Arc::new(Mutex::new(vec!["222222", "wrong", "111111"]));
-    let builder = Context::builder().second_factor(move |asked| {
+    let builder = Endpoint::builder().second_factor(move |asked| {
         assert_eq!(
             (asked.identity.as_deref(), asked.purpose),
             (Some("tester"), CodePurpose::Login)
@@ -52,11 +52,11 @@ async fn codes_are_asked_for_again_when_the_session_has_ended() {
         let code = codes.lock().pop().map(str::to_owned);
         async move { code }
     });
-    let context = network.context_of(builder).await;
-    let mut listener = soon(context.bind("plain")).await.unwrap();
-    drop(pair_of(&context, &mut listener).await);
+    let endpoint = network.endpoint_of(builder).await;
+    let mut listener = soon(endpoint.bind("plain")).await.unwrap();
+    drop(pair_of(&endpoint, &mut listener).await);
     network.controller.state.lock().tokens.clear();
-    soon(context.services()).await.unwrap();
+    soon(endpoint.services()).await.unwrap();
     assert_eq!(network.controller.state.lock().codes, Some(Vec::new()));
 }
 
@@ -64,42 +64,42 @@ async fn codes_are_asked_for_again_when_the_session_has_ended() {
 async fn a_posture_check_gets_a_new_code() {
     let network = Network::new().await;
     network.controller.state.lock().check = mfa_check();
-    let without = network.context().await;
+    let without = network.endpoint().await;
     let refused = soon(without.dial("plain")).await.unwrap_err();
     assert!(
         matches!(refused, Error::Posture { .. }) && chain(&refused).contains("TOTP"),
         "{refused}"
     );
     assert!(!refused.is_final(), "a host goes on");
-    let builder = Context::builder().second_factor(|asked| async move {
+    let builder = Endpoint::builder().second_factor(|asked| async move {
         assert_eq!(asked.purpose, CodePurpose::PostureCheck);
         Some("111111".to_owned())
     });
-    let context = network.context_of(builder).await;
+    let endpoint = network.endpoint_of(builder).await;
     network.controller.state.lock().codes = Some(vec!["111111"]);
-    let mut listener = soon(context.bind("plain")).await.unwrap();
-    drop(pair_of(&context, &mut listener).await);
+    let mut listener = soon(endpoint.bind("plain")).await.unwrap();
+    drop(pair_of(&endpoint, &mut listener).await);
 }
 
 #[tokio::test]
 async fn a_code_that_comes_after_its_dial_was_given_up_counts() {
     let network = Network::new().await;
     let (tell, told) = watch::channel(None::<String>);
-    let builder = Context::builder().second_factor(move |_| {
+    let builder = Endpoint::builder().second_factor(move |_| {
         let mut told = told.clone();
         async move { told.wait_for(Option::is_some).await.ok().and_then(|code| code.clone()) }
     });
-    let context = network.context_of(builder).await;
+    let endpoint = network.endpoint_of(builder).await;
     {
         let mut state = network.controller.state.lock();
         (state.check, state.codes) = (mfa_check(), Some(vec!["111111"]));
     }
     let timeout = Some(Duration::from_millis(300));
     let options = DialOptions { timeout, ..DialOptions::default() };
-    let late = soon(context.dial_with("plain", options)).await.unwrap_err();
+    let late = soon(endpoint.dial_with("plain", options)).await.unwrap_err();
     assert!(matches!(late, Error::Timeout { .. }), "{late}");
     tell.send_replace(Some("111111".to_owned()));
     until(|| network.controller.state.lock().reports.len() == 1).await;
-    let mut listener = soon(context.bind("plain")).await.unwrap();
-    drop(pair_of(&context, &mut listener).await);
+    let mut listener = soon(endpoint.bind("plain")).await.unwrap();
+    drop(pair_of(&endpoint, &mut listener).await);
 }

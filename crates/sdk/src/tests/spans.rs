@@ -3,8 +3,8 @@
 use super::*;
 use weft_spans::memory::Memory;
 
-fn traced(memory: &Memory) -> ContextBuilder {
-    let mut builder = ContextBuilder::new();
+fn traced(memory: &Memory) -> EndpointBuilder {
+    let mut builder = EndpointBuilder::new();
     builder.settings.spans = memory.spans();
     builder
 }
@@ -18,9 +18,9 @@ fn traces(network: &Network) -> Vec<String> {
 async fn a_dial_and_its_accept_are_one_trace() {
     let memory = Memory::default();
     let network = Network::new().await;
-    let context = network.context_of(traced(&memory)).await;
-    let mut listener = soon(context.bind("plain")).await.unwrap();
-    let (dialed, _accepted) = pair_of(&context, &mut listener).await;
+    let endpoint = network.endpoint_of(traced(&memory)).await;
+    let mut listener = soon(endpoint.bind("plain")).await.unwrap();
+    let (dialed, _accepted) = pair_of(&endpoint, &mut listener).await;
     until(|| memory.ended().len() == 2).await;
     let [accept] = &memory.named("host.accept")[..] else { panic!("{memory:?}") };
     let [dial] = &memory.named("sdk.dial")[..] else { panic!("{memory:?}") };
@@ -40,16 +40,16 @@ async fn a_dial_and_its_accept_are_one_trace() {
 async fn refusals_are_told_as_the_application_reads_them() {
     let memory = Memory::default();
     let network = Network::new().await;
-    let context = network.context_of(traced(&memory)).await;
-    let mut listener = soon(context.bind("plain")).await.unwrap();
+    let endpoint = network.endpoint_of(traced(&memory)).await;
+    let mut listener = soon(endpoint.bind("plain")).await.unwrap();
     let refuse = async { listener.accept().await.unwrap().reject("not today") };
-    let (refused, ()) = soon(async { tokio::join!(context.dial("plain"), refuse) }).await;
+    let (refused, ()) = soon(async { tokio::join!(endpoint.dial("plain"), refuse) }).await;
     let error = chain(&refused.unwrap_err());
     until(|| memory.ended().len() == 2).await;
     assert_eq!(memory.named("host.accept")[0].failure.as_deref(), Some("not today"));
     assert_eq!(memory.named("sdk.dial")[0].failure, Some(error));
 
-    let error = chain(&soon(context.dial("no such service")).await.unwrap_err());
+    let error = chain(&soon(endpoint.dial("no such service")).await.unwrap_err());
     until(|| memory.named("sdk.dial").len() == 2).await;
     assert_eq!(memory.named("sdk.dial")[1].failure, Some(error));
 }
@@ -57,8 +57,8 @@ async fn refusals_are_told_as_the_application_reads_them() {
 #[tokio::test]
 async fn without_spans_routers_hear_of_no_trace() {
     let network = Network::new().await;
-    let context = network.context().await;
-    let mut listener = soon(context.bind("plain")).await.unwrap();
-    let _pair = pair_of(&context, &mut listener).await;
+    let endpoint = network.endpoint().await;
+    let mut listener = soon(endpoint.bind("plain")).await.unwrap();
+    let _pair = pair_of(&endpoint, &mut listener).await;
     assert_eq!(traces(&network), [""; 0]);
 }

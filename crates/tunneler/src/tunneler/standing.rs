@@ -58,11 +58,11 @@ impl Tunneler {
             ..ServiceStatus::default()
         }));
         services.sort_by(|one, other| one.name.cmp(&other.name));
-        let stale = || self.context.problem().map(|problem| weft_sdk::chain(&problem));
+        let stale = || self.endpoint.problem().map(|problem| weft_sdk::chain(&problem));
         Status {
-            identity: self.context.identity_name(),
+            identity: self.endpoint.identity_name(),
             problem: known.problem.clone().or_else(stale),
-            routers: self.context.connected_routers(),
+            routers: self.endpoint.connected_routers(),
             services,
         }
     }

@@ -20,7 +20,7 @@ use opentelemetry_sdk::{
     Resource,
     trace::{BatchConfigBuilder, BatchSpanProcessor, SdkTracerProvider},
 };
-use weft_sdk::ContextBuilder;
+use weft_sdk::EndpointBuilder;
 use weft_spans::Spans;
 
 use collector::Collector;
@@ -65,7 +65,7 @@ impl Export {
     }
 
     /// Lets an SDK use the export.
-    pub(crate) fn of_sdk(&self, builder: ContextBuilder) -> ContextBuilder {
+    pub(crate) fn of_sdk(&self, builder: EndpointBuilder) -> EndpointBuilder {
         match &self.0 {
             Some(running) => builder.tracer_provider(&running.provider),
             None => builder,

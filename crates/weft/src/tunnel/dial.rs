@@ -29,18 +29,19 @@ async fn connect(args: DialArgs) -> Result<(), Failure> {
     let app_data = args.to.as_deref().map(app_data).transpose()?;
     let codes = Codes::new(&args.login.codes, std::slice::from_ref(&args.identity))?;
     let builder = identities::builder(REFRESH, &args.login, &codes, &args.identity);
-    let context = identities::log_in_with(&args.identity, builder).await?;
+    let endpoint = identities::log_in_with(&args.identity, builder).await?;
     let mut options = DialOptions::new().timeout(Duration::from_secs(args.timeout.into()));
     (options.instance, options.app_data) = (args.instance, app_data);
-    let mut connection = match context.dial_with(&args.service, options).await {
+    let mut connection = match endpoint.dial_with(&args.service, options).await {
         Ok(connection) => connection,
         Err(error) => {
             if args.to.is_none()
-                && let Some(failure) = explain::lacks_address(&context, &args.service, &error).await
+                && let Some(failure) =
+                    explain::lacks_address(&endpoint, &args.service, &error).await
             {
                 return Err(failure);
             }
-            return Err(explain::of_service(&context, &args.service, Use::Dial, &error).await);
+            return Err(explain::of_service(&endpoint, &args.service, Use::Dial, &error).await);
         }
     };
     codes.ask_no_more().await;
@@ -50,7 +51,7 @@ async fn connect(args: DialArgs) -> Result<(), Failure> {
     let (input, output) = (tokio::io::stdin(), StandardOutput(tokio::io::stdout()));
     let carried = weft_tunneler::carry::pipe(connection, input, output).await;
     // Waits until everything written has arrived. A service may end the connection before it has read all.
-    if let Err(problem) = context.close().await {
+    if let Err(problem) = endpoint.close().await {
         tracing::debug!(%problem, "the connection was ended before all data had arrived");
     }
     match carried {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
-use weft_sdk::Context;
+use weft_sdk::Endpoint;
 use weft_tunnel::{Interception, SourceAddresses};
 
 use crate::{
@@ -63,12 +63,12 @@ impl<'a> Ending<'a> {
 
     /// Leaves the network with these identities: what was written has until the end of the time for
     /// connections to arrive.
-    pub(super) async fn leave(&self, contexts: Vec<Context>) {
+    pub(super) async fn leave(&self, endpoints: Vec<Endpoint>) {
         let hurry = &self.stages.hurry;
         let left = self.deadline.saturating_duration_since(Instant::now()).max(ARRIVING);
         let limit = if hurry.is_cancelled() { Duration::ZERO } else { left };
         let leaving: JoinSet<()> =
-            contexts.into_iter().map(|context| context.close_within(limit)).collect();
+            endpoints.into_iter().map(|endpoint| endpoint.close_within(limit)).collect();
         let left = leaving.join_all();
         match limit.is_zero() {
             true => drop(left.await),

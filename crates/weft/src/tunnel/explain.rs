@@ -1,6 +1,6 @@
 //! Explanations of failed dials and binds, with advice.
 
-use weft_sdk::{Context, Error, Service};
+use weft_sdk::{Endpoint, Error, Service};
 use weft_tunnel::{Configs, Intercept, InterceptAddress};
 
 use crate::failure::{Failure, chain};
@@ -58,14 +58,18 @@ impl Use {
 }
 
 /// The failure of a dial that names no address to its host, if the host needs one.
-pub(super) async fn lacks_address(context: &Context, name: &str, error: &Error) -> Option<Failure> {
+pub(super) async fn lacks_address(
+    endpoint: &Endpoint,
+    name: &str,
+    error: &Error,
+) -> Option<Failure> {
     let refused = matches!(error, Error::Refused { .. } | Error::NoTerminators { .. });
     let asks = ["required", "not provided", "missing"];
     let text = chain(error);
     if !refused || !text.contains("dst_") || !asks.iter().any(|word| text.contains(word)) {
         return None;
     }
-    let services = context.services().await.unwrap_or_default();
+    let services = endpoint.services().await.unwrap_or_default();
     let service = services.iter().find(|service| service.name == name);
     Some(needs_address(name, service.and_then(first_address)))
 }
@@ -96,20 +100,20 @@ fn first_address(service: &Service) -> Option<String> {
 }
 
 /// The failure that concerns one service; for an unknown name, with the names that exist.
-pub(super) async fn of_service(context: &Context, name: &str, of: Use, error: &Error) -> Failure {
+pub(super) async fn of_service(endpoint: &Endpoint, name: &str, of: Use, error: &Error) -> Failure {
     let failure = failure(error);
     if !matches!(error, Error::ServiceUnknown { .. } | Error::NotPermitted { .. }) {
         return failure;
     }
-    match context.services().await {
-        Ok(services) => failure.and(hint(name, of, &context.identity_name(), &services)),
+    match endpoint.services().await {
+        Ok(services) => failure.and(hint(name, of, &endpoint.identity_name(), &services)),
         Err(_) => failure,
     }
 }
 
 /// The service with this name, if the identity may use it this way.
 pub(super) fn check(
-    context: &Context,
+    endpoint: &Endpoint,
     services: &[Service],
     name: &str,
     of: Use,
@@ -118,7 +122,7 @@ pub(super) fn check(
         let text = format!(
             "there is no service `{name}` that this identity may use; check its service policies"
         );
-        let hint = hint(name, of, &context.identity_name(), services);
+        let hint = hint(name, of, &endpoint.identity_name(), services);
         return Err(Failure::not_found(text).and(hint));
     };
     if of.may(known) {
@@ -126,7 +130,7 @@ pub(super) fn check(
     }
     let action = if of == Use::Dial { "dial" } else { "bind" };
     let text = format!("this identity may not {action} `{name}`; check its service policies");
-    Err(Failure::not_logged_in(text).and(hint(name, of, &context.identity_name(), services)))
+    Err(Failure::not_logged_in(text).and(hint(name, of, &endpoint.identity_name(), services)))
 }
 
 fn hint(name: &str, of: Use, identity: &str, services: &[Service]) -> String {

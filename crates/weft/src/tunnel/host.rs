@@ -24,7 +24,7 @@ const REFRESH: Duration = Duration::from_secs(60);
 pub(crate) async fn host(args: HostArgs) -> Result<(), Failure> {
     let stages = signals::stages()?;
     let stop = &stages.stop;
-    let (context, hosted, traffic) = tokio::select! {
+    let (endpoint, hosted, traffic) = tokio::select! {
         biased;
         () = stop.cancelled() => return Err(Failure::interrupted()),
         begun = begin(&args) => begun?,
@@ -33,17 +33,17 @@ pub(crate) async fn host(args: HostArgs) -> Result<(), Failure> {
     drop(hosted);
     let drain = Duration::from_secs(args.drain.into());
     let ending = Ending::drained(&stages, || traffic.open(), drain).await;
-    ending.leave(vec![context]).await;
+    ending.leave(vec![endpoint]).await;
     ending.result()
 }
 
 async fn begin(
     args: &HostArgs,
-) -> Result<(weft_sdk::Context, HostedTerminator, Arc<Registry>), Failure> {
+) -> Result<(weft_sdk::Endpoint, HostedTerminator, Arc<Registry>), Failure> {
     let (protocol, host, port) = address(&args.address)?;
-    let context = identities::log_in(&args.identity, REFRESH, &args.login).await?;
-    let services = context.services().await.map_err(|error| explain::failure(&error))?;
-    explain::check(&context, &services, &args.service, Use::Bind)?;
+    let endpoint = identities::log_in(&args.identity, REFRESH, &args.login).await?;
+    let services = endpoint.services().await.map_err(|error| explain::failure(&error))?;
+    explain::check(&endpoint, &services, &args.service, Use::Bind)?;
     let precedence = match args.precedence {
         HostPrecedence::Default => TerminatorPrecedence::Default,
         HostPrecedence::Required => TerminatorPrecedence::Required,
@@ -51,7 +51,7 @@ async fn begin(
     };
     let traffic = Arc::<Registry>::default();
     let hosted = HostedTerminator::start(
-        context.clone(),
+        endpoint.clone(),
         &args.service,
         HostConfig::fixed(protocol, host.clone(), port),
         &args.instance,
@@ -65,7 +65,7 @@ async fn begin(
         args.service,
         host_port(&host, port)
     ));
-    Ok((context, hosted, traffic))
+    Ok((endpoint, hosted, traffic))
 }
 
 /// Reads the address of an application: `8000`, `host:8000`, `tcp:host:8000`, `udp:host:53`.

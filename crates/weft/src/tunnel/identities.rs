@@ -9,7 +9,7 @@ use std::{
 };
 
 use weft_client::enroll::peek;
-use weft_sdk::{Context, ContextBuilder, DevicePrompt, ExternalTokens, IdentityFile};
+use weft_sdk::{DevicePrompt, Endpoint, EndpointBuilder, ExternalTokens, IdentityFile};
 
 use super::explain;
 use crate::{
@@ -88,14 +88,14 @@ fn is(path: &Path, extension: &str) -> bool {
     path.extension().is_some_and(|known| known.eq_ignore_ascii_case(extension))
 }
 
-/// A builder of contexts of the identity of a file or token, which ask for the configs that tunnelers read.
+/// A builder of endpoints of the identity of a file or token, which ask for the configs that tunnelers read.
 pub(super) fn builder(
     refresh: Duration,
     login: &IdentityLogin,
     codes: &Arc<Codes>,
     identity: &Path,
-) -> ContextBuilder {
-    let builder = Context::builder()
+) -> EndpointBuilder {
+    let builder = Endpoint::builder()
         .config_types(weft_tunnel::config::TYPES)
         .refresh_interval(refresh)
         .renew_certificate(!login.no_renew)
@@ -126,16 +126,19 @@ pub(super) async fn log_in(
     path: &Path,
     refresh: Duration,
     login: &IdentityLogin,
-) -> Result<Context, Failure> {
+) -> Result<Endpoint, Failure> {
     let codes = Codes::new(&login.codes, &[path.to_owned()])?;
     log_in_with(path, builder(refresh, login, &codes, path)).await
 }
 
 /// Logs in as the identity of a file or token, with this builder.
-pub(super) async fn log_in_with(path: &Path, builder: ContextBuilder) -> Result<Context, Failure> {
+pub(super) async fn log_in_with(
+    path: &Path,
+    builder: EndpointBuilder,
+) -> Result<Endpoint, Failure> {
     let file = file(path).await?;
-    let context = builder.load(&file).await;
-    context.map_err(|error| explain::failure(&error).during(file.display()))
+    let endpoint = builder.load(&file).await;
+    endpoint.map_err(|error| explain::failure(&error).during(file.display()))
 }
 
 #[cfg(test)]

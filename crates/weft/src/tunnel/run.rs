@@ -10,7 +10,7 @@ use std::{
 use parking_lot::Mutex;
 use tokio::{runtime::Handle, task::JoinSet};
 use tokio_util::sync::CancellationToken;
-use weft_sdk::Context;
+use weft_sdk::Endpoint;
 use weft_tunnel::{NamedPort, Protocol, SourceAddresses, UdpTimes, config::ListenAt};
 use weft_tunneler::{Options, Tunneler};
 
@@ -57,18 +57,18 @@ pub(super) async fn run(args: TunnelRunArgs, clients: Option<Clients>) -> Result
     let served = Served::start(args.running.socket.as_deref(), Arc::clone(&all.shown));
     let mut manager = Manager::of_process();
     let drain = seconds(args.running.drain);
-    let (contexts, ended) = match &served {
+    let (endpoints, ended) = match &served {
         Ok(_) => {
             let ended = managed(all.run(), &mut manager, drain, &stages, &hang_ups).await;
-            let (contexts, ended) = ended.unwrap_or_else(|| (Vec::new(), Ok(())));
+            let (endpoints, ended) = ended.unwrap_or_else(|| (Vec::new(), Ok(())));
             // The failure of some counts only if it has ended the command.
-            (contexts, if all.stop.is_cancelled() { Ok(()) } else { ended })
+            (endpoints, if all.stop.is_cancelled() { Ok(()) } else { ended })
         }
         Err(_) => (Vec::new(), Ok(())),
     };
     let ending = Ending::drained(&stages, || all.open(), drain).await;
     clean_up(intercept.as_deref()).await;
-    ending.leave(contexts).await;
+    ending.leave(endpoints).await;
     // After a second signal, some may not have ended; without them their services are hosted no more.
     all.shown.lock().tunnelers.clear();
     given_back().await;
@@ -129,16 +129,16 @@ impl All {
 
     /// Runs a tunneler for each identity. Returns what still holds connections, and the last failure of
     /// an identity.
-    async fn run(self: &Arc<Self>) -> (Vec<Context>, Result<(), Failure>) {
+    async fn run(self: &Arc<Self>) -> (Vec<Endpoint>, Result<(), Failure>) {
         let mut running = JoinSet::new();
         for path in self.paths.clone() {
             let this = Arc::clone(self);
             running.spawn(async move { this.one(&path).await });
         }
-        let (mut contexts, mut failure) = (Vec::new(), Ok(()));
+        let (mut endpoints, mut failure) = (Vec::new(), Ok(()));
         while let Some(done) = running.join_next().await {
             match done {
-                Ok(Ok(context)) => contexts.extend(context),
+                Ok(Ok(endpoint)) => endpoints.extend(endpoint),
                 Ok(Err(problem)) => {
                     tracing::error!(%problem, "the tunneler stops for an identity");
                     failure = Err(problem);
@@ -146,14 +146,14 @@ impl All {
                 Err(panic) => failure = Err(Failure::new(panic)),
             }
         }
-        (contexts, failure)
+        (endpoints, failure)
     }
 
-    /// Runs a tunneler for one identity until it is told to stop, and returns the context of its open
+    /// Runs a tunneler for one identity until it is told to stop, and returns the endpoint of its open
     /// connections. While no controller can be reached, enrollment and login are tried again ([`WAITS`]).
-    async fn one(&self, path: &Path) -> Result<Option<Context>, Failure> {
+    async fn one(&self, path: &Path) -> Result<Option<Endpoint>, Failure> {
         let (mut wait, longest) = WAITS;
-        let (context, tunneler) = loop {
+        let (endpoint, tunneler) = loop {
             let begun = tokio::select! {
                 biased;
                 () = self.stop.cancelled() => return Ok(None),
@@ -174,18 +174,18 @@ impl All {
             }
             wait = (wait * 2).min(longest);
         };
-        tracing::info!(identity = %context.identity_name(), "tunneling");
+        tracing::info!(identity = %endpoint.identity_name(), "tunneling");
         {
             let mut shown = self.shown.lock();
             shown.unserved.remove(path);
             shown.tunnelers.push(Arc::clone(&tunneler));
         }
         tunneler.run(&self.stop).await;
-        Ok(Some(context))
+        Ok(Some(endpoint))
     }
 
     /// Enrolls an identity, if that was not done before, and logs in.
-    async fn begin(&self, path: &Path) -> Result<(Context, Arc<Tunneler>), Obstacle> {
+    async fn begin(&self, path: &Path) -> Result<(Endpoint, Arc<Tunneler>), Obstacle> {
         let file = identities::file(path).await.map_err(|failure| Obstacle {
             may_pass: failure.is_temporary(),
             failure: failure.during(path.display()),
@@ -196,10 +196,10 @@ impl All {
         }
         let begun = async {
             let builder = identities::builder(self.refresh, &self.login, &self.codes, path);
-            let context = builder.load(&file).await?;
-            let tunneler = Tunneler::new(context.clone(), self.options.clone());
+            let endpoint = builder.load(&file).await?;
+            let tunneler = Tunneler::new(endpoint.clone(), self.options.clone());
             tunneler.refresh().await?;
-            Ok::<_, weft_sdk::Error>((context, tunneler))
+            Ok::<_, weft_sdk::Error>((endpoint, tunneler))
         };
         begun.await.map_err(|error| Obstacle {
             may_pass: !error.is_final(),
@@ -216,20 +216,20 @@ pub(super) async fn proxy(args: TunnelProxyArgs) -> Result<(), Failure> {
         Options { host: false, offer: false, named, ..options(Some(&args.at), &args.running) };
     let begun = async {
         let refresh = seconds(args.running.refresh);
-        let context = identities::log_in(&args.identity, refresh, &args.login).await?;
-        let services = context.services().await.map_err(|error| explain::failure(&error))?;
+        let endpoint = identities::log_in(&args.identity, refresh, &args.login).await?;
+        let services = endpoint.services().await.map_err(|error| explain::failure(&error))?;
         for named in &options.named {
-            explain::check(&context, &services, &named.service, Use::Dial)?;
+            explain::check(&endpoint, &services, &named.service, Use::Dial)?;
         }
-        let tunneler = Tunneler::new(context.clone(), options.clone());
+        let tunneler = Tunneler::new(endpoint.clone(), options.clone());
         tunneler.refresh().await.map_err(|error| explain::failure(&error))?;
         for port in tunneler.ports() {
             let at = port.listening.map_err(Failure::new)?;
             output::line(format!("{}: {}:{at}", port.service, port.protocol));
         }
-        Ok::<_, Failure>((context, tunneler))
+        Ok::<_, Failure>((endpoint, tunneler))
     };
-    let (context, tunneler) = tokio::select! {
+    let (endpoint, tunneler) = tokio::select! {
         biased;
         () = stages.stop.cancelled() => return Err(Failure::interrupted()),
         begun = begun => begun?,
@@ -238,7 +238,7 @@ pub(super) async fn proxy(args: TunnelProxyArgs) -> Result<(), Failure> {
     let _served = Served::start(args.running.socket.as_deref(), Arc::new(Mutex::new(shown)))?;
     tunneler.run(&stages.stop).await;
     let ending = Ending::drained(&stages, || tunneler.open(), seconds(args.running.drain)).await;
-    ending.leave(vec![context]).await;
+    ending.leave(vec![endpoint]).await;
     ending.result()
 }
 

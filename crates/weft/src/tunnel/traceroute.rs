@@ -26,14 +26,14 @@ async fn trace(args: TracerouteArgs) -> Result<(), Failure> {
     let codes = Codes::new(&args.login.codes, std::slice::from_ref(&args.identity))?;
     let builder = identities::builder(REFRESH, &args.login, &codes, &args.identity);
     let builder = builder.router_flow_control();
-    let context = identities::log_in_with(&args.identity, builder).await?;
+    let endpoint = identities::log_in_with(&args.identity, builder).await?;
     let timeout = Duration::from_secs(args.timeout.into());
     let mut options = DialOptions::new().timeout(timeout);
     options.instance = args.instance;
-    let connection = match context.dial_with(&args.service, options).await {
+    let connection = match endpoint.dial_with(&args.service, options).await {
         Ok(connection) => connection,
         Err(error) => {
-            return Err(explain::of_service(&context, &args.service, Use::Dial, &error).await);
+            return Err(explain::of_service(&endpoint, &args.service, Use::Dial, &error).await);
         }
     };
     let (mut hops, mut outcome) = (Vec::new(), Ok(()));
@@ -49,7 +49,7 @@ async fn trace(args: TracerouteArgs) -> Result<(), Failure> {
     }
     drop(connection);
     // The connection carried nothing.
-    let _ = context.close().await;
+    let _ = endpoint.close().await;
     let members = ["hop", "kind", "id", "milliseconds"];
     output::list(args.output.format(), hops, &members, "no hops: none has answered");
     outcome

@@ -21,7 +21,7 @@ use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
     task::JoinSet,
 };
-use weft_sdk::{Connection, Context, DialOptions, Listener};
+use weft_sdk::{Connection, DialOptions, Endpoint, Listener};
 
 use super::scene::Cast;
 use crate::{failure::Failure, output::counted, spans::Export};
@@ -84,7 +84,7 @@ pub(super) async fn run(
     let patience = amount.patience;
     progress.set_message("logging in and binding");
     let (host, dialer) = within(patience, "logging in", async {
-        let (host, dialer) = (context(cast.host, export), context(cast.dialer, export));
+        let (host, dialer) = (endpoint(cast.host, export), endpoint(cast.dialer, export));
         tokio::try_join!(Box::pin(host), Box::pin(dialer))
     })
     .await?;
@@ -96,18 +96,18 @@ pub(super) async fn run(
     })
     .await?;
     let hosting = JoinSet::from_iter([serve(listener, patience)]);
-    let player = Dialer { context: dialer, service: cast.service, patience };
+    let player = Dialer { endpoint: dialer, service: cast.service, patience };
     let measured = player.measure(amount, progress).await;
     drop(hosting);
     // What was measured has arrived: both sides have compared its sums.
-    let _ = player.context.close().await;
+    let _ = player.endpoint.close().await;
     let _ = host.close().await;
     measured
 }
 
-async fn context(identity: weft_sdk::IdentityFile, export: &Export) -> Result<Context, Failure> {
+async fn endpoint(identity: weft_sdk::IdentityFile, export: &Export) -> Result<Endpoint, Failure> {
     export
-        .of_sdk(Context::builder())
+        .of_sdk(Endpoint::builder())
         .application("weft-verify", env!("CARGO_PKG_VERSION"))
         .build(identity)
         .await
@@ -115,7 +115,7 @@ async fn context(identity: weft_sdk::IdentityFile, export: &Export) -> Result<Co
 }
 
 struct Dialer {
-    context: Context,
+    endpoint: Endpoint,
     service: String,
     patience: Duration,
 }
@@ -160,7 +160,7 @@ impl Dialer {
 
     async fn dial(&self) -> Result<Connection, Failure> {
         let options = DialOptions::new().timeout(self.patience);
-        let dialed = self.context.dial_with(&self.service, options).await;
+        let dialed = self.endpoint.dial_with(&self.service, options).await;
         dialed.map_err(|error| Failure::caused_by(&error).during("dialing the service"))
     }
 

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use rand::{SeedableRng as _, rngs::StdRng};
 use tokio_util::sync::CancellationToken;
-use weft_sdk::{Context, ContextBuilder};
+use weft_sdk::{Endpoint, EndpointBuilder};
 
 use self::{
     bed::{Bed, no_circuits},
@@ -38,10 +38,10 @@ fn setting(name: &str, usual: u64) -> u64 {
 
 /// The ends of the flows.
 struct Ends {
-    west: Context,
-    east: Context,
+    west: Endpoint,
+    east: Endpoint,
     /// At the router of `west`, without flow control of its own.
-    old: Context,
+    old: Endpoint,
     _hosts: [Hosts; 2],
 }
 
@@ -53,10 +53,10 @@ impl Ends {
             bed.operator.service(&format!("echo-{end}"), false).await;
             bed.operator.service(&format!("sink-{end}"), true).await;
         }
-        let usual = ContextBuilder::new;
-        let west = bed.context("west", "west", usual()).await;
-        let east = bed.context("east", "east", usual()).await;
-        let old = bed.context("old", "west", usual().router_flow_control()).await;
+        let usual = EndpointBuilder::new;
+        let west = bed.endpoint("west", "west", usual()).await;
+        let east = bed.endpoint("east", "east", usual()).await;
+        let old = bed.endpoint("old", "west", usual().router_flow_control()).await;
         let hosts = [Hosts::of(&west, "west").await, Hosts::of(&east, "east").await];
         Self { west, east, old, _hosts: hosts }
     }

@@ -3,7 +3,7 @@
 
 use std::{fs, time::Duration};
 
-use weft_sdk::ContextBuilder;
+use weft_sdk::EndpointBuilder;
 
 use crate::{
     network::Network,
@@ -27,20 +27,20 @@ async fn circuits_outlive_a_kill_of_the_controller() {
     operator.service("by-sdk", true).await;
     let server = Server::tcp(Manner::Echo).await;
     operator.tunneled("by-tunnel", server.port(), true).await;
-    let serving = operator.context("host").await;
+    let serving = operator.endpoint("host").await;
     let _hosted = Server::sdk(&serving, "by-sdk", Manner::Echo).await;
-    let own = operator.context("dialer").await;
-    let legacy = ContextBuilder::new().router_flow_control();
-    let legacy = operator.context_with("legacy-dialer", legacy).await;
+    let own = operator.endpoint("dialer").await;
+    let legacy = EndpointBuilder::new().router_flow_control();
+    let legacy = operator.endpoint_with("legacy-dialer", legacy).await;
 
     let mut idle = Vec::new();
     let mut busy = Vec::new();
-    for context in [&own, &legacy] {
+    for endpoint in [&own, &legacy] {
         for service in ["by-sdk", "by-tunnel"] {
-            let mut stream = dial(context, service).await;
+            let mut stream = dial(endpoint, service).await;
             round_trip(&mut stream, "before").await.unwrap();
-            idle.push((format!("{service} of {}", context.identity_name()), stream));
-            busy.push(Busy::start(dial(context, service).await));
+            idle.push((format!("{service} of {}", endpoint.identity_name()), stream));
+            busy.push(Busy::start(dial(endpoint, service).await));
         }
     }
     let taken = models_taken(&network);
@@ -65,9 +65,9 @@ async fn circuits_outlive_a_kill_of_the_controller() {
 
     // Sessions continue, news arrive, and the model is not sent again.
     network.operator.tunneled("news", server.port(), true).await;
-    for context in [&own, &legacy] {
+    for endpoint in [&own, &legacy] {
         for service in ["by-sdk", "by-tunnel", "news"] {
-            let mut stream = dial(context, service).await;
+            let mut stream = dial(endpoint, service).await;
             round_trip(&mut stream, "a new circuit").await.unwrap();
         }
     }

@@ -1,7 +1,7 @@
 //! Half-close in both directions: ending one direction does not end the other.
 
 use tokio::io::AsyncWriteExt as _;
-use weft_sdk::{Context, ContextBuilder};
+use weft_sdk::{Endpoint, EndpointBuilder};
 
 use crate::{
     network::Place,
@@ -21,12 +21,12 @@ async fn what_is_said_after_the_other_side_has_ended_is_read_to_the_end() {
     network.says("The network is up", PATIENCE).await;
     let operator = Operator::log_in(place.control).await;
     operator.allow_everybody().await;
-    let serving = operator.context("host").await;
-    let own = operator.context("dialer").await;
-    let legacy = ContextBuilder::new().router_flow_control();
-    let legacy = operator.context_with("legacy-dialer", legacy).await;
-    let legacy_host = ContextBuilder::new().router_flow_control();
-    let legacy_host = operator.context_with("legacy-host", legacy_host).await;
+    let serving = operator.endpoint("host").await;
+    let own = operator.endpoint("dialer").await;
+    let legacy = EndpointBuilder::new().router_flow_control();
+    let legacy = operator.endpoint_with("legacy-dialer", legacy).await;
+    let legacy_host = EndpointBuilder::new().router_flow_control();
+    let legacy_host = operator.endpoint_with("legacy-host", legacy_host).await;
 
     for (word, encrypted) in [("encrypted", true), ("plain", false)] {
         for manner in [Manner::Last(ANSWERED), Manner::First(ANSWERED)] {
@@ -53,7 +53,7 @@ async fn what_is_said_after_the_other_side_has_ended_is_read_to_the_end() {
 }
 
 /// One conversation, for each manner of the host.
-async fn talk(dialer: &Context, service: &str, encrypted: bool, manner: Manner) {
+async fn talk(dialer: &Endpoint, service: &str, encrypted: bool, manner: Manner) {
     let mut stream = dial(dialer, service).await;
     assert_eq!(stream.is_encrypted(), encrypted, "{service}");
     let talked = async {

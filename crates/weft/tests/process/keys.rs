@@ -18,7 +18,7 @@ use weft_identity::{
     Authority, AuthoritySpec, Certificate, CertificateRequest, IdentityFile, IdentityMaterial,
     KeyAlgorithm, Leaf, PrivateKey, Purpose, Subject, to_pem, write_private,
 };
-use weft_sdk::{Context, ContextBuilder, chain};
+use weft_sdk::{Endpoint, EndpointBuilder, chain};
 
 use crate::{
     network::Network,
@@ -129,15 +129,15 @@ impl Pki<'_> {
 
 /// Enrolls an identity, logs it in and dials. One try may fail, because a ticket signed just before
 /// an exchange is invalid after it; the next must succeed.
-async fn newcomer(operator: &Operator, service: &str) -> Context {
+async fn newcomer(operator: &Operator, service: &str) -> Endpoint {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
-    let attempt = async || -> Result<Context, String> {
+    let attempt = async || -> Result<Endpoint, String> {
         let name = format!("newcomer {}", NUMBER.fetch_add(1, Ordering::Relaxed));
         let file = operator.try_identity(&name).await?;
-        let context = ContextBuilder::new().build(file).await.map_err(|error| chain(&error))?;
-        let mut stream = context.dial(service).await.map_err(|error| chain(&error))?;
+        let endpoint = EndpointBuilder::new().build(file).await.map_err(|error| chain(&error))?;
+        let mut stream = endpoint.dial(service).await.map_err(|error| chain(&error))?;
         round_trip(&mut stream, "a newcomer").await.map_err(|error| error.to_string())?;
-        Ok(context)
+        Ok(endpoint)
     };
     until("somebody enrolls, logs in and dials", SOON, attempt).await.0
 }
@@ -150,12 +150,12 @@ struct Dialing {
 }
 
 impl Dialing {
-    fn start(context: Context, service: &'static str) -> Self {
+    fn start(endpoint: Endpoint, service: &'static str) -> Self {
         let (worked, failed) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
         let counts = (Arc::clone(&worked), Arc::clone(&failed));
         let task = tokio::spawn(async move {
             loop {
-                let done = match context.dial(service).await {
+                let done = match endpoint.dial(service).await {
                     Ok(mut stream) => round_trip(&mut stream, "again").await.is_ok(),
                     Err(_) => false,
                 };
@@ -185,12 +185,12 @@ async fn every_key_is_exchanged_under_load() {
     let mut network = Network::start().await;
     network.operator.allow_everybody().await;
     network.operator.service(SERVICE, true).await;
-    let hosting = network.operator.context("host").await;
+    let hosting = network.operator.endpoint("host").await;
     let _server = Server::sdk(&hosting, SERVICE, Manner::Echo).await;
     let of_before = network.operator.identity("of before").await;
-    let context = ContextBuilder::new().build(of_before.clone()).await.unwrap();
-    let busy = Busy::start(dial(&context, SERVICE).await);
-    let dialing = Dialing::start(context.clone(), SERVICE);
+    let endpoint = EndpointBuilder::new().build(of_before.clone()).await.unwrap();
+    let busy = Busy::start(dial(&endpoint, SERVICE).await);
+    let dialing = Dialing::start(endpoint.clone(), SERVICE);
     let pki = Pki(&network);
     let router_before = pki.certificates("router.crt").remove(0);
 
@@ -205,7 +205,7 @@ async fn every_key_is_exchanged_under_load() {
     pki.at_controller(async || drop(pki.exchange_signer(&root))).await;
     let newcomers = newcomer(&network.operator, SERVICE).await;
     // An identity with a certificate of the former signer logs in.
-    let again = ContextBuilder::new().build(of_before.clone()).await.unwrap();
+    let again = EndpointBuilder::new().build(of_before.clone()).await.unwrap();
     round_trip(&mut dial(&again, SERVICE).await, "of before").await.unwrap();
     assert_eq!(dialing.goes_on().await, 0);
 
@@ -243,7 +243,7 @@ async fn every_key_is_exchanged_under_load() {
     let pki = Pki(&network);
     pki.at_router(async || pki.exchange_router().await).await;
     let hosting = newcomer_who_hosts(&network.operator, SERVICE).await;
-    let context = newcomer(&network.operator, SERVICE).await;
+    let endpoint = newcomer(&network.operator, SERVICE).await;
     pki.at_controller(async || pki.write("root.crt", &new.certificate().to_pem())).await;
     let alone = to_pem([new.certificate()]);
     pki.at_router(async || pki.write("router.ca.crt", &alone)).await;
@@ -251,18 +251,18 @@ async fn every_key_is_exchanged_under_load() {
     network.start_router();
     network.router_online(true, PATIENCE).await;
     let after = newcomer(&network.operator, SERVICE).await;
-    for context in [&context, &after] {
-        round_trip(&mut dial(context, SERVICE).await, "all is new").await.unwrap();
+    for endpoint in [&endpoint, &after] {
+        round_trip(&mut dial(endpoint, SERVICE).await, "all is new").await.unwrap();
     }
     // Certificates below the old root alone are refused.
-    let refused = ContextBuilder::new().build(of_before).await;
+    let refused = EndpointBuilder::new().build(of_before).await;
     assert!(refused.is_err(), "the old root is believed still");
     drop(hosting);
 }
 
 /// A new identity that hosts the service too.
-async fn newcomer_who_hosts(operator: &Operator, service: &str) -> (Context, Server) {
-    let context = operator.context("host of the new root").await;
-    let server = Server::sdk(&context, service, Manner::Echo).await;
-    (context, server)
+async fn newcomer_who_hosts(operator: &Operator, service: &str) -> (Endpoint, Server) {
+    let endpoint = operator.endpoint("host of the new root").await;
+    let server = Server::sdk(&endpoint, service, Manner::Echo).await;
+    (endpoint, server)
 }

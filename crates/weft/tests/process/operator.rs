@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use weft_client::{Address, Credentials, ManagementClient, Tls, trust};
 use weft_contract::{Api, Kind, resource};
-use weft_sdk::{Context, ContextBuilder, IdentityFile, chain};
+use weft_sdk::{Endpoint, EndpointBuilder, IdentityFile, chain};
 
 use crate::{
     network::{PASSWORD, USER},
@@ -120,12 +120,12 @@ impl Operator {
     }
 
     /// Creates an identity, enrolls it and logs it in with default settings.
-    pub(crate) async fn context(&self, name: &str) -> Context {
-        self.context_with(name, ContextBuilder::new()).await
+    pub(crate) async fn endpoint(&self, name: &str) -> Endpoint {
+        self.endpoint_with(name, EndpointBuilder::new()).await
     }
 
-    /// [`Operator::context`] with these settings.
-    pub(crate) async fn context_with(&self, name: &str, how: ContextBuilder) -> Context {
+    /// [`Operator::endpoint`] with these settings.
+    pub(crate) async fn endpoint_with(&self, name: &str, how: EndpointBuilder) -> Endpoint {
         how.build(self.identity(name).await).await.unwrap()
     }
 }

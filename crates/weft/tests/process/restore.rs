@@ -69,11 +69,11 @@ async fn a_network_goes_back_to_a_snapshot() {
     let names: Vec<_> = services.iter().filter_map(|service| service["name"].as_str()).collect();
     assert_eq!(names, ["early"]);
     // An identity that enrolled before the snapshot is still enrolled, and logs in again.
-    let log_in = async || weft_sdk::ContextBuilder::new().build(file.clone()).await;
-    let (context, _) = until("the dialer logs in", PATIENCE, log_in).await;
-    let mut stream = dial(&context, "early").await;
+    let log_in = async || weft_sdk::EndpointBuilder::new().build(file.clone()).await;
+    let (endpoint, _) = until("the dialer logs in", PATIENCE, log_in).await;
+    let mut stream = dial(&endpoint, "early").await;
     round_trip(&mut stream, "after the restore").await.unwrap();
     network.operator.tunneled("later", server.port(), true).await;
-    let mut stream = dial(&context, "later").await;
+    let mut stream = dial(&endpoint, "later").await;
     round_trip(&mut stream, "news after the restore").await.unwrap();
 }

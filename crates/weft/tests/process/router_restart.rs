@@ -21,7 +21,7 @@ async fn a_killed_router_comes_back_and_its_hosts_with_it() {
     operator.service("by-sdk", true).await;
     let server = Server::tcp(Manner::Echo).await;
     operator.tunneled("by-tunnel", server.port(), true).await;
-    let (host, dialer) = (operator.context("host").await, operator.context("dialer").await);
+    let (host, dialer) = (operator.endpoint("host").await, operator.endpoint("dialer").await);
     let _hosted = Server::sdk(&host, "by-sdk", Manner::Echo).await;
     let mut before = dial(&dialer, "by-sdk").await;
     round_trip(&mut before, "before").await.unwrap();

@@ -9,7 +9,7 @@ use std::{
 use futures::future::try_join_all;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio_util::sync::CancellationToken;
-use weft_sdk::{Connection, Context, ContextBuilder};
+use weft_sdk::{Connection, Endpoint, EndpointBuilder};
 
 use crate::{
     network::Network,
@@ -36,8 +36,8 @@ const READ_BY_EACH: u64 = 3 * MIB;
 #[tokio::test(flavor = "multi_thread")]
 async fn slow_readers_with_their_own_flow_control_cost_little_memory() {
     let scene = Scene::start().await;
-    let context = scene.network.operator.context("slow").await;
-    let one = async || dial(&context, "flood").await;
+    let endpoint = scene.network.operator.endpoint("slow").await;
+    let one = async || dial(&endpoint, "flood").await;
     scene.hold("one with its own flow control", 1, GROWTH_OF_ONE, Awake::One, one).await;
     let what = "many with their own flow control";
     scene.hold(what, MANY, GROWTH_OF_MANY, Awake::One, one).await;
@@ -49,9 +49,9 @@ async fn slow_readers_with_the_routers_flow_control_cost_little_memory() {
     let identity = scene.network.operator.identity("slow").await;
     // On a shared connection, a dialer that does not read stops the others; each has its own.
     let legacy = async || {
-        let how = ContextBuilder::new().router_flow_control();
-        let context: Context = how.build(identity.clone()).await.unwrap();
-        dial(&context, "flood").await
+        let how = EndpointBuilder::new().router_flow_control();
+        let endpoint: Endpoint = how.build(identity.clone()).await.unwrap();
+        dial(&endpoint, "flood").await
     };
     scene.hold("one with the router's flow control", 1, GROWTH_OF_ONE, Awake::One, legacy).await;
     let what = "many with the router's flow control";
@@ -61,10 +61,10 @@ async fn slow_readers_with_the_routers_flow_control_cost_little_memory() {
 #[tokio::test(flavor = "multi_thread")]
 async fn slow_readers_that_share_an_old_connection_cost_little_memory() {
     let scene = Scene::start().await;
-    let how = ContextBuilder::new().router_flow_control();
-    let context = scene.network.operator.context_with("slow", how).await;
+    let how = EndpointBuilder::new().router_flow_control();
+    let endpoint = scene.network.operator.endpoint_with("slow", how).await;
     // All dial before the first data, because later answers would wait behind it.
-    let shared = async || dial(&context, "flood-when-asked").await;
+    let shared = async || dial(&endpoint, "flood-when-asked").await;
     scene.hold("many on one connection", MANY, GROWTH_OF_MANY, Awake::All, shared).await;
 }
 
@@ -83,7 +83,7 @@ struct Scene {
     flood: Server,
     when_asked: Server,
     _echo: Server,
-    bystander: Context,
+    bystander: Endpoint,
 }
 
 impl Scene {
@@ -97,7 +97,7 @@ impl Scene {
         operator.tunneled("flood-when-asked", when_asked.port(), true).await;
         let echo = Server::tcp(Manner::Echo).await;
         operator.tunneled("echo", echo.port(), true).await;
-        let bystander = operator.context("bystander").await;
+        let bystander = operator.endpoint("bystander").await;
         let scene = Self { network, flood, when_asked, _echo: echo, bystander };
         // Memory that any work needs does not count as growth.
         let mut first = dial(&scene.bystander, "flood").await;

@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use weft_contract::resource;
-use weft_sdk::{Context, ContextBuilder};
+use weft_sdk::{Endpoint, EndpointBuilder};
 
 use crate::{
     collector::{Collector, Told},
@@ -42,11 +42,11 @@ impl Own {
     }
 }
 
-/// A builder of contexts with a tracer provider, and the spans that they end.
-fn traced() -> (Own, ContextBuilder) {
+/// A builder of endpoints with a tracer provider, and the spans that they end.
+fn traced() -> (Own, EndpointBuilder) {
     let own = Own::default();
     let provider = SdkTracerProvider::builder().with_simple_exporter(own.clone()).build();
-    (own, ContextBuilder::new().tracer_provider(&provider))
+    (own, EndpointBuilder::new().tracer_provider(&provider))
 }
 
 impl Place {
@@ -62,7 +62,7 @@ impl Place {
 }
 
 /// Hosts over the second router and dials over the first.
-async fn apart(operator: &Operator, how: ContextBuilder) -> (Context, Context) {
+async fn apart(operator: &Operator, how: EndpointBuilder) -> (Endpoint, Endpoint) {
     let all: Vec<Value> = operator.list(&resource::edge_router_policy::KIND).await;
     let quickstart = all.iter().find(|policy| policy["name"] == "quickstart").unwrap();
     let routers = operator.list(&resource::edge_router::KIND).await;
@@ -73,7 +73,7 @@ async fn apart(operator: &Operator, how: ContextBuilder) -> (Context, Context) {
     let delete = resource::edge_router_policy::KIND.delete().unwrap();
     let policy = quickstart["id"].as_str().unwrap();
     let _: Value = operator.client.call(delete, &[policy], &[], None).await.unwrap();
-    let mut contexts = Vec::new();
+    let mut endpoints = Vec::new();
     for (name, router) in [("dialer", "quickstart-router"), ("host", "quickstart-router-2")] {
         let identity = operator.identity(name).await;
         let known = operator.list(&resource::identity::KIND).await;
@@ -82,10 +82,10 @@ async fn apart(operator: &Operator, how: ContextBuilder) -> (Context, Context) {
             "identityRoles": [format!("@{}", known["id"].as_str().unwrap())],
             "edgeRouterRoles": [format!("@{}", id(router))]});
         operator.create(&resource::edge_router_policy::KIND, &policy).await;
-        contexts.push(how.clone().build(identity).await.unwrap());
+        endpoints.push(how.clone().build(identity).await.unwrap());
     }
-    let host = contexts.pop().unwrap();
-    (contexts.pop().unwrap(), host)
+    let host = endpoints.pop().unwrap();
+    (endpoints.pop().unwrap(), host)
 }
 
 fn one(told: &[Told], name: &str) -> Told {
@@ -254,21 +254,21 @@ async fn a_collector_that_never_answers_holds_up_neither_dials_nor_the_end() {
     let operator = Operator::log_in(place.control).await;
     operator.service("greeter", false).await;
     operator.allow_everybody().await;
-    let context = operator.context("both").await;
-    let mut listener = context.bind("greeter").await.unwrap();
+    let endpoint = operator.endpoint("both").await;
+    let mut listener = endpoint.bind("greeter").await.unwrap();
     let accepting = tokio::spawn(async move {
         while let Ok(incoming) = listener.accept().await {
             drop(incoming.accept().await);
         }
     });
-    drop(context.dial("greeter").await.unwrap());
+    drop(endpoint.dial("greeter").await.unwrap());
     let asked = async || if collector.requests() > 0 { Ok(()) } else { Err("nothing yet") };
     until("the collector is asked", PATIENCE, asked).await;
 
     // Far more spans than the queue holds: a few for each dial.
     let begun = Instant::now();
     for _ in 0..1500 {
-        drop(context.dial("greeter").await.unwrap());
+        drop(endpoint.dial("greeter").await.unwrap());
     }
     assert!(begun.elapsed() < PATIENCE, "{:?}", begun.elapsed());
     accepting.abort();

@@ -15,7 +15,7 @@ use tokio::{
     sync::mpsc,
 };
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
-use weft_sdk::{Connection, Context, Listener};
+use weft_sdk::{Connection, Endpoint, Listener};
 
 use crate::wait::{PATIENCE, until, within};
 
@@ -158,8 +158,8 @@ impl Server {
     }
 
     /// A server that hosts this service with the SDK.
-    pub(crate) async fn sdk(context: &Context, service: &str, manner: Manner) -> Self {
-        let bind = async || context.bind(service).await;
+    pub(crate) async fn sdk(endpoint: &Endpoint, service: &str, manner: Manner) -> Self {
+        let bind = async || endpoint.bind(service).await;
         let (listener, _) = until(&format!("{service} is hosted"), PATIENCE, bind).await;
         Self::accept(listener, manner)
     }
@@ -200,8 +200,8 @@ impl Server {
 }
 
 /// Dials until it succeeds, because a new service takes a moment to be hosted.
-pub(crate) async fn dial(context: &Context, service: &str) -> Connection {
-    let dial = async || context.dial(service).await;
+pub(crate) async fn dial(endpoint: &Endpoint, service: &str) -> Connection {
+    let dial = async || endpoint.dial(service).await;
     until(&format!("{service} can be dialed"), PATIENCE, dial).await.0
 }
 

@@ -72,7 +72,7 @@ async fn the_tour_of_the_readme_works_word_by_word() {
     let again = weft(place.folder(), &again).await;
     assert!(!again.status.success(), "a token counts once");
     assert!(text(&again).contains("used already"), "{}", text(&again));
-    let laptop = weft_sdk::Context::load(place.folder().join("laptop.json")).await.unwrap();
+    let laptop = weft_sdk::Endpoint::load(place.folder().join("laptop.json")).await.unwrap();
     let mut page = dial(&laptop, "web").await;
     page.write_all(b"GET / HTTP/1.0\r\n\r\n").await.unwrap();
     page.shutdown().await.unwrap();
@@ -157,7 +157,7 @@ async fn a_home_is_resumed_with_everything_kept() {
     };
     until("the network is up again", PATIENCE, ups).await;
     assert_eq!(everything(&operator).await, before);
-    let laptop = weft_sdk::Context::from_identity(identity).await.unwrap();
+    let laptop = weft_sdk::Endpoint::from_identity(identity).await.unwrap();
     let mut page = dial(&laptop, "web").await;
     let mut answer = Vec::new();
     within("the page", PATIENCE, page.read_to_end(&mut answer)).await.unwrap();

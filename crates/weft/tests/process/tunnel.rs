@@ -426,8 +426,8 @@ async fn a_host_ends_a_silent_conversation_after_the_time_that_it_is_told() {
     let run = ["tunnel", "run-host", "-i", "host.json", "--refresh", "1", "--udp-idle", "5"];
     let mut hosting = bed.start_weft("run", &run);
     hosting.says("a service is hosted", PATIENCE).await;
-    let context = bed.operator.context("client").await;
-    let connection = dial(&context, "dns").await;
+    let endpoint = bed.operator.endpoint("client").await;
+    let connection = dial(&endpoint, "dns").await;
     let (mut reader, mut writer) = connection.into_split();
     writer.write_all(b"a question").await.unwrap();
     let mut buffer = [0; 64];

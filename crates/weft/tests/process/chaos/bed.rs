@@ -12,7 +12,7 @@ use std::{fs, path::PathBuf, time::Duration};
 
 use serde_json::{Value, json};
 use weft_contract::{Api, resource};
-use weft_sdk::{Context, ContextBuilder};
+use weft_sdk::{Endpoint, EndpointBuilder};
 
 use super::wires::Wires;
 use crate::{
@@ -150,7 +150,7 @@ impl Bed {
     }
 
     /// An identity that uses the router of this end.
-    pub(super) async fn context(&self, name: &str, end: &str, how: ContextBuilder) -> Context {
+    pub(super) async fn endpoint(&self, name: &str, end: &str, how: EndpointBuilder) -> Endpoint {
         how.build(self.operator.identity_with(name, &[end]).await).await.unwrap()
     }
 

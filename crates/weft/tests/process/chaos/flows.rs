@@ -17,7 +17,7 @@ use parking_lot::Mutex;
 use rand::{Rng as _, RngExt as _, SeedableRng as _, rngs::StdRng};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
-use weft_sdk::{Connection, Context};
+use weft_sdk::{Connection, Endpoint};
 
 use crate::{
     streams::{Manner, Server},
@@ -48,7 +48,7 @@ pub(super) enum Kind {
     Stream,
 }
 
-/// A service for echoes and one for streams, hosted by one context.
+/// A service for echoes and one for streams, hosted by one endpoint.
 pub(super) struct Hosts {
     _echo: Server,
     _sink: AbortOnDropHandle<()>,
@@ -56,10 +56,10 @@ pub(super) struct Hosts {
 
 impl Hosts {
     /// Hosts `echo-NAME` and `sink-NAME`.
-    pub(super) async fn of(context: &Context, name: &str) -> Self {
-        let echo = Server::sdk(context, &format!("echo-{name}"), Manner::Echo).await;
+    pub(super) async fn of(endpoint: &Endpoint, name: &str) -> Self {
+        let echo = Server::sdk(endpoint, &format!("echo-{name}"), Manner::Echo).await;
         let service = format!("sink-{name}");
-        let bind = async || context.bind(&service).await;
+        let bind = async || endpoint.bind(&service).await;
         let (mut listener, _) = until(&format!("{service} is hosted"), PATIENCE, bind).await;
         let sink = tokio::spawn(async move {
             while let Ok(incoming) = listener.accept().await {

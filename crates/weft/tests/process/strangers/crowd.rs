@@ -39,7 +39,7 @@ async fn a_crowd_at_the_doors_keeps_nobody_out() {
     operator.allow_everybody().await;
     let server = Server::tcp(Manner::Echo).await;
     operator.tunneled("echo", server.port(), true).await;
-    let early = operator.context("early").await;
+    let early = operator.endpoint("early").await;
     let mut circuit = dial(&early, "echo").await;
     let doors = Doors::of(&place, &operator.identity("stranger").await);
     let late = operator.identity("late").await;
@@ -64,8 +64,8 @@ async fn a_crowd_at_the_doors_keeps_nobody_out() {
     }
     let second = Operator::log_in(place.control).await;
     second.list(&weft_contract::resource::service::KIND).await;
-    let context = weft_sdk::Context::from_identity(late.clone()).await.unwrap();
-    let mut stream = dial(&context, "echo").await;
+    let endpoint = weft_sdk::Endpoint::from_identity(late.clone()).await.unwrap();
+    let mut stream = dial(&endpoint, "echo").await;
     round_trip(&mut stream, "from one address").await.unwrap();
     drop((at_api, at_edge));
 
@@ -80,8 +80,8 @@ async fn a_crowd_at_the_doors_keeps_nobody_out() {
     };
     until("the edge is full", PATIENCE, full).await;
     within("others go on", PATIENCE, round_trip(&mut circuit, "inside")).await.unwrap();
-    let context = weft_sdk::Context::from_identity(late).await.unwrap();
-    let mut stream = dial(&context, "echo").await;
+    let endpoint = weft_sdk::Endpoint::from_identity(late).await.unwrap();
+    let mut stream = dial(&endpoint, "echo").await;
     round_trip(&mut stream, "from everywhere").await.unwrap();
     round_trip(&mut circuit, "still inside").await.unwrap();
 }

@@ -43,10 +43,10 @@ async fn what_is_malformed_at_the_edge_closes_its_connection_only() {
     operator.allow_everybody().await;
     let server = Server::tcp(Manner::Echo).await;
     operator.tunneled("echo", server.port(), true).await;
-    let routed = weft_sdk::ContextBuilder::new().router_flow_control();
+    let routed = weft_sdk::EndpointBuilder::new().router_flow_control();
     let witnesses = [
-        Witness::at(&operator.context("witness").await, "echo").await,
-        Witness::at(&operator.context_with("old-witness", routed).await, "echo").await,
+        Witness::at(&operator.endpoint("witness").await, "echo").await,
+        Witness::at(&operator.endpoint_with("old-witness", routed).await, "echo").await,
     ];
 
     let identity = operator.identity("stranger").await;

@@ -46,7 +46,7 @@ async fn what_is_malformed_at_the_control_plane_closes_its_connection_only() {
     operator.allow_everybody().await;
     let server = Server::tcp(Manner::Echo).await;
     operator.tunneled("echo", server.port(), true).await;
-    let witness = Witness::at(&operator.context("witness").await, "echo").await;
+    let witness = Witness::at(&operator.endpoint("witness").await, "echo").await;
 
     let identity = operator.identity("stranger").await;
     strangers(&Doors::of(&place, &identity).control, &network).await;

@@ -10,7 +10,7 @@ use std::{
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio_util::sync::CancellationToken;
-use weft_sdk::{Connection, Context};
+use weft_sdk::{Connection, Endpoint};
 
 use crate::{
     streams::{dial, pattern},
@@ -28,8 +28,8 @@ pub(super) struct Witness {
 
 impl Witness {
     /// Dials an echo service and begins.
-    pub(super) async fn at(context: &Context, service: &str) -> Self {
-        let stream = dial(context, service).await;
+    pub(super) async fn at(endpoint: &Endpoint, service: &str) -> Self {
+        let stream = dial(endpoint, service).await;
         let (rounds, stop) = (Arc::<AtomicU64>::default(), CancellationToken::new());
         let task = tokio::spawn(talk(stream, rounds.clone(), stop.clone()));
         Self { rounds, stop, task }

@@ -2,7 +2,7 @@
 
 use crate::account::Account;
 use crate::bind_options::BindOptions;
-use crate::builder::ContextBuilder;
+use crate::builder::EndpointBuilder;
 use crate::connection::Connection;
 use crate::dial::{self, DialOptions};
 use crate::ends::Ends;
@@ -24,37 +24,37 @@ use weft_identity::{IdentityFile, KeyAlgorithm, LiveIdentity, PrivateKey, Renewa
 /// Longest wait for the controller's answer to a logout. A session without one ends by itself.
 const LOGOUT_LIMIT: Duration = Duration::from_secs(2);
 
-/// An identity in the network. Clones are the same context.
+/// An identity in the network. Clones are the same endpoint.
 ///
 /// It stays logged in, keeps the connections to the routers that it has used, and connects again by
 /// itself. Connections and listeners keep it alive. When the last handle of all of them is dropped,
 /// written data is still sent, and then the connections to routers are closed.
 #[derive(Debug, Clone)]
-pub struct Context {
+pub struct Endpoint {
     pub(crate) guard: Arc<Guard>,
 }
 
-impl Context {
-    /// Logs in with the identity of this file, and makes its context.
+impl Endpoint {
+    /// Logs in with the identity of this file, and makes its endpoint.
     ///
     /// # Errors
     /// When the file cannot be read, or no controller accepts the identity.
     pub async fn load(path: impl AsRef<Path>) -> Result<Self> {
-        ContextBuilder::new().load(path).await
+        EndpointBuilder::new().load(path).await
     }
 
-    /// Logs in with this identity, and makes its context.
+    /// Logs in with this identity, and makes its endpoint.
     ///
     /// # Errors
-    /// As [`Context::load`].
+    /// As [`Endpoint::load`].
     pub async fn from_identity(identity: IdentityFile) -> Result<Self> {
-        ContextBuilder::new().build(identity).await
+        EndpointBuilder::new().build(identity).await
     }
 
-    /// Makes a context with options other than the defaults.
+    /// Makes an endpoint with options other than the defaults.
     #[must_use]
-    pub fn builder() -> ContextBuilder {
-        ContextBuilder::new()
+    pub fn builder() -> EndpointBuilder {
+        EndpointBuilder::new()
     }
 
     pub(crate) async fn start(
@@ -90,7 +90,7 @@ impl Context {
 
     /// The services that the identity may use, as they were read last, and every change of them. The
     /// list is empty until they are read for the first time, which begins with this call; then the
-    /// context checks at intervals ([`ContextBuilder::refresh_interval`]).
+    /// endpoint checks at intervals ([`EndpointBuilder::refresh_interval`]).
     #[must_use]
     pub fn service_changes(&self) -> watch::Receiver<Arc<Vec<Service>>> {
         if !self.guard.inner.account.has_services() {
@@ -99,8 +99,8 @@ impl Context {
         self.guard.inner.account.service_changes()
     }
 
-    /// Why the services could not be read the last time that the context tried; `None` if they could, so that
-    /// [`Context::service_changes`] has the present ones.
+    /// Why the services could not be read the last time that the endpoint tried; `None` if they could, so that
+    /// [`Endpoint::service_changes`] has the present ones.
     #[must_use]
     pub fn problem(&self) -> Option<Error> {
         self.guard.inner.problem.lock().clone()
@@ -127,7 +127,7 @@ impl Context {
     /// Connects to a service with these options.
     ///
     /// # Errors
-    /// As [`Context::dial`].
+    /// As [`Endpoint::dial`].
     pub async fn dial_with(&self, service: &str, options: DialOptions) -> Result<Connection> {
         self.guard.inner.check_open()?;
         dial::dial(&self.guard, service, &options).await
@@ -145,7 +145,7 @@ impl Context {
     /// Hosts a service with these options.
     ///
     /// # Errors
-    /// As [`Context::bind`].
+    /// As [`Endpoint::bind`].
     pub async fn bind_with(&self, service: &str, options: BindOptions) -> Result<Listener> {
         self.guard.inner.check_open()?;
         Box::pin(Listener::open(&self.guard, service, options)).await
@@ -162,17 +162,17 @@ impl Context {
     ///
     /// # Errors
     /// [`Error::Undelivered`] if the other ends of connections do not have all data that was written to these, or, with
-    /// [`router_flow_control`](ContextBuilder::router_flow_control), their routers do not. Connections that had failed
+    /// [`router_flow_control`](EndpointBuilder::router_flow_control), their routers do not. Connections that had failed
     /// before are not counted.
     pub async fn close(self) -> Result<()> {
         self.close_within(DRAIN_LIMIT).await
     }
 
-    /// [`Context::close`] that waits for data at most for `limit`. The end of the API session takes 2 s
+    /// [`Endpoint::close`] that waits for data at most for `limit`. The end of the API session takes 2 s
     /// more at most, also while the controller does not answer.
     ///
     /// # Errors
-    /// As [`Context::close`].
+    /// As [`Endpoint::close`].
     pub async fn close_within(self, limit: Duration) -> Result<()> {
         let inner = &self.guard.inner;
         let undelivered = &inner.figures.undelivered;
