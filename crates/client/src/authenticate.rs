@@ -66,6 +66,32 @@ impl Means {
     }
 }
 
+/// A login that is under way. If it is given up after it has got a session and before it is complete, there is no session:
+/// nobody would keep it from its end.
+struct Unfinished<'a> {
+    caller: &'a Caller,
+    former: Option<String>,
+    is_finished: bool,
+}
+
+impl<'a> Unfinished<'a> {
+    fn new(caller: &'a Caller) -> Self {
+        Self { caller, former: caller.session_key(), is_finished: false }
+    }
+
+    fn finished(mut self) {
+        self.is_finished = true;
+    }
+}
+
+impl Drop for Unfinished<'_> {
+    fn drop(&mut self) {
+        if !self.is_finished && self.caller.session_key() != self.former {
+            self.caller.set_session(None);
+        }
+    }
+}
+
 /// Logs in over either API and keeps the session; the former one is kept meanwhile. After a failure there is none.
 pub(crate) async fn authenticate(
     caller: &Caller,
@@ -74,7 +100,9 @@ pub(crate) async fn authenticate(
     about: &About,
     means: &Means,
 ) -> Result<ApiSessionDetail> {
+    let unfinished = Unfinished::new(caller);
     let done = Box::pin(log_in(caller, api, credentials, about, means)).await;
+    unfinished.finished();
     if done.is_err() {
         caller.set_session(None);
         means.announced.forget();
@@ -289,5 +317,29 @@ impl Error {
     /// Whether a code of the second factor, or somebody at the identity provider, is waited for.
     pub(crate) fn is_of_person(&self) -> bool {
         matches!(self, Self::SecondFactor(_) | Self::NoToken { .. })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::http::Tls;
+    use weft_identity::TrustBundle;
+
+    #[test]
+    fn a_login_that_is_given_up_leaves_no_session_that_nobody_keeps() {
+        let tls = Tls::Anonymous(TrustBundle::new([]));
+        let caller = Caller::new("localhost:1".parse().unwrap(), Api::Client, &tls).unwrap();
+        caller.set_session(Some("former".to_owned()));
+        drop(Unfinished::new(&caller));
+        assert_eq!(caller.session().as_deref(), Some("former"), "it is still in use");
+        let finished = Unfinished::new(&caller);
+        caller.set_session(Some("next".to_owned()));
+        finished.finished();
+        assert_eq!(caller.session().as_deref(), Some("next"));
+        let given_up = Unfinished::new(&caller);
+        caller.set_session(Some("half".to_owned()));
+        drop(given_up);
+        assert_eq!(caller.session(), None);
     }
 }

@@ -30,6 +30,10 @@ impl NewFactor {
     ///
     /// # Errors
     /// When the identity's key or certificates cannot be used, or no controller accepts the identity.
+    ///
+    /// # Cancel safety
+    /// A call that is given up may leave a session at the controller, which ends by itself, and a factor that counts for
+    /// nothing.
     pub async fn begin(file: &IdentityFile) -> Result<Self> {
         let tls = Tls::Identity(LiveIdentity::load(file.section())?);
         let controllers: Vec<Address> =
@@ -73,6 +77,9 @@ impl NewFactor {
     ///
     /// # Errors
     /// When the saved login cannot be used, has ended, or the controller refuses.
+    ///
+    /// # Cancel safety
+    /// A call that is given up may leave a factor that counts for nothing.
     pub async fn of_login(login: &SavedLogin) -> Result<Self> {
         let caller = Caller::new(login.address()?, API, &login.tls()?)?;
         caller.set_session(Some(login.token.clone()));
@@ -107,6 +114,9 @@ impl NewFactor {
     ///
     /// # Errors
     /// When the controller cannot be reached, or refuses for another reason.
+    ///
+    /// # Cancel safety
+    /// Not cancel safe: a call that is given up may have completed the factor.
     pub async fn complete(&self, code: &str) -> Result<bool> {
         let body = to_value(&CodeBody { code: Some(code.trim().to_owned()) })?;
         let done: Result<Empty> =
@@ -119,6 +129,9 @@ impl NewFactor {
     }
 
     /// Ends the session that the second factor was set up in, unless it is a saved login.
+    ///
+    /// # Cancel safety
+    /// If it is given up, the session ends by itself.
     pub async fn end(self) {
         if !self.is_saved {
             end(&self.caller).await;

@@ -92,19 +92,26 @@ impl TotpSecret {
 
     /// The next code, after a wait for its step of up to a minute. `is_repeated` tells that the controller
     /// refused the last one; `None` if it refused the one before, too.
+    ///
+    /// # Cancel safety
+    /// A call that is given up has given no code: the next one gives it.
     pub async fn code(&self, is_repeated: bool) -> Option<String> {
         let mut given = self.given.lock().await;
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let step = given.next(is_repeated, now.as_secs() / STEP)?;
+        let mut next = *given;
+        let Some(step) = next.next(is_repeated, now.as_secs() / STEP) else {
+            *given = next;
+            return None;
+        };
         let begin = Duration::from_secs(step.saturating_mul(STEP));
         tokio::time::sleep(begin.saturating_sub(now)).await;
-        given.last = Some(step);
+        *given = Given { last: Some(step), ..next };
         Some(self.app.generate(step.saturating_mul(STEP)).to_string())
     }
 }
 
 /// The codes that were given.
-#[derive(Debug, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Given {
     /// The step of the last code.
     last: Option<u64>,

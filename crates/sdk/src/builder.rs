@@ -265,6 +265,10 @@ impl EndpointBuilder {
     ///
     /// # Errors
     /// When the file cannot be read, or no controller accepts the identity.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: a call that is given up leaves nothing in this program. A session that the controller has made for it
+    /// ends by itself.
     pub async fn load(self, path: impl AsRef<Path>) -> Result<Endpoint> {
         let identity = IdentityFile::read_to_use(path.as_ref())?;
         let file = RenewableFile::new(path.as_ref());
@@ -276,6 +280,9 @@ impl EndpointBuilder {
     ///
     /// # Errors
     /// When the identity's key or certificates cannot be used, or no controller accepts it.
+    ///
+    /// # Cancel safety
+    /// As [`EndpointBuilder::load`].
     pub async fn build(self, identity: IdentityFile) -> Result<Endpoint> {
         Endpoint::start(identity, None, self.settings).await
     }

@@ -39,7 +39,8 @@ pub struct Info {
 
 /// A connection to the other application, over the overlay.
 ///
-/// It is [`AsyncRead`] and [`AsyncWrite`]. Shutting it down ends one direction: the peer reads the
+/// It is [`AsyncRead`] and [`AsyncWrite`]. `read` and `write` of tokio's extension traits are cancel safe on it; `read_exact`,
+/// `write_all` and others that take several steps are not. Shutting it down ends one direction: the peer reads the
 /// end, and its data can still be read here. Dropping it ends both directions; data written before
 /// is still sent.
 ///
@@ -164,6 +165,9 @@ impl Connection {
     ///
     /// # Errors
     /// When the other end has not proved itself: the connection is over.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: the next call gives the same answer.
     pub async fn peer(&mut self) -> io::Result<Option<&Peer>> {
         poll_fn(|cx| self.reader.poll_proof(cx)).await;
         match self.reader.state {
@@ -208,6 +212,9 @@ impl Connection {
     /// # Errors
     /// When no answer comes within `timeout`, when the connection is over, and when more than 16
     /// requests wait.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: a request that is given up waits for no answer any more.
     pub async fn hop(&self, number: u32, timeout: Duration) -> io::Result<Hop> {
         let begun = Instant::now();
         let refused = || io::Error::other("the connection is over, or too many requests wait");
@@ -231,6 +238,9 @@ impl Connection {
     /// # Errors
     /// When the other end does not have all data that was written, or, with
     /// [`router_flow_control`](crate::EndpointBuilder::router_flow_control), the router does not.
+    ///
+    /// # Cancel safety
+    /// If it is given up, the connection is dropped: what was written is still sent, and nobody hears whether it arrived.
     pub async fn close(self) -> io::Result<()> {
         let circuit = Arc::clone(&self.reader.shared.circuit);
         let guard = Arc::clone(&self.reader.shared._guard);
@@ -263,6 +273,9 @@ impl ReadHalf {
     ///
     /// # Errors
     /// When the connection has failed.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: a call that is given up has taken nothing, so that it can be a branch of a `select!`.
     pub async fn read_message(&mut self) -> io::Result<Option<Bytes>> {
         poll_fn(|cx| self.poll_fill(cx)).await;
         match self.state {
@@ -372,6 +385,9 @@ impl WriteHalf {
     }
 
     /// Waits until both directions are over, whichever side ended them.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: it only waits.
     pub fn over(&self) -> impl Future<Output = ()> + Send + use<> {
         let circuit = Arc::clone(&self.shared.circuit);
         async move {
@@ -390,6 +406,9 @@ impl WriteHalf {
     ///
     /// # Errors
     /// When this direction has ended.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: it only waits.
     pub async fn writable(&self) -> io::Result<()> {
         poll_fn(|cx| self.shared.circuit.poll_writable(cx)).await.map_err(|_| ended())
     }

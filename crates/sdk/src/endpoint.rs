@@ -39,6 +39,9 @@ impl Endpoint {
     ///
     /// # Errors
     /// When the file cannot be read, or no controller accepts the identity.
+    ///
+    /// # Cancel safety
+    /// Cancel safe, as [`EndpointBuilder::load`] is.
     pub async fn load(path: impl AsRef<Path>) -> Result<Self> {
         EndpointBuilder::new().load(path).await
     }
@@ -47,6 +50,9 @@ impl Endpoint {
     ///
     /// # Errors
     /// As [`Endpoint::load`].
+    ///
+    /// # Cancel safety
+    /// Cancel safe, as [`EndpointBuilder::build`] is.
     pub async fn from_identity(identity: IdentityFile) -> Result<Self> {
         EndpointBuilder::new().build(identity).await
     }
@@ -82,6 +88,9 @@ impl Endpoint {
     ///
     /// # Errors
     /// When the controller cannot be reached.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: a call that is given up changes nothing.
     pub async fn services(&self) -> Result<Vec<Service>> {
         self.guard.inner.check_open()?;
         let services = Box::pin(self.guard.inner.account.read_services()).await?;
@@ -110,6 +119,9 @@ impl Endpoint {
     ///
     /// # Errors
     /// When the controller cannot be reached.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: a call that is given up changes nothing.
     pub async fn identity(&self) -> Result<Identity> {
         self.guard.inner.check_open()?;
         Ok(Identity::of(Box::pin(self.guard.inner.account.identity()).await?))
@@ -120,6 +132,9 @@ impl Endpoint {
     /// # Errors
     /// When the service is unknown or may not be dialed, no host offers it, no router can be
     /// reached, or the router or the host refuses.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: a dial that is given up is cancelled at the router, and a host that has accepted it sees its end.
     pub async fn dial(&self, service: &str) -> Result<Connection> {
         self.dial_with(service, DialOptions::default()).await
     }
@@ -127,6 +142,9 @@ impl Endpoint {
     /// Connects to a service with these options.
     ///
     /// # Errors
+    /// As [`Endpoint::dial`].
+    ///
+    /// # Cancel safety
     /// As [`Endpoint::dial`].
     pub async fn dial_with(&self, service: &str, options: DialOptions) -> Result<Connection> {
         self.guard.inner.check_open()?;
@@ -138,6 +156,9 @@ impl Endpoint {
     ///
     /// # Errors
     /// When the service is unknown or may not be hosted, or no router accepted the bind in time.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: the hosting of a bind that is given up ends at all routers.
     pub async fn bind(&self, service: &str) -> Result<Listener> {
         self.bind_with(service, BindOptions::default()).await
     }
@@ -145,6 +166,9 @@ impl Endpoint {
     /// Hosts a service with these options.
     ///
     /// # Errors
+    /// As [`Endpoint::bind`].
+    ///
+    /// # Cancel safety
     /// As [`Endpoint::bind`].
     pub async fn bind_with(&self, service: &str, options: BindOptions) -> Result<Listener> {
         self.guard.inner.check_open()?;
@@ -164,6 +188,10 @@ impl Endpoint {
     /// [`Error::Undelivered`] if the other ends of connections do not have all data that was written to these, or, with
     /// [`router_flow_control`](EndpointBuilder::router_flow_control), their routers do not. Connections that had failed
     /// before are not counted.
+    ///
+    /// # Cancel safety
+    /// If it is given up once it has begun, the endpoint is closed all the same: data is sent for 30 s more while the runtime
+    /// goes on, and the API session ends by itself, later. If it is given up before, it does nothing but drop this handle.
     pub async fn close(self) -> Result<()> {
         self.close_within(DRAIN_LIMIT).await
     }
@@ -172,6 +200,9 @@ impl Endpoint {
     /// more at most, also while the controller does not answer.
     ///
     /// # Errors
+    /// As [`Endpoint::close`].
+    ///
+    /// # Cancel safety
     /// As [`Endpoint::close`].
     pub async fn close_within(self, limit: Duration) -> Result<()> {
         let inner = &self.guard.inner;
@@ -203,6 +234,9 @@ impl Endpoint {
 ///
 /// # Errors
 /// When the token cannot be verified or the controller refuses.
+///
+/// # Cancel safety
+/// Not cancel safe: a call that is given up may have used the token, and its certificate is lost.
 pub async fn enroll(jwt: &str) -> Result<IdentityFile> {
     let key = PrivateKey::generate(KeyAlgorithm::EcP256)?;
     Ok(weft_client::enroll::enroll_ott(jwt, &key).await?)

@@ -81,6 +81,9 @@ impl Incoming {
     ///
     /// # Errors
     /// When the router is gone, or the service requires encryption and the dialer sent no key.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: a connection whose acceptance is given up is refused.
     pub async fn accept(mut self) -> Result<Connection> {
         let service = &self.host.service.name;
         let sealed = match self.keys().await {

@@ -70,6 +70,9 @@ impl Listener {
     /// # Errors
     /// When the hosting cannot go on: it is not allowed any more, or the endpoint is closed. While
     /// routers or controllers are only away, it waits.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: a call that is given up has taken no connection, so that it can be a branch of a `select!`.
     pub async fn accept(&mut self) -> Result<Incoming> {
         loop {
             tokio::select! {
@@ -106,6 +109,9 @@ impl Listener {
     ///
     /// # Errors
     /// When the hosting cannot go on.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: it only waits.
     pub async fn established(&self, terminators: usize) -> Result<()> {
         let mut state = self.state.clone();
         let ready = |state: &HostState| state.established >= terminators || state.over.is_some();
@@ -166,6 +172,9 @@ pub struct ListenerChanges(watch::Receiver<HostState>);
 
 impl ListenerChanges {
     /// The state: at once for the first time, then after a change.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: a state that was not returned is returned by the next call.
     pub async fn next(&mut self) -> ListenerState {
         if self.0.changed().await.is_err() {
             // The listener has ended, which its `accept` reports.

@@ -6,6 +6,7 @@ pub(crate) mod controller;
 mod cut;
 mod data;
 mod ends;
+mod face;
 mod faults;
 mod following;
 mod posture;
