@@ -14,18 +14,6 @@
 //! circuits, and pulls payloads from circuits in fair turns. The flow control is in this program,
 //! so that routers only forward and a slow reader holds up no other connection.
 //!
-//! An identity is made from a one-time token:
-//!
-//! ```no_run
-//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
-//! let token = std::fs::read_to_string("laptop.jwt")?;
-//! weft_sdk::enroll(&token).await?.write("laptop.json".as_ref())?;
-//! # Ok(())
-//! # }
-//! ```
-//!
-//! Dialing:
-//!
 //! ```no_run
 //! use tokio::io::{AsyncReadExt, AsyncWriteExt};
 //!
@@ -40,28 +28,8 @@
 //! # }
 //! ```
 //!
-//! Hosting:
-//!
-//! ```no_run
-//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
-//! let endpoint = weft_sdk::Endpoint::load("server.json").await?;
-//! let mut listener = endpoint.bind("greeter").await?;
-//! loop {
-//!     let incoming = listener.accept().await?;
-//!     // Verified by the controller or the router.
-//!     if incoming.dialer_name() != Some("laptop") {
-//!         incoming.reject("only laptop is greeted");
-//!         continue;
-//!     }
-//!     let connection = incoming.accept().await?;
-//!     tokio::spawn(async move {
-//!         let (mut reader, mut writer) = connection.into_split();
-//!         tokio::io::copy(&mut reader, &mut writer).await
-//!     });
-//! }
-//! # }
-//! ```
-
+//! The rest of this page is the README of the crate.
+#![doc = include_str!("../README.md")]
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used))]
 
 mod account;
@@ -109,14 +77,26 @@ pub use identity::Identity;
 pub use incoming::Incoming;
 pub use listener::{Listener, ListenerChanges, ListenerState, ListenerTerms};
 pub use service::Service;
+
+// Types of other crates that the items above take, return or contain.
 pub use weft_client::{
-    ApiError, CodePurpose, CodeRequest, DevicePrompt, Error as ControllerError, ExternalTokens,
-    FactorProblem, LoginProtocol, NewFactor, ProviderError, ProviderLogin, TokenRequest,
-    TotpSecret, chain,
+    Address, ApiError, CodePurpose, CodeRequest, DevicePrompt, Error as ControllerError,
+    ExternalTokens, FactorProblem, LoginProtocol, NewFactor, ProviderError, ProviderLogin,
+    SavedLogin, TokenRequest, TotpSecret, chain,
 };
+pub use weft_contract::operation::PathError;
+pub use weft_contract::{Cause, ErrorBody};
 pub use weft_e2e::ends::Peer;
-pub use weft_identity::{Error as IdentityError, ExternalLogin, IdentityFile, IdentityMaterial};
+pub use weft_identity::{
+    Error as IdentityError, ExternalLogin, IdentityFile, IdentityMaterial, IdentitySection,
+};
 pub use weft_wire::ctrl::TerminatorPrecedence as Precedence;
+
+pub use bytes;
+#[cfg(feature = "opentelemetry")]
+pub use opentelemetry;
+pub use serde_json;
+pub use tokio;
 
 #[cfg(test)]
 mod tests;

@@ -44,6 +44,8 @@ mod printing;
 mod questions;
 mod restore;
 mod router_restart;
+#[cfg(unix)]
+mod sdk_examples;
 #[cfg(target_os = "linux")]
 mod second_factor;
 #[cfg(unix)]
