@@ -97,7 +97,7 @@ async fn a_router_between_two_ends_changes_nothing_that_they_say() {
 }
 
 /// Dials through a router that is between the ends: why the dialer refuses. The host refuses, too.
-async fn spied(dialer: &Context, mut listener: Listener) -> (String, Listener) {
+async fn spied(dialer: &Endpoint, mut listener: Listener) -> (String, Listener) {
     let hosting = tokio::spawn(async move {
         let mut accepted = listener.accept().await.unwrap().accept().await.unwrap();
         let peer = accepted.peer().await.map(Option::<&crate::Peer>::cloned);
@@ -112,7 +112,7 @@ async fn spied(dialer: &Context, mut listener: Listener) -> (String, Listener) {
 }
 
 /// An honest router, and a router again that is between the ends, which have met now.
-async fn meet_and_be_spied(network: &Network, dialer: &Context, mut listener: Listener) {
+async fn meet_and_be_spied(network: &Network, dialer: &Endpoint, mut listener: Listener) {
     network.router.core.spies.store(false, Ordering::Relaxed);
     let (dialed, accepted) = pair_of(dialer, &mut listener).await;
     assert_eq!(order(dialed, accepted).await.unwrap(), "pay 100 EUR");

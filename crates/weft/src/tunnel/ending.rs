@@ -67,8 +67,12 @@ impl<'a> Ending<'a> {
         let hurry = &self.stages.hurry;
         let left = self.deadline.saturating_duration_since(Instant::now()).max(ARRIVING);
         let limit = if hurry.is_cancelled() { Duration::ZERO } else { left };
-        let leaving: JoinSet<()> =
-            endpoints.into_iter().map(|endpoint| endpoint.close_within(limit)).collect();
+        let leave = move |endpoint: Endpoint| async move {
+            if let Err(problem) = endpoint.close_within(limit).await {
+                tracing::info!(%problem, "connections have ended before all of their data had arrived");
+            }
+        };
+        let leaving: JoinSet<()> = endpoints.into_iter().map(leave).collect();
         let left = leaving.join_all();
         match limit.is_zero() {
             true => drop(left.await),

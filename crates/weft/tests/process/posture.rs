@@ -32,7 +32,7 @@ async fn a_service_with_a_posture_check_is_used_while_the_check_passes() {
         operator.create(&service_policy::KIND, &policy).await;
     }
     operator.service("web", true).await;
-    let (host, dialer) = (operator.context("host").await, operator.context("dialer").await);
+    let (host, dialer) = (operator.endpoint("host").await, operator.endpoint("dialer").await);
     let _server = Server::sdk(&host, "web", Manner::Echo).await;
     let mut stream = dial(&dialer, "web").await;
     round_trip(&mut stream, "hello").await.unwrap();
