@@ -16,6 +16,7 @@ use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
+use std::time::Duration;
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::time::Instant;
 use weft_channel::{ChannelHandle, Established, Lane};
@@ -33,6 +34,8 @@ pub(crate) use opening::ChannelListener;
 /// The last connection id that this side chooses; routers choose higher ones
 /// (docs/protocol/sdk.md 7.1).
 const LAST_OWN_ID: u32 = 0x7fff_fffd;
+/// The time for which data of connections that are open has still to arrive when the endpoint leaves.
+const SETTLING: Duration = Duration::from_millis(250);
 /// Most dials, listeners and circuits of one channel.
 const MAX_CONNECTIONS: usize = 65_536;
 
@@ -167,6 +170,15 @@ impl RouterChannel {
                 return;
             }
             idle.await;
+        }
+    }
+
+    /// Waits a moment for data of connections that are still open: what was written just now is on its way.
+    pub(crate) async fn settled(&self) {
+        let deadline = Instant::now() + SETTLING;
+        let waits = || self.circuits().iter().any(|circuit| !circuit.is_delivered());
+        while Instant::now() < deadline && waits() {
+            tokio::time::sleep(SETTLING / 25).await;
         }
     }
 

@@ -288,6 +288,11 @@ impl Circuit {
         self.done.subscribe().wait_for(Option::is_some).await.ok().and_then(|done| *done)
     }
 
+    /// True if the other end has all data that was written.
+    pub(crate) fn is_delivered(&self) -> bool {
+        self.inner.lock().machine.transport.is_delivered()
+    }
+
     /// True if not all data was delivered, and the circuit was not counted for that yet; it is from now on.
     pub(crate) fn counts_as_undelivered(&self) -> bool {
         self.inner.lock().machine.counts()

@@ -190,6 +190,7 @@ impl Inner {
             problem = slot.is_of_other(channel.handle().peer()) => problem,
             () = slot.dropped() => {
                 let _ = tokio::time::timeout(DRAIN_LIMIT, channel.drained()).await;
+                channel.settled().await;
                 channel.count_undelivered();
                 "this program leaves".to_owned()
             }
@@ -238,6 +239,7 @@ impl Inner {
                 _ = channel.handle().closed() => {}
                 () = cancel.cancelled() => {
                     let _ = tokio::time::timeout(DRAIN_LIMIT, channel.drained()).await;
+                    channel.settled().await;
                     channel.count_undelivered();
                 }
             }
