@@ -38,7 +38,7 @@ pub fn pair(
         };
         let pump = MemoryPump::new(&wire, writes, addresses);
         let connection =
-            Connection { pump: Transport::Memory(pump), kind: String::new(), slot: None };
+            Connection { pump: Transport::Memory(Box::new(pump)), kind: String::new(), slot: None };
         Established::new(Shared::new(options, peer, None), connection, None)
     };
     (side(0, dialer), side(1, listener), wire)

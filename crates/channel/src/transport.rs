@@ -20,7 +20,7 @@ pub(crate) enum Transport {
     Tls(TlsPump),
     Datagrams(Box<DatagramPump>),
     #[cfg(any(test, feature = "inbox"))]
-    Memory(crate::memory::pump::MemoryPump),
+    Memory(Box<crate::memory::pump::MemoryPump>),
 }
 
 impl Transport {

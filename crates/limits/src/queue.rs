@@ -201,7 +201,9 @@ mod tests {
     fn a_part_that_comes_later_has_the_next_round_and_not_all_missed_ones() {
         let mut queue = FairQueue::new(usize::MAX);
         let push = |queue: &mut FairQueue<_, _, _>, part: &'static str, count: usize| {
-            (0..count).for_each(|_| drop(queue.push_part('a', part, part)));
+            for _ in 0..count {
+                queue.push_part('a', part, part);
+            }
         };
         push(&mut queue, "old", 4);
         let mut order = vec![queue.pop(), queue.pop()];

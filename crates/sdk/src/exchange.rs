@@ -41,6 +41,14 @@ pub(crate) struct Outcome {
     pub(crate) inward: Inward,
 }
 
+/// What the first delivery of a dialer says to its host.
+pub(crate) enum First {
+    /// Who the dialer is, or why it has not proved itself.
+    Decided(Result<Outcome, String>),
+    /// Not enough yet: this payload is for [`Exchange::host`].
+    Open(Caller, Bytes),
+}
+
 impl Exchange<'_> {
     /// Proves this end as the dialer's of an instance, which may be empty, to the host that has answered with this greeting.
     pub(crate) async fn dial(
@@ -72,21 +80,16 @@ impl Exchange<'_> {
     }
 
     /// Takes the first delivery of a dialer that this host has met: who it is, or what is open still.
-    pub(crate) fn hear(
-        &self,
-        to: &Circuit,
-        caller: Caller,
-        first: Option<Delivery>,
-    ) -> Result<Result<Outcome, String>, (Caller, Bytes)> {
+    pub(crate) fn hear(&self, to: &Circuit, caller: Caller, first: Option<Delivery>) -> First {
         let heard = first.ok_or_else(|| LATE.to_owned()).and_then(payload);
         let proved = match heard {
             Ok(heard) => match caller.hear(&heard) {
                 Heard::Decided(proved) => proved.map(|proved| *proved),
-                Heard::Open(caller) => return Err((caller, heard)),
+                Heard::Open(caller) => return First::Open(caller, heard),
             },
             Err(problem) => Err(problem),
         };
-        Ok(self.finish(to, proved))
+        First::Decided(self.finish(to, proved))
     }
 
     fn inner(&self) -> ends::Exchange<'_> {

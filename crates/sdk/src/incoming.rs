@@ -5,7 +5,7 @@ use crate::circuit::Circuit;
 use crate::connection::{Connection, Info};
 use crate::dial::known_id;
 use crate::error::{Error, Result};
-use crate::exchange::{Exchange, Outcome, PATIENCE};
+use crate::exchange::{Exchange, First, Outcome, PATIENCE};
 use crate::hosting::Host;
 use crate::inner::Guard;
 use crate::sealing::Keys;
@@ -286,8 +286,8 @@ impl Proving {
     /// Takes the first delivery of a dialer that the host has met.
     fn hear(self, circuit: &Arc<Circuit>, caller: Caller, first: Option<Delivery>) {
         match self.exchange(circuit).hear(circuit, caller, first) {
-            Ok(outcome) => self.tell(circuit, outcome),
-            Err((caller, heard)) => self.spawn(circuit, caller, Some(heard)),
+            First::Decided(outcome) => self.tell(circuit, outcome),
+            First::Open(caller, heard) => self.spawn(circuit, caller, Some(heard)),
         }
     }
 

@@ -100,9 +100,9 @@ mod tests {
         let cause = EndCause::Change(Kind::ExtJwtSigner, Id::new("idp"));
         auth.sessions().end_because(&ids[..TOLD as usize], &cause);
         auth.sessions().end_because(&ids[TOLD as usize..], &cause);
-        for at in 0..2 * TOLD as usize {
-            let Event::ApiSession(event) = next(&mut listener).await else { panic!("{at}") };
-            assert_eq!((event.change, &event.session), (SessionChange::Deleted, &ids[at]));
+        for id in &ids[..2 * TOLD as usize] {
+            let Event::ApiSession(event) = next(&mut listener).await else { panic!("{id}") };
+            assert_eq!((event.change, &event.session), (SessionChange::Deleted, id));
         }
         let Event::ApiSessionsEnded(event) = next(&mut listener).await else { panic!() };
         assert_eq!((&event.cause, event.ended, event.told), (&cause, 9 * TOLD, TOLD));

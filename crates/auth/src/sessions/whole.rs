@@ -42,7 +42,7 @@ mod tests {
     #[test]
     fn an_identity_without_sessions_takes_no_room() {
         let (mut whole, [ann, bob]) = (Whole::default(), ["ann", "bob"].map(Id::new));
-        let sessions = ["s1", "s2"].map(|id| Id::new(id));
+        let sessions = ["s1", "s2"].map(Id::new);
         sessions.iter().chain(&sessions).for_each(|session| whole.add(&ann, session));
         assert_eq!((whole.count(&ann), whole.count(&bob), whole.of(&ann).count()), (2, 0, 2));
         whole.remove(&bob, &sessions[0]);

@@ -107,6 +107,17 @@ struct Core {
     is_busy: bool,
 }
 
+/// The turn of a thread that carries out outputs. If one panics, the next input gives the turn to another thread.
+struct Turn<'a>(&'a Mutex<Core>);
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.lock().is_busy = false;
+        }
+    }
+}
+
 /// The random numbers of this thread.
 struct ThreadRandom;
 
@@ -283,6 +294,7 @@ impl Links {
             }
         }
         let _runtime = self.options.control_runtime.enter();
+        let _turn = Turn(&self.core);
         while let Some(output) = self.next_output() {
             self.carry_out(output);
         }

@@ -32,7 +32,7 @@ pub(super) enum Mood {
 /// A command that a router received.
 #[derive(Debug, Clone)]
 pub(super) enum Told {
-    Route(Route),
+    Route(Box<Route>),
     Unroute(String),
 }
 
@@ -113,7 +113,7 @@ impl Auto {
     pub(super) fn routes(&self, circuit: &str) -> Vec<Route> {
         let state = self.state.lock();
         let routes = state.told.iter().filter_map(|told| match told {
-            Told::Route(route) if route.circuit_id == circuit => Some(route.clone()),
+            Told::Route(route) if route.circuit_id == circuit => Some(Route::clone(route)),
             _ => None,
         });
         routes.collect()
@@ -145,7 +145,7 @@ impl State {
     pub(super) fn hear(&mut self, message: Message) -> Option<Message> {
         match message.content_type {
             ctrl::content_type::ROUTE => {
-                self.told.push(Told::Route(Route::from_message(&message).unwrap()));
+                self.told.push(Told::Route(Box::new(Route::from_message(&message).unwrap())));
                 if self.mood == Mood::SaysNothing {
                     self.open.push(message);
                     return None;
