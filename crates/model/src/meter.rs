@@ -8,6 +8,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
+use roaring::RoaringBitmap;
+
 /// Units between two questions whether the work is still wanted.
 const BETWEEN: u64 = 4096;
 
@@ -222,6 +224,11 @@ impl std::error::Error for Ended {}
 pub(crate) fn of_set(entries: u64, highest: u32) -> u64 {
     let containers = u64::from(highest >> 16) + 1;
     1 + entries.min(containers * 4096) / 16
+}
+
+/// The units of an operation on this set.
+pub(crate) fn of_bitmap(set: &RoaringBitmap) -> u64 {
+    of_set(set.len(), set.max().unwrap_or_default())
 }
 
 #[cfg(test)]

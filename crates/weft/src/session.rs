@@ -7,8 +7,9 @@ use clap_complete::engine::{ArgValueCompleter, CompletionCandidate};
 use weft_client::{
     Credentials, Error, FactorProblem, LoginProtocol, Logins, ManagementClient, SavedLogin,
 };
+use weft_contract::resource::session::ApiSessionDetail;
 
-use crate::{cli::CodeSource, codes::Codes, failure::Failure, login::with_session};
+use crate::{cli::CodeSource, codes::Codes, failure::Failure};
 
 /// Folder of the saved logins.
 #[derive(Debug, Args, Clone, Default)]
@@ -173,6 +174,20 @@ async fn refreshed(logins: &Logins, name: &str, login: SavedLogin) -> Result<Ref
         }
     }
     Ok(Refreshed::Ended(ended(name, &"its tokens are refused")))
+}
+
+/// A login with the session of a client: with its tokens if the controller announces OpenID Connect, which are refreshed, or
+/// else with its opaque token.
+pub(crate) fn with_session(
+    login: SavedLogin,
+    client: &ManagementClient,
+    session: &ApiSessionDetail,
+) -> Result<SavedLogin, Failure> {
+    if let Some(tokens) = client.saved_tokens()? {
+        return Ok(login.with_tokens(tokens));
+    }
+    let token = client.token().ok_or_else(|| Failure::new("the controller gave no session"))?;
+    Ok(SavedLogin { token, expires_at: session.expires_at, tokens: None, ..login })
 }
 
 /// The session of a login has ended at the controller.

@@ -5,17 +5,12 @@ use roaring::RoaringBitmap;
 use crate::{
     Id, Kind, Semantic, Snapshot,
     entity::{PolicyType, Record, ServicePolicy},
-    meter::{Ended, Meter, Part, of_set},
+    meter::{Ended, Meter, Part, of_bitmap},
     role::Roles,
 };
 
 /// Units of the search for the policies that hold an entity.
 pub(super) const FIND: u64 = 32;
-
-/// The units of an operation on a set.
-pub(super) fn of(set: &RoaringBitmap) -> u64 {
-    of_set(set.len(), set.max().unwrap_or_default())
-}
 
 impl Snapshot {
     /// Ordinals of the policies whose side selects an entity.
@@ -89,7 +84,7 @@ impl Snapshot {
         let (policies, table) = (self.table(policy), self.table(*to));
         meter.take(Part::Policies, self.policies.units_of(policies, ordinal, side, table))?;
         let members = self.policies.members(policies, ordinal, side, table);
-        meter.take(Part::Policies, of(&members))?;
+        meter.take(Part::Policies, of_bitmap(&members))?;
         Ok(members)
     }
 
@@ -103,7 +98,7 @@ impl Snapshot {
     ) -> Result<RoaringBitmap, Ended> {
         meter.take(Part::Policies, super::units_of_roles(roles, self.table(kind)))?;
         let found = self.with_roles(kind, roles, semantic);
-        meter.take(Part::Policies, of(&found))?;
+        meter.take(Part::Policies, of_bitmap(&found))?;
         Ok(found)
     }
 }

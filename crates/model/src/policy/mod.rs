@@ -22,7 +22,7 @@ use roaring::RoaringBitmap;
 
 use crate::{
     Entity, Id, Kind,
-    meter::{Ended, Meter, Part},
+    meter::{Ended, Meter, Part, of_bitmap},
     role::{Roles, Semantic},
     table::{Delta, Table},
 };
@@ -247,7 +247,7 @@ fn units_of_roles(roles: &Roles, table: &Table) -> u64 {
         return 0;
     }
     let sets = roles.attributes.iter().filter_map(|attribute| table.bearers(attribute));
-    sets.map(|set| counted::of(set)).sum::<u64>() + roles.ids.len() as u64
+    sets.map(|set| of_bitmap(set)).sum::<u64>() + roles.ids.len() as u64
 }
 
 /// The members of a role list (docs/protocol/management-api.md 7.4).

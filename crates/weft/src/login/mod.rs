@@ -10,7 +10,6 @@ use weft_client::{
     Address, Credentials, Error, ExternalToken, FactorProblem, LoginKey, LoginProtocol, Logins,
     ManagementClient, SavedLogin, SavedTokens, Tls,
 };
-use weft_contract::resource::session::ApiSessionDetail;
 use weft_identity::{IdentityFile, TrustBundle};
 
 use crate::{
@@ -19,7 +18,7 @@ use crate::{
     codes::Codes,
     failure::{Failure, chain},
     output::{self, Format},
-    session::LoginFolder,
+    session::{LoginFolder, with_session},
 };
 
 pub(crate) use person::show;
@@ -205,20 +204,6 @@ async fn by_credentials(
         _ => session.identity.name.clone(),
     };
     Ok(session.identity.name)
-}
-
-/// A login with the session of a client: with its tokens if the controller announces OpenID Connect, which are refreshed, or
-/// else with its opaque token.
-pub(crate) fn with_session(
-    login: SavedLogin,
-    client: &ManagementClient,
-    session: &ApiSessionDetail,
-) -> Result<SavedLogin, Failure> {
-    if let Some(tokens) = client.saved_tokens()? {
-        return Ok(login.with_tokens(tokens));
-    }
-    let token = client.token().ok_or_else(|| Failure::new("the controller gave no session"))?;
-    Ok(SavedLogin { token, expires_at: session.expires_at, tokens: None, ..login })
 }
 
 /// The token of an external signer in a file; `-` is standard input.
