@@ -50,7 +50,8 @@ const FLOORS: &[(&str, u8)] = &[
 ];
 
 /// Crates beside the floors: they may use all of them, and no crate uses them.
-const BESIDE: &[&str] = &["weft-tests", "weft-pages", "weft-threads", "weft-bench", "weft-fuzz"];
+const BESIDE: &[&str] =
+    &["weft-tests", "weft-simulator", "weft-pages", "weft-threads", "weft-bench", "weft-fuzz"];
 
 /// Libraries that a crate must not use, on whatever floor it is: pure crates know no I/O, and
 /// the controller knows no HTTP.

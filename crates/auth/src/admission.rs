@@ -286,8 +286,9 @@ impl Admins {
         if sender.is_known { &mut self.known } else { &mut self.stranger }
     }
 
-    fn is_due(&mut self, sender: Sender, now: Instant) -> bool {
-        self.last(sender).is_none_or(|at| now.saturating_duration_since(at) >= ADMIN_EVERY)
+    fn is_due(&self, sender: Sender, now: Instant) -> bool {
+        let last = if sender.is_known { self.known } else { self.stranger };
+        last.is_none_or(|at| now.saturating_duration_since(at) >= ADMIN_EVERY)
     }
 
     /// Lets an administrator in, unless another one was let in meanwhile.

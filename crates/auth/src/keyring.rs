@@ -123,7 +123,7 @@ impl Keyring {
         changes: watch::Sender<u64>,
         now: Timestamp,
     ) -> Result<Self, LoadError> {
-        can_sign(&keys)?;
+        check_signing(&keys)?;
         let mut noted = KnownKeys::new();
         for (name, note) in store.live().notes(NOTES)? {
             match read_note(&note) {
@@ -262,7 +262,7 @@ impl Keyring {
 }
 
 /// Checks that these keys can sign tickets.
-pub(crate) fn can_sign(keys: &Keys) -> weft_identity::Result<()> {
+pub(crate) fn check_signing(keys: &Keys) -> weft_identity::Result<()> {
     TokenSigner::new(&keys.enrollment).map(drop)
 }
 

@@ -7,7 +7,7 @@ use weft_identity::{Certificate, KeySet, PublicKey as TokenKey};
 use weft_kernel::Keys;
 
 use crate::handle::Auth;
-use crate::keyring::{Use, can_sign};
+use crate::keyring::{Use, check_signing};
 
 impl Auth {
     /// The keys that are in use now.
@@ -22,7 +22,7 @@ impl Auth {
     /// # Errors
     /// When a key cannot sign tokens; then nothing is changed.
     pub fn exchange_keys(&self, keys: Keys) -> weft_identity::Result<()> {
-        can_sign(&keys)?;
+        check_signing(&keys)?;
         let trust_domain = self.keys().trust_domain.clone();
         if keys.trust_domain != trust_domain {
             tracing::warn!(

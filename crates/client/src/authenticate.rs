@@ -45,7 +45,7 @@ impl Announced {
         {
             return Ok(announced);
         }
-        let Some(announced) = is_announced(caller, api).await? else { return Ok(false) };
+        let Some(announced) = announcement(caller, api).await? else { return Ok(false) };
         *self.lock() = Some((announced, Instant::now()));
         Ok(announced)
     }
@@ -246,7 +246,7 @@ impl Attempt<'_> {
 }
 
 /// Whether the controller tells clients to log in by OpenID Connect; `None` if it does not say.
-async fn is_announced(caller: &Caller, api: Api) -> Result<Option<bool>> {
+async fn announcement(caller: &Caller, api: Api) -> Result<Option<bool>> {
     let asked: Result<Version> =
         caller.call_without_session(row(api, "listVersion")?, &[], None).await;
     match asked {

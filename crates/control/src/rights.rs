@@ -94,7 +94,7 @@ impl<'p> Judge<'p> {
     }
 
     /// Whether a circuit is held by all that it was made with, as far as that is known.
-    fn is_held(&mut self, circuit: &Circuit) -> bool {
+    fn holds(&mut self, circuit: &Circuit) -> bool {
         if circuit.service.is_empty() {
             return true;
         }
@@ -117,7 +117,7 @@ impl<'p> Judge<'p> {
 /// Ends a circuit that is not held any more; true if it was.
 fn end_if_unheld(plane: &Plane, circuit: &Circuit) -> bool {
     // The circuit may be newer than the snapshot on which it was judged first.
-    !Judge::new(plane).is_held(circuit) && plane.network.remove_circuit(&circuit.id, true)
+    !Judge::new(plane).holds(circuit) && plane.network.remove_circuit(&circuit.id, true)
 }
 
 /// Whether a circuit that was just made is still held: a right that was lost while it was made was lost
@@ -173,7 +173,7 @@ async fn end_unheld(plane: &Plane) {
                 tokio::task::yield_now().await;
             }
             let is_first = circuit.path.first() == Some(&router);
-            if is_first && !judge.is_held(&circuit) && end_if_unheld(plane, &circuit) {
+            if is_first && !judge.holds(&circuit) && end_if_unheld(plane, &circuit) {
                 count += 1;
             }
         }

@@ -48,9 +48,8 @@ impl TokenBucket {
 
     /// Time until the bucket holds `n` tokens: zero if it does now, `None` if it never will.
     /// Refusals send it as `Retry-After`.
-    pub fn wait_for(&mut self, n: u32, now: Instant) -> Option<Duration> {
-        self.fill(now);
-        let missing = f64::from(n) - self.tokens;
+    pub fn wait_for(&self, n: u32, now: Instant) -> Option<Duration> {
+        let missing = f64::from(n) - self.level(now);
         if missing <= 0.0 {
             return Some(Duration::ZERO);
         }
@@ -65,6 +64,7 @@ impl TokenBucket {
     /// Takes a token that may come later, and returns the time until then; such tokens come in the order in which they
     /// were asked for. If it takes longer than `longest`, none is taken, and the time is the error.
     pub fn take_ahead(&mut self, longest: Duration, now: Instant) -> Result<Duration, Duration> {
+        self.fill(now);
         let wait = self.wait_for(1, now).unwrap_or(Duration::MAX);
         if wait > longest {
             return Err(wait);
@@ -79,24 +79,24 @@ impl TokenBucket {
     }
 
     /// Whole tokens in the bucket.
-    pub fn available(&mut self, now: Instant) -> u32 {
-        self.fill(now);
-        self.tokens as u32
+    pub fn available(&self, now: Instant) -> u32 {
+        self.level(now) as u32
     }
 
     /// True if the bucket is full: a table of buckets may forget a full one.
-    pub fn is_full(&mut self, now: Instant) -> bool {
-        self.fill(now);
-        self.tokens >= self.burst
+    pub fn is_full(&self, now: Instant) -> bool {
+        self.level(now) >= self.burst
     }
 
     fn fill(&mut self, now: Instant) {
+        self.tokens = self.level(now);
+        self.filled_at = self.filled_at.max(now);
+    }
+
+    /// Tokens at this time.
+    fn level(&self, now: Instant) -> f64 {
         let elapsed = now.saturating_duration_since(self.filled_at);
-        if elapsed.is_zero() {
-            return;
-        }
-        self.filled_at = now;
-        self.tokens = (self.tokens + elapsed.as_secs_f64() * self.rate).min(self.burst);
+        (self.tokens + elapsed.as_secs_f64() * self.rate).min(self.burst)
     }
 }
 

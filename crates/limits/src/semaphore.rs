@@ -4,8 +4,8 @@ use std::fmt;
 use std::hash::Hash;
 use std::sync::Arc;
 
+use futures::channel::oneshot;
 use parking_lot::Mutex;
-use tokio::sync::oneshot;
 
 use crate::queue::{FairQueue, Position};
 use crate::quota::{Full, Quota};
@@ -132,13 +132,18 @@ impl<K: Hash + Ord + Clone> State<K> {
 impl<K: Hash + Ord + Clone> Drop for Permit<K> {
     fn drop(&mut self) {
         let Some(semaphore) = self.semaphore.take() else { return };
-        let mut state = semaphore.0.lock();
-        let mut next = state.take_back(&self.key);
-        while let Some((key, told)) = next {
-            let Err(mut permit) = told.send(semaphore.give(&mut state, key)) else { return };
-            // Nobody waits any more. The state is locked here, so that the permit must not give itself back.
+        let mut key = self.key.clone();
+        loop {
+            let (permit, told) = {
+                let mut state = semaphore.0.lock();
+                let Some((next, told)) = state.take_back(&key) else { return };
+                (semaphore.give(&mut state, next), told)
+            };
+            // Not under the lock: the channel may drop the permit here, if the request is given up meanwhile.
+            let Err(mut permit) = told.send(permit) else { return };
+            // Nobody waits any more: the next turn of this loop gives the permit back.
             permit.semaphore = None;
-            next = state.take_back(&permit.key);
+            key = permit.key.clone();
         }
     }
 }
@@ -229,6 +234,36 @@ mod tests {
         let Poll::Ready(Some(permit)) = poll(&mut own) else { panic!("its own permit came back") };
         drop((permit, second));
         assert_eq!((semaphore.used(), semaphore.waiting()), (0, 0));
+    }
+
+    #[test]
+    fn a_turn_that_comes_as_its_request_is_given_up_is_given_back() {
+        let (give, given) = std::sync::mpsc::channel::<(Permit<u8>, Arc<std::sync::Barrier>)>();
+        std::thread::spawn(move || {
+            for (permit, together) in given {
+                together.wait();
+                drop(permit);
+                together.wait();
+            }
+        });
+        let (told, done) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            for round in 0..20_000 {
+                let semaphore = FairSemaphore::new(Quota::new(1, 1));
+                let together = Arc::new(std::sync::Barrier::new(2));
+                give.send((semaphore.try_acquire(0).unwrap(), Arc::clone(&together))).unwrap();
+                let mut waits = acquire(&semaphore, 1);
+                assert!(poll(&mut waits).is_pending());
+                together.wait();
+                (0..round % 100).for_each(|_| std::hint::spin_loop());
+                drop(waits);
+                together.wait();
+                assert_eq!((semaphore.used(), semaphore.waiting()), (0, 0));
+            }
+            told.send(()).unwrap();
+        });
+        let done = done.recv_timeout(std::time::Duration::from_secs(60));
+        assert!(done.is_ok(), "both wait for each other, or a permit is lost");
     }
 
     #[test]

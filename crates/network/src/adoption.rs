@@ -34,7 +34,7 @@ impl Network {
     /// Handles a part of a router's report of the circuits that it carries. A router reports once
     /// for each connection.
     pub fn on_carried(&self, router: &Arc<LiveRouter>, part: CarriedCircuits) {
-        router.has_reported();
+        router.note_reports();
         self.take_report(router, part);
     }
 

@@ -339,7 +339,7 @@ impl Making<'_> {
         let outcome = tokio::select! {
             biased;
             outcome = self.ask(spec, chosen, &mut answers, routed, span) => Some(outcome),
-            () = place.is_taken() => None,
+            () = place.displaced() => None,
         };
         let outcome = outcome.unwrap_or_else(|| {
             // The router of the host gives the dial up.
@@ -373,7 +373,7 @@ impl Making<'_> {
                 let Some(live) = live else {
                     return Err(Broken::at(&router, cause, "not connected"));
                 };
-                live.unroutes.is_routed(spec.circuit);
+                live.unroutes.cancel(spec.circuit);
                 let sent = live.channel.send_written(Lane::High, message, SEND_TIMEOUT);
                 sent.await.map_err(|problem| Broken::at(&router, cause, problem))
             }

@@ -219,7 +219,7 @@ impl LiveRouter {
     }
 
     /// Notes that it reports its circuits by itself, as routers of weft do.
-    pub(crate) fn has_reported(&self) {
+    pub(crate) fn note_reports(&self) {
         self.reports_by_itself.store(true, Ordering::Release);
     }
 

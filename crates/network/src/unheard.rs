@@ -92,7 +92,7 @@ impl Network {
                 match links_of(router).await {
                     Ok(links) => {
                         let back = self.0.broken.take(&router.id, &links, asked_at);
-                        back.iter().for_each(|link| self.is_back(link));
+                        back.iter().for_each(|link| self.restore(link));
                         self.drop_all_but(router, &doubtful, &links);
                         is_new = false;
                     }
@@ -126,7 +126,7 @@ impl Network {
     }
 
     /// Handles a broken link that one of its routers has again.
-    fn is_back(&self, link: &Link) {
+    fn restore(&self, link: &Link) {
         let reported = RouterLink {
             id: link.id.clone(),
             dest_router_id: link.destination.to_string(),

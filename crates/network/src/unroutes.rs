@@ -66,7 +66,7 @@ impl Unroutes {
     }
 
     /// Notes that a circuit is about to be routed over the router: an unroute that waits is dropped.
-    pub(crate) fn is_routed(&self, circuit: &str) {
+    pub(crate) fn cancel(&self, circuit: &str) {
         let mut waiting = self.0.lock();
         if waiting.is_sending {
             waiting.wanted.remove(circuit);
@@ -162,7 +162,7 @@ mod tests {
         for circuit in ["a", "b"] {
             unroutes.0.lock().take_in(&unroute(circuit, true));
         }
-        unroutes.is_routed("a");
+        unroutes.cancel("a");
         assert_eq!(unroutes.0.lock().next(), Some(unroute("b", true)));
         unroutes.0.lock().take_in(&unroute("a", true));
         assert_eq!(unroutes.0.lock().next(), Some(unroute("a", true)), "it has left again");

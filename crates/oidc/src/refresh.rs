@@ -122,7 +122,7 @@ impl Numbers {
         if number >= self.last {
             return self.judge_last(number, wanted, now);
         }
-        if number + 1 == self.last && self.is_in_grace(now) {
+        if number + 1 == self.last && self.grants_grace(now) {
             return Verdict::Granted { number: self.last, is_new: false };
         }
         let problem = bad_grant("the refresh token was used before; log in again");
@@ -156,7 +156,7 @@ impl Numbers {
     }
 
     /// True if the last but one is good. A clock that was set back makes that no longer than from now.
-    fn is_in_grace(&mut self, now: Timestamp) -> bool {
+    fn grants_grace(&mut self, now: Timestamp) -> bool {
         let Some(seen) = &mut self.seen else { return true };
         *seen = now.min(*seen);
         now.since(*seen) < GRACE

@@ -169,7 +169,7 @@ impl Queue {
     /// Adds a circuit; one that is [`Why::Back`] is not added.
     pub fn push(&mut self, id: &Arc<str>, why: Why) {
         if why == Why::Back {
-            return self.is_back(id);
+            return self.resume(id);
         }
         let wish = Wish::from(why);
         let Some(entry) = self.circuits.get_mut(id) else {
@@ -188,7 +188,7 @@ impl Queue {
     }
 
     /// Lets a circuit in the queue continue whose path may be whole again.
-    fn is_back(&mut self, id: &Arc<str>) {
+    fn resume(&mut self, id: &Arc<str>) {
         let Some(mut entry) = self.take(id) else { return };
         entry.waits.without_path = None;
         if matches!(entry.place, Place::Stranded(..)) {
@@ -356,7 +356,7 @@ impl Queue {
         if is_over && std::mem::replace(&mut entry.waits.is_last, true) {
             return false;
         }
-        self.is_back(id);
+        self.resume(id);
         true
     }
 

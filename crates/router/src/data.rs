@@ -77,7 +77,7 @@ impl DataHalf {
         let timers = Timers::start(&options.threads.first());
         let budget = Budget::new(memory::budget());
         let forwarder = Forwarder::new(Arc::clone(&control), timers, budget);
-        forwarder.is_of(&options.router_id);
+        forwarder.set_router_id(&options.router_id);
         let dialer = |binding| options.dialers.iter().find(|one| one.binding == binding);
         let hosted = dialer(DialerBinding::Edge).map(|one| end_options(&one.options));
         let tunnel = dialer(DialerBinding::Tunnel).map_or(&options.xgress, |one| &one.options);

@@ -342,7 +342,7 @@ impl Home for RouterChannel {
         self.idle.notify_waiters();
     }
 
-    fn has_undelivered(&self) {
+    fn note_undelivered(&self) {
         self.figures.undelivered.connections.fetch_add(1, Ordering::Relaxed);
     }
 }

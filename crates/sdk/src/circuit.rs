@@ -52,7 +52,7 @@ pub(crate) trait Home: Send + Sync {
     fn release(&self, conn_id: u32);
 
     /// The circuit has ended, and the other end does not have all data that was written.
-    fn has_undelivered(&self);
+    fn note_undelivered(&self);
 }
 
 /// A circuit.
@@ -422,7 +422,7 @@ impl Circuit {
         if let Some(ended) = release {
             if let Some(home) = self.home.upgrade() {
                 if is_undelivered {
-                    home.has_undelivered();
+                    home.note_undelivered();
                 }
                 home.release(self.conn_id);
             }

@@ -157,7 +157,7 @@ impl Inner {
             tokio::select! {
                 () = tokio::time::sleep(wait(failures, true, chance)) => return,
                 () = self.routers.no_other(slot) => {}
-                () = slot.is_wanted() => {
+                () = slot.until_wanted() => {
                     if since.elapsed() >= LONGEST_WAIT {
                         // The router may be back since the last attempt.
                         return tokio::time::sleep(FIRST_WAIT_WITH_OTHERS.mul_f64(chance)).await;
@@ -187,7 +187,7 @@ impl Inner {
             },
             reason = channel.handle().closed() => reason.to_string(),
             () = probe(slot, channel) => "the router does not answer".to_owned(),
-            problem = slot.is_of_other(channel.handle().peer()) => problem,
+            problem = slot.contradicted(channel.handle().peer()) => problem,
             () = slot.dropped() => {
                 let _ = tokio::time::timeout(DRAIN_LIMIT, channel.drained()).await;
                 channel.settled().await;

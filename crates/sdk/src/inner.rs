@@ -108,7 +108,7 @@ impl Inner {
             }
             let work = async {
                 self.account.refresh().await?;
-                if relisting.is_due(self.routers.lost(), Instant::now(), rand::random()) {
+                if relisting.note_lost(self.routers.lost(), Instant::now(), rand::random()) {
                     let listed = self.account.edge_routers().await?;
                     self.routers.forget_unlisted(&listed);
                 }

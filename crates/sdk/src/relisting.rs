@@ -31,7 +31,7 @@ impl Relisting {
     }
 
     /// True if a question is due, while these routers are lost. `chance` is between 0 and 1.
-    pub(crate) fn is_due(&mut self, lost: HashSet<String>, now: Instant, chance: f64) -> bool {
+    pub(crate) fn note_lost(&mut self, lost: HashSet<String>, now: Instant, chance: f64) -> bool {
         let is_news = !lost.is_subset(&self.lost);
         self.lost = lost;
         if self.lost.is_empty() {
@@ -70,7 +70,7 @@ mod tests {
     fn questions(lost: impl Fn(u32) -> HashSet<String>, chance: f64) -> Vec<u32> {
         let (mut relisting, start) = (Relisting::new(MINUTE), Instant::now());
         let is_due =
-            |&minute: &u32| relisting.is_due(lost(minute), start + MINUTE * minute, chance);
+            |&minute: &u32| relisting.note_lost(lost(minute), start + MINUTE * minute, chance);
         (0..24 * 60).filter(is_due).collect()
     }
 

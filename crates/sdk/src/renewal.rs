@@ -81,7 +81,7 @@ pub(crate) struct Followed {
 
 impl Followed {
     /// Notes what the files have now; true if they had something else before.
-    pub(crate) fn is_new(&mut self, material: Material) -> bool {
+    pub(crate) fn note(&mut self, material: Material) -> bool {
         self.complaint.clear();
         let is_new = material != self.material;
         self.material = material;

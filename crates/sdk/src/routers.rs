@@ -187,7 +187,7 @@ impl Slot {
     }
 
     /// Waits until a dial or a listener waits for the router.
-    pub(crate) async fn is_wanted(&self) {
+    pub(crate) async fn until_wanted(&self) {
         // The sender is in this slot.
         let _ = self.waiting.subscribe().wait_for(|count| *count > 0).await;
     }
@@ -226,7 +226,7 @@ impl Slot {
 
     /// Waits until the controller says of the router what this peer, connected as the router, does not prove: that it
     /// has other keys or another id. Returns what is wrong.
-    pub(crate) async fn is_of_other(&self, peer: &PeerInfo) -> String {
+    pub(crate) async fn contradicted(&self, peer: &PeerInfo) -> String {
         let mut places = self.place.subscribe();
         loop {
             let place = places.borrow_and_update().clone();
@@ -375,7 +375,7 @@ mod tests {
         };
         let (routers, endpoint) = (Routers::default(), CancellationToken::new());
         let (slot, _) = routers.slot("er1", place(3022), &endpoint).unwrap();
-        let mut other = Box::pin(slot.is_of_other(&peer));
+        let mut other = Box::pin(slot.contradicted(&peer));
         let is_at = |keys: Vec<String>| {
             let expected = Some(ExpectedRouter::new("r1", keys));
             routers.slot("er1", Place { expected, ..place(3022) }, &endpoint).unwrap();
@@ -393,11 +393,11 @@ mod tests {
     #[tokio::test]
     async fn a_router_is_wanted_as_long_as_something_waits_for_it() {
         let slot = slot("er1");
-        assert!(slot.is_wanted().now_or_never().is_none());
+        assert!(slot.until_wanted().now_or_never().is_none());
         let (one, other) = (slot.wanted(), slot.wanted());
         drop(one);
-        assert!(slot.is_wanted().now_or_never().is_some());
+        assert!(slot.until_wanted().now_or_never().is_some());
         drop(other);
-        assert!(slot.is_wanted().now_or_never().is_none());
+        assert!(slot.until_wanted().now_or_never().is_none());
     }
 }

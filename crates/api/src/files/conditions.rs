@@ -35,12 +35,12 @@ impl Validators {
             let (modified, time) = (self.modified?, time(headers, name)?);
             Some(whole_seconds(modified) > time)
         };
-        let holds = match self.is_among(headers, IF_MATCH) {
-            Some(is_among) => is_among,
+        let holds = match self.lists_tag(headers, IF_MATCH) {
+            Some(listed) => listed,
             None => is_since(IF_UNMODIFIED_SINCE) != Some(true),
         };
-        let is_known = match self.is_among(headers, IF_NONE_MATCH) {
-            Some(is_among) => is_among,
+        let is_known = match self.lists_tag(headers, IF_NONE_MATCH) {
+            Some(listed) => listed,
             None => is_since(IF_MODIFIED_SINCE) == Some(false),
         };
         match (holds, is_known) {
@@ -51,7 +51,7 @@ impl Validators {
     }
 
     /// Whether a header lists the tag; none without the header.
-    fn is_among(&self, headers: &HeaderMap, name: impl AsHeaderName) -> Option<bool> {
+    fn lists_tag(&self, headers: &HeaderMap, name: impl AsHeaderName) -> Option<bool> {
         let mut values = headers.get_all(name).iter().peekable();
         values.peek()?;
         let tags = values.filter_map(|value| value.to_str().ok());

@@ -120,7 +120,7 @@ impl Queue {
     }
 
     /// Whether a new queue could take the place of this one.
-    pub(super) fn is_like_new(&mut self, now: Instant) -> bool {
+    pub(super) fn is_like_new(&self, now: Instant) -> bool {
         let is_quiet = self.in_a_row == 0 || now >= self.last_wrong + REMEMBERED;
         !self.is_used() && is_quiet && self.trust.is_full(now.into_std())
     }

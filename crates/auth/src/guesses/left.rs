@@ -26,18 +26,18 @@ impl Left {
         Self { tokens, interval: Duration::from_secs_f64(1.0 / rate), pending: 0 }
     }
 
-    fn available(&mut self, now: Instant) -> u32 {
-        self.tokens.as_mut().map_or(u32::MAX, |tokens| tokens.available(now.into_std()))
+    fn available(&self, now: Instant) -> u32 {
+        self.tokens.as_ref().map_or(u32::MAX, |tokens| tokens.available(now.into_std()))
     }
 
     /// Whether one more password may be checked; those being checked count as wrong.
-    pub(super) fn has_room(&mut self, now: Instant) -> bool {
+    pub(super) fn has_room(&self, now: Instant) -> bool {
         self.available(now) > self.pending
     }
 
     /// The time until a token is left; zero if there is one.
-    pub(super) fn wait(&mut self, now: Instant) -> Duration {
-        let wait = self.tokens.as_mut().and_then(|tokens| tokens.wait_for(1, now.into_std()));
+    pub(super) fn wait(&self, now: Instant) -> Duration {
+        let wait = self.tokens.as_ref().and_then(|tokens| tokens.wait_for(1, now.into_std()));
         wait.unwrap_or_default()
     }
 
@@ -52,8 +52,8 @@ impl Left {
         }
     }
 
-    pub(super) fn is_like_new(&mut self, now: Instant) -> bool {
-        let is_full = self.tokens.as_mut().is_none_or(|tokens| tokens.is_full(now.into_std()));
+    pub(super) fn is_like_new(&self, now: Instant) -> bool {
+        let is_full = self.tokens.as_ref().is_none_or(|tokens| tokens.is_full(now.into_std()));
         self.pending == 0 && is_full
     }
 }

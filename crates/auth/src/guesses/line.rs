@@ -228,7 +228,7 @@ impl Line {
     }
 
     /// Whether a new line could take the place of this one.
-    pub(super) fn is_like_new(&mut self, now: Instant) -> bool {
+    pub(super) fn is_like_new(&self, now: Instant) -> bool {
         let is_full =
             self.known_queue.left.is_like_new(now) && self.strangers.left.is_like_new(now);
         is_full && self.known.is_empty()

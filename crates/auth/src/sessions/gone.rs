@@ -19,19 +19,19 @@ pub(crate) struct Gone {
 impl Gone {
     /// Notes the end of an API session of an identity.
     pub(super) fn login(&mut self, session: Id, identity: Id) {
-        if self.has_room() {
+        if self.makes_room() {
             self.logins.push((session, identity));
         }
     }
 
     /// Notes the end of a service session.
     pub(super) fn service(&mut self, session: Id) {
-        if self.has_room() {
+        if self.makes_room() {
             self.services.push(session);
         }
     }
 
-    fn has_room(&mut self) -> bool {
+    fn makes_room(&mut self) -> bool {
         if self.logins.len() + self.services.len() >= MOST {
             *self = Self { is_cut: true, ..Self::default() };
         }

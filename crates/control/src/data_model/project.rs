@@ -43,19 +43,19 @@ pub(crate) fn config_type(it: &ConfigType) -> wire::ConfigType {
 }
 
 pub(crate) fn config(snapshot: &Snapshot, it: &Config) -> Option<wire::Config> {
-    (!is_for_routers(snapshot, it)?).then(|| config_form(it))
+    (!targets_routers(snapshot, it)?).then(|| config_form(it))
 }
 
 /// The configs of a router.
 pub(crate) fn managed(snapshot: &Snapshot, router: &Id) -> Vec<wire::Config> {
     let ids = snapshot.get::<Router>(router).map(|router| router.configs.as_slice());
     let configs = ids.unwrap_or_default().iter().filter_map(|id| snapshot.get::<Config>(id));
-    let own = configs.filter(|it| is_for_routers(snapshot, it) == Some(true));
+    let own = configs.filter(|it| targets_routers(snapshot, it) == Some(true));
     own.map(|it| config_form(it)).collect()
 }
 
 /// Whether a config is for routers; none if its type is unknown.
-fn is_for_routers(snapshot: &Snapshot, it: &Config) -> Option<bool> {
+fn targets_routers(snapshot: &Snapshot, it: &Config) -> Option<bool> {
     let config_type = snapshot.get::<ConfigType>(&it.config_type_id)?;
     Some(config_type.target == ConfigTarget::Router)
 }

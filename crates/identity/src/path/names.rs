@@ -175,7 +175,7 @@ fn relation(
             _ => Relation::Unclear,
         },
         (N::DirectoryName(name), N::DirectoryName(base)) => match distinguished::is_whole(name) {
-            true => is_below_name(name, base, comparisons).map_or(Relation::Unclear, inside),
+            true => lies_below(name, base, comparisons).map_or(Relation::Unclear, inside),
             false => Relation::Unclear,
         },
         (N::OtherName(..), N::OtherName(..))
@@ -246,7 +246,7 @@ fn plain(address: &[u8]) -> &[u8] {
 }
 
 /// True if the first parts of a name are those of the base; `None` if that takes too many comparisons.
-fn is_below_name(
+fn lies_below(
     name: &X509Name<'_>,
     base: &X509Name<'_>,
     comparisons: &mut usize,

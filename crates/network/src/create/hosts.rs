@@ -84,7 +84,7 @@ impl Hosts {
 
 impl ToHost<'_> {
     /// Waits until another dialer has taken the place.
-    pub(super) async fn is_taken(&mut self) {
+    pub(super) async fn displaced(&mut self) {
         if !self.taken.is_terminated() {
             // The sender says nothing; it is dropped.
             let _ = (&mut self.taken).await;
@@ -141,7 +141,7 @@ mod tests {
         let take_at = |dialer: &str, at| hosts.take(&near, &to, Some(&Id::new(dialer)), at);
         let take = |dialer: &str| take_at(dialer, later);
         let taken = |places: &mut [ToHost<'_>]| {
-            let each = places.iter_mut().map(|place| place.is_taken().now_or_never().is_some());
+            let each = places.iter_mut().map(|place| place.displaced().now_or_never().is_some());
             each.collect::<Vec<_>>()
         };
         let mut greedy: Vec<_> = (0..300).map_while(|_| take_at("greedy", begun)).collect();

@@ -427,7 +427,7 @@ impl Network {
         route: Message,
     ) -> Result<(), NotMoved> {
         let timeout = self.0.options.route_timeout;
-        live.unroutes.is_routed(&circuit.id);
+        live.unroutes.cancel(&circuit.id);
         let reply = live.channel.request_on(Lane::High, route, timeout).await;
         let (answer, text) = match reply {
             Ok(reply) => match RouteResult::from_message(&reply).map(|reply| reply.result) {

@@ -140,7 +140,7 @@ impl LiveSessions {
         let mut removed = Removed::default();
         let released = std::mem::take(&mut *self.released.lock());
         for id in released {
-            if self.by_id.get_mut(&id).is_some_and(LiveSession::is_left) {
+            if self.by_id.get_mut(&id).is_some_and(LiveSession::sweep) {
                 self.remove(&id, &mut removed);
                 removed.left.push(id);
             }
@@ -234,8 +234,8 @@ impl LiveSessions {
 }
 
 impl LiveSession {
-    /// True if no connection holds the session any more.
-    fn is_left(&mut self) -> bool {
+    /// Forgets connections that have ended; true if none holds the session any more.
+    fn sweep(&mut self) -> bool {
         self.holders.retain(|holder| holder.strong_count() > 0);
         self.holders.is_empty()
     }

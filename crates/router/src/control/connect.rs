@@ -131,7 +131,7 @@ impl Complaints {
     const MOST: usize = 8;
 
     /// Whether a warning is due: for a problem that the log does not have yet, and for every 60th failure.
-    fn is_due(&mut self, problem: &str, failures: u32) -> bool {
+    fn wants_warning(&mut self, problem: &str, failures: u32) -> bool {
         let is_new = self.told.len() < Self::MOST && !self.told.iter().any(|one| one == problem);
         if is_new {
             self.told.push(problem.to_owned());
@@ -141,7 +141,7 @@ impl Complaints {
 
     /// Logs a failure as a warning if one is due, otherwise at the level debug.
     fn complain(&mut self, problem: &ConnectError, failures: u32) {
-        if self.is_due(&problem.to_string(), failures) {
+        if self.wants_warning(&problem.to_string(), failures) {
             tracing::warn!(%problem, failures, "cannot connect to a controller");
         } else {
             tracing::debug!(%problem, failures, "cannot connect to a controller");
@@ -316,16 +316,16 @@ mod tests {
     #[test]
     fn the_log_has_every_cause_once_and_then_every_60th_failure() {
         let mut complaints = Complaints::default();
-        assert!(complaints.is_due("Connection refused", 1));
-        assert!(!complaints.is_due("Connection refused", 2));
-        assert!(complaints.is_due("router is disabled", 3));
-        assert!(!complaints.is_due("Connection refused", 4));
-        assert!(!complaints.is_due("router is disabled", 59));
-        assert!(complaints.is_due("router is disabled", 60));
+        assert!(complaints.wants_warning("Connection refused", 1));
+        assert!(!complaints.wants_warning("Connection refused", 2));
+        assert!(complaints.wants_warning("router is disabled", 3));
+        assert!(!complaints.wants_warning("Connection refused", 4));
+        assert!(!complaints.wants_warning("router is disabled", 59));
+        assert!(complaints.wants_warning("router is disabled", 60));
         complaints.forget();
-        assert!(complaints.is_due("Connection refused", 1));
+        assert!(complaints.wants_warning("Connection refused", 1));
         // Causes that are all different do not fill the log, nor memory.
-        let due = (1..=50).filter(|at| complaints.is_due(&format!("cause {at}"), *at)).count();
+        let due = (1..=50).filter(|at| complaints.wants_warning(&format!("cause {at}"), *at)).count();
         assert_eq!(due, Complaints::MOST - 1);
     }
 }

@@ -19,7 +19,7 @@ use weft_xgress::Class;
 
 use super::{
     Forwarder,
-    circuit::is_from_host,
+    circuit::comes_from_host,
     destination::Link,
     flow::{Circuit, KnownNext},
     head::Head,
@@ -113,7 +113,7 @@ impl Arrivals {
             }
         };
         let head = Head::seen(message.content_type, &view);
-        let from_host = is_from_host(message.content_type, &view);
+        let from_host = comes_from_host(message.content_type, &view);
         self.prune();
         let found = find(&mut self.known, &self.forwarder, view.circuit_id);
         let Some(Known { circuit, next }) = found else {

@@ -240,7 +240,7 @@ impl Backlog {
 
     /// True if the circuit had the SDK read slowly for [`PATIENCE`], or kept its data for [`LEFT_PATIENCE`] after the
     /// SDK has left, without taking [`PROGRESS`] bytes.
-    pub(super) fn is_stuck(&mut self, now: Instant) -> bool {
+    pub(super) fn gives_up(&mut self, now: Instant) -> bool {
         let Some((end, patience)) = self.ends_at().zip(self.patience()) else { return false };
         let stood_still = now >= end + STOOD_STILL;
         if stood_still {
@@ -362,11 +362,11 @@ mod tests {
         let (mut backlog, mut stalled) = (Backlog::new(&budget), end(start));
         assert!(!push(&mut backlog, &mut stalled, LIMIT / 2, start));
         let late = start + 100 * PATIENCE;
-        assert!(!backlog.is_stuck(late), "nobody waits for it");
+        assert!(!backlog.gives_up(late), "nobody waits for it");
         // The circuit has taken nothing for long when its backlog begins to stop the other
         // circuits.
         assert!(push(&mut backlog, &mut stalled, usize::MAX, late));
-        assert!(!backlog.is_stuck(late) && backlog.is_stuck(late + STOOD_STILL));
+        assert!(!backlog.gives_up(late) && backlog.gives_up(late + STOOD_STILL));
 
         let (mut backlog, mut stalled) = (Backlog::new(&budget), end(start));
         assert!(push(&mut backlog, &mut stalled, usize::MAX, start));
@@ -394,7 +394,7 @@ mod tests {
             backlog.push(last);
             assert_eq!(backlog.settle(left), None);
             assert_eq!(backlog.deadline(), Some(left + LEFT_PATIENCE));
-            assert!(!backlog.is_stuck(left + PATIENCE) && backlog.is_stuck(left + LEFT_PATIENCE));
+            assert!(!backlog.gives_up(left + PATIENCE) && backlog.gives_up(left + LEFT_PATIENCE));
         }
         // A circuit for which an SDK is read slowly has less time, unless the SDK is gone.
         for (last, patience) in [(FromSdk::Close, PATIENCE), (FromSdk::Lost, LEFT_PATIENCE)] {
@@ -413,7 +413,7 @@ mod tests {
         let (start, budget) = (Instant::now(), Budget::unlimited());
         let (mut backlog, mut stalled) = (Backlog::new(&budget), end(start));
         let (mut now, mut slices) = (start, 0);
-        while !backlog.is_stuck(now) {
+        while !backlog.gives_up(now) {
             // The SDK sends as much as is read of it.
             if push(&mut backlog, &mut stalled, usize::MAX, now) {
                 slices += 1;
@@ -452,7 +452,7 @@ mod tests {
         let (start, budget) = (Instant::now(), Budget::new(8 << 20));
         let (mut backlog, mut stalled) = (Backlog::new(&budget), end(start));
         let mut now = start;
-        while !backlog.is_stuck(now) {
+        while !backlog.gives_up(now) {
             push(&mut backlog, &mut stalled, usize::MAX, now);
             now = backlog.deadline().unwrap();
             backlog.settle(now);
@@ -474,7 +474,7 @@ mod tests {
         let (mut backlog, mut stalled) = (Backlog::new(&budget), end(start));
         assert!(push(&mut backlog, &mut stalled, usize::MAX, start));
         let awake = start + 2 * PATIENCE;
-        assert!(!backlog.is_stuck(awake));
-        assert!(backlog.is_stuck(awake + STOOD_STILL));
+        assert!(!backlog.gives_up(awake));
+        assert!(backlog.gives_up(awake + STOOD_STILL));
     }
 }

@@ -24,7 +24,7 @@ use crate::{
 };
 
 pub(crate) use self::routes::Way;
-pub(super) use self::{pairs::is_from_host, routes::Before};
+pub(super) use self::{pairs::comes_from_host, routes::Before};
 
 /// A circuit. `F` is the flow that the outlets of its links serve.
 #[derive(Debug)]
@@ -206,10 +206,10 @@ impl<F: HopFlow> Circuit<F> {
 
     /// Handles the first message over a link since the last change of the ways, whose direction is known. Messages that
     /// wait for former links move to the queues of the present ones.
-    pub(super) fn comes_over(&self, link: &str, is_from_host: Option<bool>) {
-        let Some(is_from_host) = is_from_host else { return };
+    pub(super) fn comes_over(&self, link: &str, comes_from_host: Option<bool>) {
+        let Some(comes_from_host) = comes_from_host else { return };
         if self.routes.read().is_fresh(link) {
-            self.routes.write().comes_over(link, is_from_host);
+            self.routes.write().comes_over(link, comes_from_host);
         }
     }
 

@@ -132,7 +132,7 @@ impl Forwarder {
     }
 
     /// Sets the id of this router, once.
-    pub(crate) fn is_of(&self, router_id: &str) {
+    pub(crate) fn set_router_id(&self, router_id: &str) {
         let _ = self.router_id.set(router_id.to_owned());
     }
 

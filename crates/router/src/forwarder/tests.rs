@@ -427,7 +427,7 @@ fn a_request_without_a_route_is_answered_with_an_error() {
     let outlet = Outlet::new(Budget::unlimited());
     let mut outbox = outlet.open(Carries::Payloads, UnderlayWaker::default());
     let (forwarder, _) = heard();
-    forwarder.is_of("r1");
+    forwarder.set_router_id("r1");
     let set_up = attempt(&forwarder, 0).unwrap();
     let owner: std::sync::Weak<dyn ConnOwner> = std::sync::Weak::<NoOwner>::new();
     let (circuit, role) = (Arc::clone(set_up.circuit()), Role::Initiator);

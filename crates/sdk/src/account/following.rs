@@ -22,7 +22,7 @@ impl Account {
         let Ok(read) = tokio::task::spawn_blocking(move || files.read()).await else { return };
         match read {
             Ok(identity) => {
-                if self.renewal.followed.lock().is_new(Material::of(&identity)) {
+                if self.renewal.followed.lock().note(Material::of(&identity)) {
                     self.use_renewed(identity).await;
                 }
             }

@@ -12,7 +12,7 @@ struct Nobody;
 impl Home for Nobody {
     fn hold_back(&self, _: bool) {}
     fn release(&self, _: u32) {}
-    fn has_undelivered(&self) {}
+    fn note_undelivered(&self) {}
 }
 
 #[tokio::test]

@@ -79,7 +79,7 @@ pub(crate) fn turns() -> Turns {
 
 fn plan_change(controller: Controller, caller: Caller, call: Call) -> Answer {
     async move {
-        is_heard(&caller)?;
+        check_permissions(&caller)?;
         let until = Instant::now() + MAX_TIME;
         let (turns, asking) = (controller.plans().clone(), caller.clone());
         let plan = on_its_own(&turns, &asking, async move {
@@ -98,7 +98,7 @@ fn plan_change(controller: Controller, caller: Caller, call: Call) -> Answer {
 
 fn apply_change(controller: Controller, caller: Caller, call: Call) -> Answer {
     async move {
-        is_heard(&caller)?;
+        check_permissions(&caller)?;
         let until = Instant::now() + MAX_TIME;
         let (turns, asking) = (controller.plans().clone(), caller.clone());
         let work = async move {
@@ -125,7 +125,7 @@ fn read(call: &Call) -> Result<ChangeBody, Failure> {
 
 /// Refuses a caller without any permission before its document is read. Permissions for the single
 /// entities are checked later, entry by entry.
-fn is_heard(caller: &Caller) -> Result<(), Failure> {
+fn check_permissions(caller: &Caller) -> Result<(), Failure> {
     if caller.is_admin() || caller.login().is_some_and(|login| !login.permissions.is_empty()) {
         return Ok(());
     }
@@ -136,7 +136,7 @@ fn is_heard(caller: &Caller) -> Result<(), Failure> {
 /// session or every permission meanwhile is refused.
 fn heard_again(controller: &Controller, caller: &Caller) -> Result<Caller, Failure> {
     let now = controller.resolve_again(caller);
-    is_heard(&now).map(|()| now)
+    check_permissions(&now).map(|()| now)
 }
 
 /// True if both callers may do the same.

@@ -138,7 +138,7 @@ impl SdkConnection {
             };
             let measures = &this.binding.forwarder.measures().edge;
             let refusal = match judged {
-                Ok(session) => match this.is_of(session) {
+                Ok(session) => match this.adopt_session(session) {
                     Ok(()) => return,
                     Err(full) => full,
                 },
@@ -174,7 +174,7 @@ impl SdkConnection {
 
     /// Notes the session of the channel, which was found valid, and counts the channel for its
     /// identity. Refused if the identity has as many channels as it may have.
-    fn is_of(&self, session: Arc<ApiSession>) -> Result<(), Refusal> {
+    fn adopt_session(&self, session: Arc<ApiSession>) -> Result<(), Refusal> {
         // The channel is counted before its session can end.
         let share = self.binding.budget.whole();
         let share = || share.child(share.limit() / CLIENT_SHARE);
@@ -183,7 +183,7 @@ impl SdkConnection {
             if live.count_of(&session.identity) >= most as usize {
                 return Err(());
             }
-            let (count, memory) = live.is_of(self.number, &session, share);
+            let (count, memory) = live.attach(self.number, &session, share);
             let backlog = memory.child(BACKLOG_BUDGET.min(memory.limit() / 2));
             let _ = self.memory.set(Memory { ends: memory, backlog });
             Ok(count)
@@ -202,14 +202,14 @@ impl SdkConnection {
             self.channel.close("the API session ended");
         }
         if self.channel.is_closed() {
-            self.is_of_none();
+            self.release_session();
         }
         Ok(())
     }
 
     /// Takes a closed channel out of the counts of its identity. Of several calls only the first
     /// has an effect: it takes the session out of the channel.
-    pub(super) fn is_of_none(&self) {
+    pub(super) fn release_session(&self) {
         if let Some(session) = self.session.send_replace(None) {
             self.binding.forwarder.measures().edge.ended.one();
             let left = |live: &mut OpenChannels<Self>| {

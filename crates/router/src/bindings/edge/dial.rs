@@ -194,7 +194,7 @@ pub(super) async fn ask(
     let answered = tokio::time::timeout(timeout, hosted.answered.cancelled());
     tokio::select! {
         biased;
-        () = hosted.over.cancelled() => return Err(is_over(hosted).into()),
+        () = hosted.over.cancelled() => return Err(listener_ended(hosted).into()),
         () = given_up.cancelled() => return Err(seam::taken_down().into()),
         answered = answered => if answered.is_err() {
             let text = "the host's bind is not answered yet".to_owned();
@@ -213,7 +213,7 @@ pub(super) async fn ask(
     };
     let answer = match answered {
         Some(Ok(answer)) => answer,
-        None => return Err(unanswered(is_over(hosted))),
+        None => return Err(unanswered(listener_ended(hosted))),
         Some(Err(RequestError::Timeout)) => {
             let text = "the host did not answer in time".to_owned();
             return Err(unanswered(failure(RouteErrorCode::DialTimedOut, text)));
@@ -229,7 +229,7 @@ pub(super) async fn ask(
 /// The failure of a dial whose listener has ended. The controller removes a terminator after
 /// `InvalidTerminator`, so the code is another one if a newer listener has taken the terminator
 /// over.
-fn is_over(hosted: &Hosted) -> RouteError {
+fn listener_ended(hosted: &Hosted) -> RouteError {
     let code = match hosted.is_replaced() {
         true => RouteErrorCode::Generic,
         false => RouteErrorCode::InvalidTerminator,

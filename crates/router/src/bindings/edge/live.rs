@@ -59,7 +59,7 @@ impl<T> OpenChannels<T> {
     /// Notes that a channel belongs to this session from now on. Returns the number of channels of
     /// the session's identity, and the budget that these channels share; `share` makes the budget
     /// for the first of them.
-    pub(super) fn is_of(
+    pub(super) fn attach(
         &mut self,
         number: u64,
         session: &ApiSession,
@@ -178,7 +178,7 @@ mod tests {
         let of = |number: usize| session(number, number % 10);
         let mut held = Vec::new();
         for number in 0..all.len() {
-            let (count, memory) = live.is_of(number as u64, &of(number), || Budget::new(1000));
+            let (count, memory) = live.attach(number as u64, &of(number), || Budget::new(1000));
             assert_eq!((count, memory.used()), (number / 10 + 1, number as u64 / 10));
             held.push(memory.try_take(1));
         }
@@ -189,12 +189,12 @@ mod tests {
             live.remove(number as u64);
         }
         // What the circuits of an identity hold counts when it comes back.
-        let (_, memory) = live.is_of(7, &of(3), || Budget::new(1000));
+        let (_, memory) = live.attach(7, &of(3), || Budget::new(1000));
         assert_eq!(memory.used(), 1000);
         held.clear();
         live.was_of(7, &of(3));
         for number in 0..4 {
-            live.is_of(number, &session(11, 11), || Budget::new(1000));
+            live.attach(number, &session(11, 11), || Budget::new(1000));
             live.was_of(number, &session(11, 11));
         }
         assert!(live.without.is_empty());

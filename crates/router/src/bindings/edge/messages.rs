@@ -216,7 +216,7 @@ impl Behaviour for SdkConnection {
         if let Some(outlet) = self.outlet.get() {
             outlet.close();
         }
-        self.is_of_none();
+        self.release_session();
         self.binding.connections.lock().remove(self.number);
     }
 }

@@ -17,13 +17,13 @@ use super::routes::{AHEAD_FOR, LEFT, LEFT_FOR, Routes, Way};
 type Pair = [Arc<str>; 2];
 
 /// Whether a message comes from the host's end; `None` for a control message, which does not say.
-pub(in crate::forwarder) fn is_from_host(content_type: i32, view: &View<'_>) -> Option<bool> {
+pub(in crate::forwarder) fn comes_from_host(content_type: i32, view: &View<'_>) -> Option<bool> {
     (content_type != content_type::CONTROL).then(|| view.flags.has(Flags::ORIGINATOR))
 }
 
-/// As [`is_from_host`], for a message in a queue.
+/// As [`comes_from_host`], for a message in a queue.
 fn direction(message: &Message) -> Option<bool> {
-    View::of(message).ok().and_then(|view| is_from_host(message.content_type, &view))
+    View::of(message).ok().and_then(|view| comes_from_host(message.content_type, &view))
 }
 
 impl<F: HopFlow> Routes<F> {
@@ -36,7 +36,7 @@ impl<F: HopFlow> Routes<F> {
     /// which end. Messages that are queued for a former link, or for a link that the circuit now uses in the other
     /// direction, move to the queue for their direction. Control messages that wait for former links are dropped,
     /// because they name no direction.
-    pub(super) fn comes_over(&mut self, link: &str, is_from_host: bool) {
+    pub(super) fn comes_over(&mut self, link: &str, comes_from_host: bool) {
         let Some(pair) = self.pair_of(link) else {
             // The route of the other direction has not come yet, or an end of the circuit is on this router.
             if self.next(link).is_some_and(|to| self.hop(to).is_none()) {
@@ -48,7 +48,7 @@ impl<F: HopFlow> Routes<F> {
         let [Some(back), Some(on)] = pair.each_ref().map(|link| self.hop(link).cloned()) else {
             return;
         };
-        let to = |direction| if direction == is_from_host { &on } else { &back };
+        let to = |direction| if direction == comes_from_host { &on } else { &back };
         for queue in &self.hops {
             let is_former = !pair.contains(&queue.link);
             let goes = |message: &Message| match direction(message) {

@@ -184,7 +184,7 @@ impl State {
 
     /// Ends a circuit that has taken nothing from its backlog for too long; returns for how long if it was ended.
     pub(super) fn ends_if_stuck(&mut self, now: Instant) -> Option<Duration> {
-        let stuck = self.end.closed().is_none() && self.backlog.is_stuck(now);
+        let stuck = self.end.closed().is_none() && self.backlog.gives_up(now);
         let patience = self.backlog.patience().filter(|_| stuck)?;
         self.abort();
         Some(patience)

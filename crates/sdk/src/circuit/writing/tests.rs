@@ -21,7 +21,7 @@ struct Nobody;
 impl Home for Nobody {
     fn hold_back(&self, _: bool) {}
     fn release(&self, _: u32) {}
-    fn has_undelivered(&self) {}
+    fn note_undelivered(&self) {}
 }
 
 /// A circuit whose flow control is at a router, which takes messages when the test asks for them.
