@@ -24,7 +24,8 @@ impl Reader {
             if parameters.contains("&mut self") {
                 faults.push((line, format!("{name} takes `&mut self`")));
             }
-            if returned != "bool" && !(returned.contains("Result<bool") && returned.ends_with('>')) {
+            if returned != "bool" && !(returned.contains("Result<bool") && returned.ends_with('>'))
+            {
                 faults.push((line, format!("{name} returns `{returned}`")));
             }
         }

@@ -246,11 +246,7 @@ fn plain(address: &[u8]) -> &[u8] {
 }
 
 /// True if the first parts of a name are those of the base; `None` if that takes too many comparisons.
-fn lies_below(
-    name: &X509Name<'_>,
-    base: &X509Name<'_>,
-    comparisons: &mut usize,
-) -> Option<bool> {
+fn lies_below(name: &X509Name<'_>, base: &X509Name<'_>, comparisons: &mut usize) -> Option<bool> {
     let mut parts = name.iter_rdn();
     for base in base.iter_rdn() {
         let Some(part) = parts.next() else { return Some(false) };

@@ -325,7 +325,8 @@ mod tests {
         complaints.forget();
         assert!(complaints.wants_warning("Connection refused", 1));
         // Causes that are all different do not fill the log, nor memory.
-        let due = (1..=50).filter(|at| complaints.wants_warning(&format!("cause {at}"), *at)).count();
+        let due =
+            (1..=50).filter(|at| complaints.wants_warning(&format!("cause {at}"), *at)).count();
         assert_eq!(due, Complaints::MOST - 1);
     }
 }
