@@ -65,18 +65,19 @@ impl Bed {
     pub(crate) async fn with(change: impl FnOnce(&mut Settings)) -> Self {
         let store = Faulty::new(Memory::new());
         let key = Arc::new(SealKey::random().unwrap());
-        let bed = Self::on(store, keys(), key, change).await;
+        let bed = Self::on(NOW, store, keys(), key, change).await;
         bed.controller.init_admin("Default Admin", USERNAME, PASSWORD).await.unwrap();
         bed
     }
 
     async fn on(
+        now: Timestamp,
         store: Faulty<Memory>,
         keys: Keys,
         session_key: Arc<SealKey>,
         change: impl FnOnce(&mut Settings),
     ) -> Self {
-        let clock = Arc::new(ManualClock::at(NOW));
+        let clock = Arc::new(ManualClock::at(now));
         let addresses = Addresses {
             api: "ctrl.example:1280".into(),
             ctrl: vec!["tls:ctrl.example:6262".into()],
@@ -121,9 +122,7 @@ impl Bed {
             settings.random = random;
             change(settings);
         };
-        let bed = Self::on(self.store.clone(), keys, key, change).await;
-        bed.clock.advance(self.clock.now().since(bed.clock.now()));
-        bed
+        Self::on(self.clock.now(), self.store.clone(), keys, key, change).await
     }
 
     /// The administrator, logged in.
