@@ -87,12 +87,7 @@ pub(crate) const HANDLERS: &[(Api, &str, Handler<Controller>)] = &[
     list("listIdentityEdgeRouters", |controller, caller, call| {
         nested::<Identities, EdgeRouters>(controller, caller, call, |context, parent, _, meter| {
             let (from, to) = (EdgeRouterPolicy::IDENTITIES, EdgeRouterPolicy::EDGE_ROUTERS);
-            Ok(context.snapshot().counted_reach::<EdgeRouterPolicy>(
-                from,
-                &parent.base.id,
-                to,
-                meter,
-            )?)
+            reach::<EdgeRouterPolicy>(context, from, &parent.base.id, to, meter)
         })
     }),
     list("listIdentityServices", |controller, caller, call| {
@@ -141,24 +136,14 @@ pub(crate) const HANDLERS: &[(Api, &str, Handler<Controller>)] = &[
     list("listEdgeRouterIdentities", |controller, caller, call| {
         nested::<EdgeRouters, Identities>(controller, caller, call, |context, parent, _, meter| {
             let (from, to) = (EdgeRouterPolicy::EDGE_ROUTERS, EdgeRouterPolicy::IDENTITIES);
-            Ok(context.snapshot().counted_reach::<EdgeRouterPolicy>(
-                from,
-                &parent.base.id,
-                to,
-                meter,
-            )?)
+            reach::<EdgeRouterPolicy>(context, from, &parent.base.id, to, meter)
         })
     }),
     list("listEdgeRouterServices", |controller, caller, call| {
         nested::<EdgeRouters, Services>(controller, caller, call, |context, parent, _, meter| {
             let (from, to) =
                 (ServiceEdgeRouterPolicy::EDGE_ROUTERS, ServiceEdgeRouterPolicy::SERVICES);
-            Ok(context.snapshot().counted_reach::<ServiceEdgeRouterPolicy>(
-                from,
-                &parent.base.id,
-                to,
-                meter,
-            )?)
+            reach::<ServiceEdgeRouterPolicy>(context, from, &parent.base.id, to, meter)
         })
     }),
     list("listEdgeRouterPolicyEdgeRouters", |controller, caller, call| {
@@ -237,12 +222,7 @@ pub(crate) const HANDLERS: &[(Api, &str, Handler<Controller>)] = &[
         nested::<Services, EdgeRouters>(controller, caller, call, |context, parent, _, meter| {
             let (from, to) =
                 (ServiceEdgeRouterPolicy::SERVICES, ServiceEdgeRouterPolicy::EDGE_ROUTERS);
-            Ok(context.snapshot().counted_reach::<ServiceEdgeRouterPolicy>(
-                from,
-                &parent.base.id,
-                to,
-                meter,
-            )?)
+            reach::<ServiceEdgeRouterPolicy>(context, from, &parent.base.id, to, meter)
         })
     }),
     list("listServiceIdentities", |controller, caller, call| {
@@ -283,6 +263,17 @@ pub(crate) const HANDLERS: &[(Api, &str, Handler<Controller>)] = &[
 /// The entities whose reference number `link` names `target`.
 fn referring<T: Record>(context: &Context, link: usize, target: &Id) -> RoaringBitmap {
     context.snapshot().table(T::KIND).referrers(link, target)
+}
+
+/// The entities on side `to` of the policies of kind `P` that select the entity on side `from`.
+fn reach<P: Record>(
+    context: &Context,
+    from: usize,
+    id: &Id,
+    to: usize,
+    meter: &Meter,
+) -> Result<RoaringBitmap, Failure> {
+    Ok(context.snapshot().counted_reach::<P>(from, id, to, meter)?)
 }
 
 /// The policies whose side selects an entity.
