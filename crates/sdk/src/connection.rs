@@ -232,12 +232,13 @@ impl Connection {
         (self.reader, self.writer)
     }
 
-    /// Ends both directions and waits until all written data has arrived at the other end, or the
-    /// circuit has given up. Whether the other application has read the data is its own affair: an answer says so.
+    /// Ends both directions and waits until all written data has arrived at the other end, the other application
+    /// has closed the connection, or the circuit has given up. Whether the other application has read the data is its
+    /// own affair: an answer says so.
     ///
     /// # Errors
-    /// When the other end does not have all data that was written, or, with
-    /// [`router_flow_control`](crate::EndpointBuilder::router_flow_control), the router does not.
+    /// When the circuit has failed before the other end had all data that was written, or, with
+    /// [`router_flow_control`](crate::EndpointBuilder::router_flow_control), before the router had it.
     ///
     /// # Cancel safety
     /// If it is given up, the connection is dropped: what was written is still sent, and nobody hears whether it arrived.
@@ -251,7 +252,7 @@ impl Connection {
             Some(Ended { is_delivered: false, reason }) => {
                 let why = match ended_by(reason) {
                     Reading::Failed(why) => why,
-                    Reading::Open | Reading::Ended => "the other side has ended the connection",
+                    Reading::Open | Reading::Ended => "the other side takes no more data",
                 };
                 let text = format!("written data did not reach the other end: {why}");
                 Err(io::Error::new(io::ErrorKind::ConnectionReset, text))

@@ -110,6 +110,7 @@ impl Routed {
     /// missing.
     pub(crate) fn abort(&mut self) {
         self.gave_up = true;
+        self.lost_data |= self.has_data();
         self.drop_out();
         self.close();
     }
@@ -118,13 +119,14 @@ impl Routed {
     pub(crate) fn end(&mut self, reason: CloseReason) {
         if self.closed.is_none() {
             self.closed = Some(reason);
+            // A peer whose application has closed the connection takes no more data.
+            self.lost_data |= !reason.is_orderly() && self.has_data();
             self.drop_out();
         }
     }
 
     /// Drops what waits for the channel.
     fn drop_out(&mut self) {
-        self.lost_data |= self.has_data();
         self.out.clear();
         self.out_bytes = 0;
     }
@@ -133,7 +135,7 @@ impl Routed {
         self.out.iter().any(|message| !message.data.is_empty())
     }
 
-    /// True if the router has taken all data that was written.
+    /// True if the router has taken all data that was written, or the peer has closed the connection.
     pub(crate) fn is_delivered(&self) -> bool {
         !self.lost_data && !self.has_data()
     }

@@ -97,7 +97,7 @@ pub struct End {
     /// True if the application was gone before it had ended its direction.
     cut: bool,
     closed: Option<CloseReason>,
-    /// True if data was dropped that the peer had not acknowledged.
+    /// True if data was dropped that the peer had not acknowledged, before its application had closed the circuit.
     lost_data: bool,
     /// True once the close was delivered.
     closed_read: bool,
@@ -291,7 +291,7 @@ impl End {
         self.closed
     }
 
-    /// True if the peer has acknowledged all data that was written.
+    /// True if the peer has acknowledged all data that was written, or its application has closed the circuit.
     #[must_use]
     pub fn is_delivered(&self) -> bool {
         !self.lost_data && !self.sender.has_data()

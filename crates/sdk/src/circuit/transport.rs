@@ -94,7 +94,8 @@ impl Transport {
         }
     }
 
-    /// True if the other end has all data that was written, or the router if the flow control is there.
+    /// True if the other end has all data that was written, or the router if the flow control is there, or the other
+    /// application has closed the circuit.
     pub(super) fn is_delivered(&self) -> bool {
         match self {
             Self::Own(end) => end.is_delivered(),

@@ -116,7 +116,8 @@ impl End {
         let is_cut = self.cut && reason == CloseReason::Finished;
         self.closed = Some(if is_cut { CloseReason::Aborted } else { reason });
         self.goodbye = true;
-        self.lost_data |= self.sender.has_data();
+        // A peer whose application has closed the circuit takes no more data. Its last payload may overtake its acks.
+        self.lost_data |= !reason.is_orderly() && self.sender.has_data();
         self.sender.clear();
         self.sending = Sending::Done;
         self.start_by = None;

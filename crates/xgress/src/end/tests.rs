@@ -473,3 +473,24 @@ fn an_end_knows_whether_the_peer_has_all_its_data() {
         assert!(!a.is_delivered());
     }
 }
+
+#[test]
+fn data_that_a_peer_takes_no_more_is_not_lost() {
+    let now = Instant::now();
+    let (mut a, mut b) = started(now);
+    write(&mut b, b"answer");
+    b.close(now);
+    while let Some(payload) = b.poll_transmit(now) {
+        a.on_payload(payload, now);
+    }
+    assert_eq!([a.read(), a.read()], [Some(data(b"answer")), Some(FIN)]);
+    write(&mut a, b"late");
+    a.close(now);
+    // Acks overtake payloads: the other end finishes, and says so, before it has the last data.
+    let late = std::iter::from_fn(|| a.poll_transmit(now)).count();
+    b.on_ack(&a.poll_ack().unwrap(), now);
+    assert_eq!((late > 0, b.closed()), (true, Some(CloseReason::Finished)));
+    assert!(!a.is_delivered());
+    a.on_payload(b.poll_transmit(now).unwrap(), now);
+    assert_eq!((a.closed(), a.is_delivered()), (Some(CloseReason::PeerClosed), true));
+}
