@@ -2,9 +2,9 @@
 //! The tests of `weft-xgress` play the same schedules.
 #![cfg_attr(fuzzing, no_main)]
 
-#[path = "../../crates/xgress/tests/schedules/pair.rs"]
+#[path = "../../crates/data/xgress/tests/schedules/pair.rs"]
 mod pair;
-#[path = "../../crates/xgress/tests/schedules/stranger.rs"]
+#[path = "../../crates/data/xgress/tests/schedules/stranger.rs"]
 mod stranger;
 
 /// More steps show nothing new, and make the fuzzer slow.

@@ -18,7 +18,6 @@ const FLOORS: &[(&str, u8)] = &[
     ("weft-identity", 1),
     ("weft-contract", 1),
     ("weft-limits", 1),
-    ("weft-schema", 1),
     ("weft-metrics", 1),
     ("weft-unsafe-pages", 1),
     ("weft-unsafe-poly1305", 1),
@@ -99,7 +98,7 @@ fn lines() -> BTreeMap<String, usize> {
         let of = root.strip_prefix("crates/").and_then(|rest| {
             rest.strip_suffix("/src/lib.rs").or_else(|| rest.strip_suffix("/src/main.rs"))
         });
-        if let Some(name) = of {
+        if let Some(name) = of.and_then(|folder| folder.rsplit('/').next()) {
             let read = Crate::read(&reader, &by_path, root);
             *lines.entry(name.to_owned()).or_default() += read.lines();
         }

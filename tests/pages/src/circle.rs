@@ -44,7 +44,7 @@ enum Target {
 }
 
 impl Crate {
-    /// Reads the modules below a root such as `crates/wire/src/lib.rs`.
+    /// Reads the modules below a root such as `crates/shared/wire/src/lib.rs`.
     pub fn read(reader: &Reader, files: &BTreeMap<&str, &File>, root: &str) -> Self {
         let mut found = Self { modules: Vec::new(), macros: BTreeMap::new() };
         if let Some(file) = files.get(root) {

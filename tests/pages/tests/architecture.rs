@@ -101,7 +101,7 @@ fn misplaced(
 
 /// The modules of each crate, as paths from its root: `domain/resources/service`, with their sources.
 fn modules(files: &[File]) -> BTreeMap<(String, String), &str> {
-    let file = Regex::new(r"^crates/([a-z0-9-]+)/src/(.+?)(?:/mod)?\.rs$").unwrap();
+    let file = Regex::new(r"^crates/(?:[a-z]+/)?([a-z0-9-]+)/src/(.+?)(?:/mod)?\.rs$").unwrap();
     let is_tests = |module: &str| module == "tests" || module.ends_with("_tests");
     let mut found = BTreeMap::new();
     for one in files {
@@ -174,7 +174,7 @@ fn the_architecture_is_read_in_twenty_minutes() {
 #[test]
 fn each_crate_has_its_room_and_uses_only_what_lies_below() {
     let files = files::all().unwrap();
-    let manifest = Regex::new(r"^crates/([a-z0-9-]+)/Cargo\.toml$").unwrap();
+    let manifest = Regex::new(r"^crates/(?:[a-z]+/)?([a-z0-9-]+)/Cargo\.toml$").unwrap();
     let manifests: BTreeMap<String, String> = files
         .iter()
         .filter_map(|file| Some((manifest.captures(&file.path)?[1].to_owned(), file.text.clone())))

@@ -32,7 +32,7 @@ const OTHERS: [(&str, &str); 15] = [
 
 /// The sources without their tests, by crate and path: `network/circuits.rs`.
 fn sources() -> BTreeMap<String, String> {
-    let path = Regex::new(r"^crates/([a-z0-9-]+)/src/(.+\.rs)$").unwrap();
+    let path = Regex::new(r"^crates/(?:[a-z]+/)?([a-z0-9-]+)/src/(.+\.rs)$").unwrap();
     let is_tests = |path: &str| path.split(['/', '.']).any(|part| part == "tests");
     let mut found = BTreeMap::new();
     for file in files::all().unwrap() {

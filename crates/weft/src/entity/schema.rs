@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use serde_json::{Map, Value, json};
-use weft_schema::Schema;
+use weft_controller::schema::Schema;
 
 use crate::output::{quoted, table};
 

@@ -19,7 +19,7 @@ use crate::{
     wait::{PATIENCE, until, within},
 };
 
-const README: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../sdk/README.md");
+const README: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../client/sdk/README.md");
 /// How the README runs an example.
 const RUN: &str = "cargo run -p weft-sdk --example ";
 
