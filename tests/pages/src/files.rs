@@ -26,8 +26,16 @@ pub struct File {
 /// # Errors
 /// When a folder or a file cannot be read.
 pub fn all() -> io::Result<Vec<File>> {
-    let (root, mut found) = (root(), Vec::new());
-    let mut folders = vec![root.clone()];
+    below(&root())
+}
+
+/// The same of another checkout.
+///
+/// # Errors
+/// When a folder or a file cannot be read.
+pub fn below(root: &Path) -> io::Result<Vec<File>> {
+    let mut found = Vec::new();
+    let mut folders = vec![root.to_owned()];
     while let Some(folder) = folders.pop() {
         for entry in std::fs::read_dir(&folder)? {
             let entry = entry?;
@@ -37,7 +45,7 @@ pub fn all() -> io::Result<Vec<File>> {
                 folders.push(path);
             } else if kind.is_file() && is_text(&path) {
                 let text = String::from_utf8_lossy(&std::fs::read(&path)?).into_owned();
-                let from_root = path.strip_prefix(&root).unwrap_or(&path);
+                let from_root = path.strip_prefix(root).unwrap_or(&path);
                 found.push(File { path: from_root.to_string_lossy().replace('\\', "/"), text });
             }
         }
