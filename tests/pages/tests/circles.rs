@@ -83,7 +83,7 @@ fn a_file_uses_the_file_that_defines_what_it_names() {
 fn a_parent_uses_what_it_names_and_not_what_it_hands_on() {
     let child = "use super::Parent; pub struct Child;";
     let circle = |parent: &str| {
-        circles(&[("lib.rs", "pub mod p;"), ("p/mod.rs", parent), ("p/c.rs", child)]).len()
+        circles(&[("lib.rs", "pub mod p;"), ("p.rs", parent), ("p/c.rs", child)]).len()
     };
     assert_eq!(circle("mod c; pub use c::Child; pub struct Parent;"), 0);
     assert_eq!(circle("mod c; pub(crate) use self::c::*; pub struct Parent;"), 0);
@@ -99,7 +99,7 @@ fn names_are_followed_through_those_who_hand_them_on() {
         circles(&[
             ("lib.rs", "#[macro_use] mod a; mod p; pub use p::*;"),
             ("a.rs", a),
-            ("p/mod.rs", "mod c; mod d; pub use c::*; pub use d::Far;"),
+            ("p.rs", "mod c; mod d; pub use c::*; pub use d::Far;"),
             ("p/c.rs", "pub struct Near; use crate::a::A;"),
             ("p/d.rs", "pub struct Far; use crate::a::A; #[macro_export] macro_rules! made {}"),
         ])

@@ -138,7 +138,7 @@ const OTHERS: &[(&str, &str, &str)] = &[
         "it is itself the count of lines that were left out",
     ),
     (
-        "crates/router/src/bindings/ingress/mod.rs",
+        "crates/router/src/bindings/ingress.rs",
         "no circuit was made",
         "one in a second, the same one in 10 s",
     ),

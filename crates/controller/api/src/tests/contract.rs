@@ -7,7 +7,10 @@ use super::{Bed, send};
 
 /// The documented operations: id, method, path, whether a session is needed, statuses.
 const LISTS: [(Api, &str); 3] = [
-    (Api::Management, include_str!("../../../../shared/contract/testdata/management-operations.csv")),
+    (
+        Api::Management,
+        include_str!("../../../../shared/contract/testdata/management-operations.csv"),
+    ),
     (Api::Client, include_str!("../../../../shared/contract/testdata/client-operations.csv")),
     (Api::Fabric, include_str!("../../../../shared/contract/testdata/fabric-operations.csv")),
 ];
