@@ -134,7 +134,7 @@ impl Seed {
         let controller = Controller::start(settings).await.unwrap();
         let circuits = controller.start_network(NetworkOptions::default());
         let options = ControlOptions::default();
-        let control = ControlPlane::start(&controller, circuits.clone(), options);
+        let control = ControlPlane::start(controller.auth(), circuits.clone(), options);
         let control = control.await.unwrap();
         let listeners = Arc::new(Listeners::new());
         let tls = ControlPlane::tls(&self.identity).unwrap();

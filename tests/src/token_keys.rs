@@ -56,7 +56,7 @@ impl Program {
         let certificates = self.identity.current().client().unwrap().chain().to_vec();
         let origin = Origin { certificates, ..Origin::default() };
         let form = "application/x-www-form-urlencoded";
-        let reply = Box::pin(controller.oidc(OidcRequest {
+        let reply = Box::pin(controller.auth().oidc(OidcRequest {
             method: method.into(),
             path: path.into(),
             query: query.into(),
@@ -114,7 +114,7 @@ impl Program {
             origin: Origin { certificates, ..Origin::default() },
             ..Credentials::default()
         };
-        let caller = controller.resolve(credentials);
+        let caller = controller.auth().resolve(credentials);
         let call = Call::to(Api::Client, "createSession", &[]).unwrap();
         let call = call.with_json(&json!({"serviceId": service, "type": "Dial"}));
         let made = soon(Box::pin(controller.call(caller, call))).await.unwrap().data();
@@ -185,7 +185,7 @@ impl Connected {
 
 /// The keys in this stage.
 fn in_stage(network: &Network, is: impl Fn(Stage) -> bool) -> Vec<String> {
-    let known = network.controller().known_token_keys();
+    let known = network.controller().auth().known_token_keys();
     known.into_iter().filter(|key| is(key.stage)).map(|key| key.kid).collect()
 }
 

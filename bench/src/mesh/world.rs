@@ -93,7 +93,7 @@ impl World {
         let options = NetworkOptions { churn_limit: Duration::ZERO, ..NetworkOptions::default() };
         let network = controller.start_network(options);
         let options = ControlOptions::default();
-        let plane = ControlPlane::start(&controller, network.clone(), options).await;
+        let plane = ControlPlane::start(controller.auth(), network.clone(), options).await;
         let plane = plane.map_err(io::Error::other)?;
         let tls = ControlPlane::tls(&LiveIdentity::fixed(identity)).map_err(io::Error::other)?;
         let limits = ListenerLimits { pending_per_source: 512, ..ListenerLimits::default() };
@@ -211,7 +211,7 @@ async fn fill(controller: &Controller, plan: &Plan, who: &[Credentials]) -> io::
     }
     for part in set.changes.chunks(BATCH) {
         let part = ChangeSet { changes: part.to_vec(), ..ChangeSet::default() };
-        let done = controller.submit(move |_| Ok(part.clone())).await;
+        let done = controller.kernel().submit(move |_| Ok(part.clone())).await;
         done.map_err(|failure| io::Error::other(failure.to_string()))?;
     }
     Ok(())

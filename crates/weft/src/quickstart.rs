@@ -326,7 +326,7 @@ async fn ensure_admin(core: &Core, args: &QuickstartArgs) -> Result<(), Failure>
 
 /// The login name of the administrator.
 fn username(core: &Core) -> Option<String> {
-    let snapshot = core.controller().snapshot();
+    let snapshot = core.controller().kernel().snapshot();
     let admin = snapshot.list::<Identity>().find(|identity| identity.is_default_admin)?;
     let mut own = snapshot.list::<Authenticator>().filter(|it| it.identity_id == admin.base.id);
     own.find_map(|authenticator| authenticator.updb.as_ref().map(|updb| updb.username.to_string()))
@@ -337,9 +337,10 @@ fn username(core: &Core) -> Option<String> {
 fn administrator(running: &RunningController) -> Result<ManagementClient, Failure> {
     let controller = running.controller();
     let token = controller
+        .auth()
         .open_operator_session()
         .ok_or_else(|| Failure::new("the database has no default administrator any more"))?;
-    let trust = Tls::Anonymous(controller.keys().bundle.clone());
+    let trust = Tls::Anonymous(controller.auth().keys().bundle.clone());
     let client = ManagementClient::new(running.api_address().parse()?, &trust)?;
     client.set_token(token.as_ref());
     Ok(client)

@@ -176,7 +176,7 @@ impl Ground {
         let leaf = Leaf::for_key(key.public(), &subject, vec![], Purpose::Client, now).unwrap();
         let leaf = root.issue(&leaf).unwrap();
         let controller = self.network.controller();
-        let (at, ids) = (controller.now(), controller.ids());
+        let (at, ids) = (controller.kernel().now(), controller.kernel().ids());
         let ca = Ca {
             base: Base::new(ids.entity(), at),
             name: name.into(),
@@ -200,7 +200,7 @@ impl Ground {
         };
         let id = ca.base.id.to_string();
         let system = Caller::system();
-        let put = controller.decide(&system, move |decision| {
+        let put = controller.kernel().decide(&system, move |decision| {
             decision.put(ca.clone());
             decision.put(authenticator.clone());
             Ok(())
@@ -307,7 +307,7 @@ impl Held {
         let everything = self.everything();
         let circuits = ground.network.circuits().circuits().all();
         let identity = Id::new(&self.identity);
-        let terminators = ground.network.controller().snapshot();
+        let terminators = ground.network.controller().kernel().snapshot();
         let is_its = |host: &Id| *host == identity;
         let are = [
             !self.dials.channel.is_closed(),

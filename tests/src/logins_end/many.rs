@@ -47,13 +47,13 @@ async fn fill(ground: &Ground, one: &Held, now: weft_model::Timestamp) {
 async fn many_sessions_that_end_together_are_one_revocation() {
     let mut ground = Box::pin(Ground::new()).await;
     let one = ground.open("many", Login::Token, Form::Signed).await;
-    let now = ground.network.controller().now();
+    let now = ground.network.controller().kernel().now();
     ground.network.stop_controller().await;
     fill(&ground, &one, now).await;
     ground.network.start_controller().await;
-    let count = || ground.network.controller().sessions().counts().api_sessions;
+    let count = || ground.network.controller().auth().sessions().counts().api_sessions;
     assert!(count() > u64::from(MANY));
-    let is_back = || !ground.network.controller().online().routers().is_empty();
+    let is_back = || !ground.network.controller().kernel().online().routers().is_empty();
     until_some(async || is_back().then_some(())).await;
     assert!(!one.left(&ground).await.is_empty());
     // The controller closed connections that were idle.
@@ -76,7 +76,7 @@ async fn many_sessions_that_end_together_are_one_revocation() {
         "{MANY} sessions ended within {:?}; the API answered within {longest:?}",
         begun.elapsed()
     );
-    let snapshot = ground.network.controller().snapshot();
+    let snapshot = ground.network.controller().kernel().snapshot();
     let lists: Vec<_> =
         snapshot.list::<Revocation>().filter(|it| it.base.created_at >= now).collect();
     assert_eq!(lists.len(), 1, "one row, and no one of an identity");

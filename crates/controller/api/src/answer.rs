@@ -97,8 +97,8 @@ pub(crate) fn session_end(answer: &mut Answer, controller: &Controller, caller: 
     if !(opened && answer.status().is_success() || has_session) {
         return;
     }
-    let life = controller.settings().durations.session;
-    let end = Timestamp::from_millis(controller.now().plus(life).0).to_string();
+    let life = controller.kernel().settings().durations.session;
+    let end = Timestamp::from_millis(controller.kernel().now().plus(life).0).to_string();
     // The form in which Go writes a time: `2026-01-02 03:04:05.678 +0000 UTC`.
     let end = end.replacen('T', " ", 1).replacen('Z', " +0000 UTC", 1);
     let own = answer.headers_mut();
@@ -117,8 +117,8 @@ impl Signature {
     /// The headers of this process, with a new instance id. Clients read `/version` again when the
     /// instance changes.
     pub(crate) fn new(controller: &Controller) -> Self {
-        let instance = controller.ids().ordered(controller.now());
-        let server = format!("ziti-controller/{}", controller.settings().build.version);
+        let instance = controller.kernel().ids().ordered(controller.kernel().now());
+        let server = format!("ziti-controller/{}", controller.kernel().settings().build.version);
         let value = |text: &str| {
             HeaderValue::from_str(text).unwrap_or_else(|_| HeaderValue::from_static("unknown"))
         };

@@ -51,7 +51,7 @@ impl weft_web::Site for Site {
         let begun = Instant::now();
         let mut leave = cors::leave(&self.terms.options.allowed_origins, request.headers());
         let (method, path) = (request.method().clone(), request.uri().path().to_owned());
-        let request_id = self.shared.controller.ids().entity();
+        let request_id = self.shared.controller.kernel().ids().entity();
         let id = request_id.as_str();
         let mut answer = if let Some(files) = self.application(&path) {
             // Pages of other origins may not use an application's files.
@@ -186,7 +186,7 @@ impl Site {
         let query = paths::query(head.uri.query());
         if head.headers.contains_key(AUTHORIZATION) {
             let shown = credentials(&head.headers, origin(peer));
-            self.shared.controller.fetch_keys_for(&shown).await;
+            self.shared.controller.auth().fetch_keys_for(&shown).await;
         }
         let caller = || self.caller(peer, head, &query);
         let known = (row.load == Load::Document).then(caller);
@@ -198,7 +198,7 @@ impl Site {
         check_media(row, media.as_deref(), &held)?;
         // Looked up again after a long body: meanwhile the caller may have lost rights.
         let caller = caller();
-        let sessions = self.shared.controller.sessions();
+        let sessions = self.shared.controller.auth().sessions();
         let is_outdated = head.version < Version::HTTP_2 && sessions.is_outdated(&caller);
         let manner = Manner::of(row, &ids);
         let own = HEADERS.iter().filter_map(|name| header(&head.headers, name));
@@ -247,7 +247,7 @@ impl Site {
         let running = self.shared.operations.token();
         let work = async move {
             let _kept = (place, held, running);
-            Ok(controller.oidc(request).await)
+            Ok(controller.auth().oidc(request).await)
         };
         let limit = self.shared.limits.handler_timeout;
         within(limit, "oidc", &Wait::default(), work).await.map(oidc::answer)
@@ -256,7 +256,7 @@ impl Site {
     fn caller(&self, peer: &Peer, head: &Parts, query: &Query) -> Caller {
         let trace_id = query.get("traceId").map(|text| text.chars().take(MAX_TRACE_ID).collect());
         let origin = Origin { trace_id, ..origin(peer) };
-        self.shared.controller.resolve(credentials(&head.headers, origin))
+        self.shared.controller.auth().resolve(credentials(&head.headers, origin))
     }
 
     fn place(&self, peer: IpAddr) -> Result<Place, ErrorCode> {

@@ -60,8 +60,8 @@ async fn look(controller: &Controller, limit: Duration) -> Outcome {
     let begun = Instant::now();
     let of = controller.clone();
     let looking = tokio::task::spawn_blocking(move || {
-        let _readable = of.snapshot();
-        match of.health() {
+        let _readable = of.kernel().snapshot();
+        match of.kernel().health() {
             Health::Fine => None,
             Health::Failing(cause) | Health::Stopped(cause) => Some(cause),
         }
@@ -75,6 +75,6 @@ async fn look(controller: &Controller, limit: Duration) -> Outcome {
 }
 
 fn now(controller: &Controller) -> SystemTime {
-    let millis = u64::try_from(controller.now().0).unwrap_or_default();
+    let millis = u64::try_from(controller.kernel().now().0).unwrap_or_default();
     SystemTime::UNIX_EPOCH + Duration::from_millis(millis)
 }

@@ -11,7 +11,7 @@ use crate::handle::Auth;
 /// Hashes a new password. Returns the hash and the password, which the decision checks against the
 /// rules of the policy.
 pub async fn hash(auth: &Auth, password: &str) -> Result<(Hashed, String), Failure> {
-    let hashed = auth.hasher().hash(password, auth.ids().bytes()).await?;
+    let hashed = auth.hasher().hash(password, auth.kernel().ids().bytes()).await?;
     Ok((hashed, password.to_owned()))
 }
 

@@ -62,7 +62,7 @@ pub fn shown(
     holder: Option<(&str, &[&str], Option<IpAddr>)>,
 ) -> ApiSessionDetail {
     let own = holder.is_some();
-    let snapshot = auth.snapshot();
+    let snapshot = auth.kernel().snapshot();
     let view = View::of(&snapshot);
     let last = auth.sessions().last_activity(session);
     let end = auth.sessions().expires_at(session);
@@ -219,7 +219,7 @@ fn list_certificates(auth: Auth, caller: Caller, call: Call) -> Answer {
         let session = session_of(&auth, &caller)?;
         let (symbols, rules) = (&CERTIFICATE_SYMBOLS, &PageRules::LIST);
         let selection = list::selection(&caller, &call.query, symbols, rules)?;
-        let turns = auth.scans().asked_by(&caller);
+        let turns = auth.kernel().scans().asked_by(&caller);
         let effort = selection.effort_of(session.certificates.len());
         let page = move |meter: &Meter| {
             let mut found: Vec<_> = session.certificates.iter().collect();
@@ -251,13 +251,13 @@ pub(crate) async fn session_certificate(
     csr: &str,
     life: Duration,
 ) -> Result<SessionCertificate, Failure> {
-    let (now, keys) = (auth.now(), auth.keys());
+    let (now, keys) = (auth.kernel().now(), auth.keys());
     let refused = |error: weft_identity::Error| {
         Failure::because(ErrorCode::CouldNotProcessCsr, error.to_string())
     };
     let request = CertificateRequest::from_pem(csr).map_err(refused)?;
     auth.rates().change_certificate(identity)?;
-    let (id, identity) = (auth.ids().entity(), identity.as_str());
+    let (id, identity) = (auth.kernel().ids().entity(), identity.as_str());
     let name = SpiffeId::api_session(&keys.trust_domain, identity, session.as_str(), id.as_str());
     let leaf = Leaf::for_session(&request, identity, &name, life, system_time(now));
     let leaf = leaf.map_err(refused)?;
@@ -279,7 +279,7 @@ fn create_certificate(auth: Auth, caller: Caller, call: Call) -> Answer {
             session_certificate(&auth, &caller, (id, identity), &csr, CERTIFICATE_LIFE).await?;
         let (id, chain) = (kept.id.clone(), kept.cert_pem.clone());
         caller.begin()?;
-        auth.sessions().add_certificate(&session.base.id, kept, auth.now());
+        auth.sessions().add_certificate(&session.base.id, kept, auth.kernel().now());
         auth.sessions().begun().await;
         Reply::created_with(&SessionCertificateCreated {
             links: links(CERTIFICATES, id.as_str(), &[]),
@@ -299,7 +299,7 @@ fn delete_certificate(auth: Auth, caller: Caller, call: Call) -> Answer {
             return Err(Failure::not_found("API session certificate", call.id(0)));
         }
         auth.rates().change_certificate(&session.identity_id)?;
-        auth.sessions().change(&session.base.id, auth.now(), |session| {
+        auth.sessions().change(&session.base.id, auth.kernel().now(), |session| {
             session.certificates.retain(|it| it.id != id);
         });
         auth.sessions().kept().await?;
@@ -313,11 +313,11 @@ fn service_updates(auth: Auth, caller: Caller, _call: Call) -> Answer {
     async move {
         let login = login_of(&caller)?;
         let created = auth.sessions().by_id(&login.session.id);
-        let created = created.map_or(auth.started(), |it| it.base.created_at);
-        let snapshot = auth.snapshot();
+        let created = created.map_or(auth.kernel().started(), |it| it.base.created_at);
+        let snapshot = auth.kernel().snapshot();
         let ordinal = snapshot.ordinal_of::<Identity>(&Id::new(&login.identity));
         let changed = ordinal.and_then(|ordinal| auth.service_changes().last(ordinal));
-        let at = changed.unwrap_or_else(|| created.max(auth.started()));
+        let at = changed.unwrap_or_else(|| created.max(auth.kernel().started()));
         Reply::detail(&ServiceUpdates { last_change_at: convert::time(at) })
     }
     .boxed()

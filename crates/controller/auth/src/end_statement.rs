@@ -84,7 +84,7 @@ impl Auth {
 
     /// Signs a statement.
     pub fn state(&self, stated: &Stated<'_>) -> Result<EndStatement, Failure> {
-        let (now, snapshot) = (self.now(), self.snapshot());
+        let (now, snapshot) = (self.kernel().now(), self.kernel().snapshot());
         let identity = snapshot.get::<Identity>(stated.identity);
         let identity =
             identity.ok_or_else(|| Failure::not_found("identity", stated.identity.as_str()))?;

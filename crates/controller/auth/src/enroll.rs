@@ -177,13 +177,13 @@ async fn complete(
     wanted: Option<&str>,
     sent: Sent,
 ) -> Result<Reply, Failure> {
-    let snapshot = auth.snapshot();
+    let snapshot = auth.kernel().snapshot();
     let enrollment = snapshot.enrollment_by_token(token).cloned();
     let enrollment = enrollment.ok_or_else(|| Failure::from(ErrorCode::InvalidEnrollmentToken))?;
     if wanted.is_some_and(|word| word != enrollment.method.as_str()) {
         return Err(ErrorCode::InvalidEnrollMethod.into());
     }
-    if enrollment.expires_at <= auth.now() {
+    if enrollment.expires_at <= auth.kernel().now() {
         return Err(ErrorCode::EnrollmentExpired.into());
     }
     match enrollment.method {
@@ -206,12 +206,13 @@ async fn ott(
     let identity = enrollment.identity_id.clone().unwrap_or_default();
     let csr = sent.client_csr.unwrap_or_default();
     let (authenticator, chain) = certificate(auth, caller, &identity, &csr).await?;
-    auth.decide(caller, move |decision| {
-        take(decision, &enrollment)?;
-        decision.put(authenticator.clone());
-        Ok(())
-    })
-    .await?;
+    auth.kernel()
+        .decide(caller, move |decision| {
+            take(decision, &enrollment)?;
+            decision.put(authenticator.clone());
+            Ok(())
+        })
+        .await?;
     Reply::detail(&EnrollmentCerts {
         cert: chain,
         controllers: vec![this_controller::shown(auth, Api::Client)],
@@ -233,7 +234,7 @@ async fn updb(
     let identity_id = enrollment.identity_id.clone().unwrap_or_default();
     let username = enrollment.username.clone().unwrap_or_default();
     let authenticator = Authenticator {
-        base: Base::new(auth.ids().entity(), auth.now()),
+        base: Base::new(auth.kernel().ids().entity(), auth.kernel().now()),
         identity_id,
         updb: Some(Box::new(UpdbCredential {
             username: username.clone(),
@@ -243,15 +244,16 @@ async fn updb(
         })),
         cert: None,
     };
-    auth.decide(caller, move |decision| {
-        take(decision, &enrollment)?;
-        let id = &authenticator.identity_id;
-        let identity = decision.require::<Identity>("identityId", id)?;
-        check_password(decision.tip(), identity, &password)?;
-        decision.put(authenticator.clone());
-        Ok(())
-    })
-    .await?;
+    auth.kernel()
+        .decide(caller, move |decision| {
+            take(decision, &enrollment)?;
+            let id = &authenticator.identity_id;
+            let identity = decision.require::<Identity>("identityId", id)?;
+            check_password(decision.tip(), identity, &password)?;
+            decision.put(authenticator.clone());
+            Ok(())
+        })
+        .await?;
     Reply::detail(&EnrollmentCerts {
         username: username.to_string(),
         controllers: vec![this_controller::shown(auth, Api::Client)],
@@ -277,29 +279,30 @@ async fn router(
         }
     }
     let (client, server) = (parse_csr(&client)?, parse_csr(&server)?);
-    let now = system_time(auth.now());
+    let now = system_time(auth.kernel().now());
     let server = router_certificate::leaf(auth, &server, id.as_str(), Purpose::Server, now)?;
     let client = client_leaf(auth, &client, &id, is_edge, now)?;
     let (issued, cert) = issue(auth, caller, client).await?;
     let (_, server_cert) = issue(auth, caller, server).await?;
     let kept = cert.clone();
-    auth.decide(caller, move |decision| {
-        take(decision, &enrollment)?;
-        let current = decision.tip().get::<Router>(&id);
-        let mut router = current
-            .map(|router| (**router).clone())
-            .ok_or_else(|| Failure::from(ErrorCode::InvalidEnrollmentToken))?;
-        check_enabled(&router)?;
-        router.fingerprint = Some(issued.fingerprint().into());
-        router.cert_pem.clone_from(&kept);
-        router.unverified_fingerprint = None;
-        router.unverified_cert_pem.clear();
-        router.is_verified = true;
-        router.base.updated_at = decision.now();
-        decision.put(router);
-        Ok(())
-    })
-    .await?;
+    auth.kernel()
+        .decide(caller, move |decision| {
+            take(decision, &enrollment)?;
+            let current = decision.tip().get::<Router>(&id);
+            let mut router = current
+                .map(|router| (**router).clone())
+                .ok_or_else(|| Failure::from(ErrorCode::InvalidEnrollmentToken))?;
+            check_enabled(&router)?;
+            router.fingerprint = Some(issued.fingerprint().into());
+            router.cert_pem.clone_from(&kept);
+            router.unverified_fingerprint = None;
+            router.unverified_cert_pem.clear();
+            router.is_verified = true;
+            router.base.updated_at = decision.now();
+            decision.put(router);
+            Ok(())
+        })
+        .await?;
     let ca = auth.keys().bundle.to_pem();
     Reply::detail(&EnrollmentCerts { ca, cert, server_cert, ..EnrollmentCerts::default() })
 }

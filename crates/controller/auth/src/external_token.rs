@@ -187,13 +187,13 @@ impl Keyed<'_> {
         let signer = &self.claimed.signer;
         let audience = [signer.audience.as_deref().unwrap_or_default()];
         let expect = Expect {
-            now: system_time(auth.now()),
+            now: system_time(auth.kernel().now()),
             issuer: signer.issuer.as_deref(),
             audience: &audience,
             require_expiry: true,
             longest: Some(LONGEST),
         };
-        let (token, leeway) = (self.claimed.token, auth.settings().external_tokens.leeway);
+        let (token, leeway) = (self.claimed.token, auth.kernel().settings().external_tokens.leeway);
         let (seen, key) = (&auth.0.seen_tokens, |_: &str| Some(self.key.clone()));
         let claims: Value = match how {
             How::Verify => seen.verify_within(token, key, &expect, leeway)?,
@@ -248,7 +248,7 @@ pub async fn verify(
     token: &str,
     from: Option<IpAddr>,
 ) -> Result<External, Refused> {
-    let claimed = Claimed::of(&auth.snapshot(), named, token)?;
+    let claimed = Claimed::of(&auth.kernel().snapshot(), named, token)?;
     claimed.key(auth, from).await?.verify_renewing(auth).await
 }
 

@@ -1,6 +1,5 @@
 //! The handle that all parts of logins share.
 
-use std::ops::Deref;
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 
@@ -74,15 +73,6 @@ impl WeakAuth {
     }
 }
 
-/// The handle can be used as the kernel below it.
-impl Deref for Auth {
-    type Target = Kernel;
-
-    fn deref(&self) -> &Kernel {
-        &self.0.kernel
-    }
-}
-
 impl std::fmt::Debug for Auth {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Auth({:?})", self.0.kernel)
@@ -90,6 +80,11 @@ impl std::fmt::Debug for Auth {
 }
 
 impl Auth {
+    /// What every part of the controller needs.
+    pub fn kernel(&self) -> &Kernel {
+        &self.0.kernel
+    }
+
     /// Loads the sessions and keys of the last run.
     ///
     /// # Errors
@@ -196,7 +191,7 @@ impl Auth {
 
     /// The time until which a login that comes now waits for its turn.
     pub(crate) fn patience(&self) -> tokio::time::Instant {
-        tokio::time::Instant::now() + self.settings().logins.longest_wait
+        tokio::time::Instant::now() + self.kernel().settings().logins.longest_wait
     }
 
     /// How often identities log in and change certificates of sessions.
@@ -251,7 +246,7 @@ impl Auth {
 
     /// The time by which something may be forgotten for good; none in the first hours of a run.
     pub fn settled_now(&self) -> Option<Timestamp> {
-        let now = self.now();
+        let now = self.kernel().now();
         self.0.settled.lock().read(now.0, Instant::now()).map(Timestamp)
     }
 

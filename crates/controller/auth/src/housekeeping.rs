@@ -19,13 +19,13 @@ const SWEEP: u32 = 5;
 
 /// Brings loaded sessions in line with the model, and follows the model from now on.
 pub fn begin(auth: &Auth) {
-    let snapshot = auth.snapshot();
+    let snapshot = auth.kernel().snapshot();
     auth.sessions().upgrade(&snapshot);
     router_certificate::warn_of_old_names(auth, &snapshot);
     signer_warnings::warn(auth, &snapshot);
     // The last run may have stopped between a change of the model and the end of the sessions that
     // depend on it.
-    let now = auth.now();
+    let now = auth.kernel().now();
     auth.sessions().retain(&EndCause::Away, |session| stands(&snapshot, session, now));
     auth.sessions().wait_again(|session| !is_complete(&snapshot, session));
     auth.end_of_stolen_keys();
@@ -54,12 +54,12 @@ async fn sweep(weak: WeakAuth) {
 }
 
 fn sweep_once(auth: &Auth, is_all: bool) {
-    let snapshot = auth.snapshot();
-    auth.sessions().end_due(&snapshot, auth.now());
+    let snapshot = auth.kernel().snapshot();
+    auth.sessions().end_due(&snapshot, auth.kernel().now());
     auth.sessions().end_crowded_out(|session| !is_complete(&snapshot, session));
     if is_all {
-        auth.sessions().sweep(auth.now());
-        auth.traces().sweep(auth.now());
+        auth.sessions().sweep(auth.kernel().now());
+        auth.kernel().traces().sweep(auth.kernel().now());
         auth.sweep_postures();
         auth.unfinished().sweep();
         auth.sweep_keys();

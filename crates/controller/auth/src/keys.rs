@@ -12,7 +12,7 @@ use crate::keyring::{Use, check_signing};
 impl Auth {
     /// The keys that are in use now.
     pub fn keys(&self) -> Arc<Keys> {
-        self.keyring().keys(self.now())
+        self.keyring().keys(self.kernel().now())
     }
 
     /// Replaces the keys in use, for everything that signs, at once. Earlier signatures stay valid
@@ -31,7 +31,7 @@ impl Auth {
                 keys.trust_domain
             );
         }
-        self.keyring().put(Keys { trust_domain, ..keys }, self.now());
+        self.keyring().put(Keys { trust_domain, ..keys }, self.kernel().now());
         Ok(())
     }
 
@@ -79,7 +79,7 @@ impl Auth {
 
     /// Goes on with all keys: drops former ones whose tickets and tokens have ended, and rolls those of tokens.
     pub fn sweep_keys(&self) {
-        self.keyring().sweep(self.now(), self.settled_now());
+        self.keyring().sweep(self.kernel().now(), self.settled_now());
         self.sweep_token_keys();
     }
 }

@@ -91,7 +91,7 @@ impl Due {
 
 /// Enables identities, and unlocks passwords, whose time is over, until the controller stops.
 pub async fn enable(weak: WeakAuth) {
-    let Some((snapshot, mut changes)) = weak.upgrade().map(|auth| auth.subscribe()) else {
+    let Some((snapshot, mut changes)) = weak.upgrade().map(|auth| auth.kernel().subscribe()) else {
         return;
     };
     let mut due = Due::of(&snapshot);
@@ -106,11 +106,11 @@ pub async fn enable(weak: WeakAuth) {
             },
             _ = ticks.tick() => {
                 let Some(auth) = weak.upgrade() else { return };
-                let over = due.over(auth.now());
+                let over = due.over(auth.kernel().now());
                 if over.is_empty() {
                     continue;
                 }
-                if let Err(error) = end_lapsed(&auth, over).await {
+                if let Err(error) = end_lapsed(auth.kernel(), over).await {
                     tracing::warn!(%error, "identities whose time of being disabled is over were not enabled, or passwords not unlocked; it is tried again");
                 }
             }

@@ -24,7 +24,7 @@ pub(crate) fn policy_of(snapshot: &Snapshot, identity: &Identity) -> AuthPolicy 
 /// Counts a wrong password, at a login or at a change of the password, and locks it if the policy
 /// says so.
 pub async fn wrong_password(auth: &Auth, caller: &Caller, authenticator: &Authenticator) {
-    let snapshot = auth.snapshot();
+    let snapshot = auth.kernel().snapshot();
     let Some(identity) = snapshot.get::<Identity>(&authenticator.identity_id) else { return };
     let policy = policy_of(&snapshot, identity).updb;
     let from = caller.origin.remote.map(|remote| remote.ip());
@@ -40,7 +40,7 @@ async fn lock(auth: &Auth, identity: &str, authenticator: &Id, minutes: u64, add
     let id = authenticator.clone();
     let by: Vec<Arc<str>> = addresses.iter().map(|it| it.to_string().into()).collect();
     let own = Caller::own("lockout");
-    let done = auth.decide(&own, move |decision| {
+    let done = auth.kernel().decide(&own, move |decision| {
         let (tip, now) = (decision.tip(), decision.now());
         let Some(current) = tip.get::<Authenticator>(&id) else { return Ok(()) };
         if is_last_administrator(tip, &current.identity_id, now) {
@@ -60,10 +60,10 @@ async fn lock(auth: &Auth, identity: &str, authenticator: &Id, minutes: u64, add
     let done = done.await;
     let is_locked = |snapshot: &Snapshot| {
         let updb = snapshot.get::<Authenticator>(authenticator).and_then(|it| it.updb.as_ref());
-        updb.is_some_and(|updb| updb.is_locked(auth.now()))
+        updb.is_some_and(|updb| updb.is_locked(auth.kernel().now()))
     };
     match done {
-        Ok(_) if is_locked(&auth.snapshot()) => {
+        Ok(_) if is_locked(&auth.kernel().snapshot()) => {
             tracing::warn!(identity, %authenticator, minutes, ?addresses, "too many wrong passwords: the password is locked now; `weft enable identity` unlocks it");
         }
         Ok(_) => tracing::warn!(

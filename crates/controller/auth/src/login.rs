@@ -64,7 +64,7 @@ async fn check_first(
             let (username, _) = name_and_password(body)?;
             // A password that has to wait for its turn takes no place meanwhile.
             let turn = turn_for(auth, caller, username).await?;
-            let named = auth.snapshot().authenticator_by_username(username).cloned();
+            let named = auth.kernel().snapshot().authenticator_by_username(username).cloned();
             let admitted = match wanted.admit(username, named, turn.is_of_known()).await {
                 Ok(admitted) => admitted,
                 Err(busy) => {
@@ -78,7 +78,7 @@ async fn check_first(
             let print = caller.leaf().map(Certificate::fingerprint).unwrap_or_default();
             // The peer proved in its TLS handshake that it has the key; whether the certificate
             // is still good is not verified yet.
-            let named = auth.snapshot().authenticator_by_fingerprint(print).cloned();
+            let named = auth.kernel().snapshot().authenticator_by_fingerprint(print).cloned();
             let admitted = wanted.admit(print, named, false).await?;
             (by_certificate(auth, caller).await?, admitted)
         }
@@ -101,14 +101,14 @@ fn authenticate(auth: Auth, caller: Caller, call: Call) -> Answer {
         let method = call.query.get("method").ok_or_else(missing)?;
         let bearers: Vec<&str> = call.bearers().collect();
         let (shown, counted) = first_factor(&auth, &caller, method, (&body, &bearers)).await?;
-        let token = auth.ids().token();
+        let token = auth.kernel().ids().token();
         let identity = &shown.identity.base.id;
         let second = auth.second_of_login(identity, &caller, call.bearers()).await;
         let session = open(&auth, &caller, &body, (&shown, second), (call.api, token.as_str()))?;
         counted.keep();
         // The credential may have changed after it was verified and before the session was in the
         // table. The change did not find the session then, and did not end it.
-        if !stands(&auth.snapshot(), &session, auth.now()) {
+        if !stands(&auth.kernel().snapshot(), &session, auth.kernel().now()) {
             auth.sessions().end(std::slice::from_ref(&session.base.id));
             return Err(refused());
         }
@@ -122,7 +122,7 @@ fn authenticate(auth: Auth, caller: Caller, call: Call) -> Answer {
         if shown.extend_requested {
             reply = reply.with_header(headers::EXTEND_REQUESTED, "true");
         }
-        let snapshot = auth.snapshot();
+        let snapshot = auth.kernel().snapshot();
         let lacking = second_factors(&snapshot, &session.identity_id).signer.and_then(|signer| {
             let of = (&signer, &session.identity_id);
             auth.challenge_of(&snapshot, of, call.bearers(), &caller)
@@ -164,7 +164,7 @@ impl Wanted<'_> {
             None => None,
         };
         let sender = Sender::of(self.caller).known(is_known);
-        let is_admin = || is_of_admin(&self.auth.snapshot(), named.as_deref());
+        let is_admin = || is_of_admin(&self.auth.kernel().snapshot(), named.as_deref());
         let place = self.auth.admission().enter(sender, shown, self.until, is_admin).await?;
         Ok(Admitted { counted, place })
     }
@@ -180,7 +180,7 @@ impl Wanted<'_> {
     }
 
     async fn turn_of(&self, identity: &Id) -> Result<Counted, Failure> {
-        let is_complete = second_factors(&self.auth.snapshot(), identity).is_nothing();
+        let is_complete = second_factors(&self.auth.kernel().snapshot(), identity).is_nothing();
         let from = self.caller.origin.remote.map(|remote| remote.ip());
         self.auth.rates().login(identity, is_complete, from, self.until).await
     }
@@ -234,7 +234,7 @@ async fn by_password(
     turn: Turn,
 ) -> Result<Shown, Failure> {
     let (username, password) = name_and_password(body)?;
-    let snapshot = auth.snapshot();
+    let snapshot = auth.kernel().snapshot();
     let found = snapshot.authenticator_by_username(username).cloned();
     let stored = found
         .as_ref()
@@ -249,7 +249,7 @@ async fn by_password(
     };
     // The model may have changed during the hash. A right password that is refused for another
     // reason costs as much time as a wrong one: otherwise the time would reveal that it is right.
-    let (snapshot, now) = (auth.snapshot(), auth.now());
+    let (snapshot, now) = (auth.kernel().snapshot(), auth.kernel().now());
     let authenticator = found
         .and_then(|it| snapshot.get::<Authenticator>(&it.base.id).cloned().filter(|now| *now == it))
         .ok_or_else(refused)?;
@@ -309,10 +309,12 @@ async fn by_certificate(auth: &Auth, caller: &Caller) -> Result<Shown, Failure> 
         refused_certificate("no client certificate was shown, or it cannot be read")
     })?;
     let (looking, shown) = (auth.clone(), chain.clone());
-    let vouched =
-        auth.hasher().work(move || vouched_for(&looking, &looking.snapshot(), &shown)).await?;
-    let now = auth.now();
-    let snapshot = auth.snapshot();
+    let vouched = auth
+        .hasher()
+        .work(move || vouched_for(&looking, &looking.kernel().snapshot(), &shown))
+        .await?;
+    let now = auth.kernel().now();
+    let snapshot = auth.kernel().snapshot();
     let no = |error: Error| {
         auth.refusals().write(caller, "a login", &error);
         refused_certificate(error.to_string())
@@ -369,11 +371,11 @@ pub(crate) async fn remember_chain(auth: &Auth, shown: &Shown) {
         let was_complete = std::mem::replace(&mut cert.last_auth_resolved_to_root, is_complete);
         (was_complete != is_complete).then_some(noted)
     };
-    if noted(&auth.snapshot()).is_none() {
+    if noted(&auth.kernel().snapshot()).is_none() {
         return;
     }
     let own = Caller::own("login");
-    let done = auth.decide(&own, move |decision| {
+    let done = auth.kernel().decide(&own, move |decision| {
         if let Some(mut noted) = noted(decision.tip()) {
             noted.base.updated_at = decision.now();
             decision.put(noted);
@@ -410,7 +412,7 @@ struct Vouched {
 fn vouched_for(auth: &Auth, snapshot: &Snapshot, chain: &[Certificate]) -> Result<Vouched, Error> {
     let der: Vec<CertificateDer<'_>> = chain.iter().map(|it| it.der().clone()).collect();
     let how = Verify { usage: Usage::Any, ignore_leaf_validity: true, intermediates: &[] };
-    let now = system_time(auth.now());
+    let now = system_time(auth.kernel().now());
     let bundle = auth.keys().bundle.clone();
     if TrustBundle::new(bundle.roots().cloned()).verify(&der, how, now).is_ok() {
         return Ok(Vouched { is_improper: false, ca: None });
@@ -438,7 +440,8 @@ fn open(
     (shown, second): (&Shown, Option<(Id, Timestamp)>),
     (api, token): (Api, &str),
 ) -> Result<Arc<ApiSession>, Failure> {
-    let (snapshot, id) = (auth.snapshot(), auth.ids().ordered(auth.now()));
+    let (snapshot, id) =
+        (auth.kernel().snapshot(), auth.kernel().ids().ordered(auth.kernel().now()));
     let made = new_session(auth, caller, body, shown, id)?;
     let (second_signer, second_until) = second.unzip();
     let session = ApiSession {

@@ -23,7 +23,7 @@ impl Auth {
         body: &AuthenticateBody,
         found: Result<&Shown, &Failure>,
     ) {
-        if !self.events().has_listeners() {
+        if !self.kernel().events().has_listeners() {
             return;
         }
         let remote = caller.origin.remote;
@@ -33,7 +33,7 @@ impl Auth {
             Err(_) if !self.told_failures().is_due(remote.map(|remote| remote.ip())) => return,
             Err(failure) => Some(failure.to_string()),
         };
-        let snapshot = self.snapshot();
+        let snapshot = self.kernel().snapshot();
         let (authenticator, identity) = match found {
             Ok(shown) => (shown.authenticator.clone(), shown.identity.base.id.clone()),
             Err(_) => {
@@ -53,9 +53,9 @@ impl Auth {
         let policy = snapshot.get::<Identity>(&identity).map(|it| it.auth_policy_id.clone());
         let shown = found.ok();
         let signer = shown.and_then(|shown| shown.signer.clone()).unwrap_or_default();
-        self.events().tell(Event::Authentication(
+        self.kernel().events().tell(Event::Authentication(
             AuthenticationEvent {
-                at: self.now(),
+                at: self.kernel().now(),
                 method: match word {
                     method::PASSWORD => "updb",
                     method::CERT => "cert",
@@ -76,7 +76,7 @@ impl Auth {
     /// Tells that a session has changed.
     pub(crate) fn tell_session(&self, session: &Id, change: SessionChange, cert_generated: bool) {
         if let Some(session) = self.sessions().by_id(session.as_str()) {
-            changed(self, &session, change, cert_generated);
+            changed(self.kernel(), &session, change, cert_generated);
         }
     }
 }

@@ -83,7 +83,7 @@ fn authenticate(auth: Auth, caller: Caller, call: Call) -> Answer {
     async move {
         let code = code_of(&call)?;
         let identity = login_of(&caller)?.identity.clone();
-        if of(&auth.snapshot(), &identity).is_none_or(|mfa| !mfa.is_verified) {
+        if of(&auth.kernel().snapshot(), &identity).is_none_or(|mfa| !mfa.is_verified) {
             return Err(Failure::new(ErrorCode::MfaNotEnrolled).with_status(401));
         }
         let session = session_of(&auth, &caller)?;
@@ -113,7 +113,7 @@ fn totp_token(auth: Auth, caller: Caller, call: Call) -> Answer {
         if login.session.legacy {
             return Err(ErrorCode::InvalidBackingTokenType.into());
         }
-        if of(&auth.snapshot(), &login.identity).is_none_or(|mfa| !mfa.is_verified) {
+        if of(&auth.kernel().snapshot(), &login.identity).is_none_or(|mfa| !mfa.is_verified) {
             return Err(ErrorCode::MfaNotEnrolled.into());
         }
         let put = |decision: &mut Decision<'_>, mfa| {
@@ -122,14 +122,14 @@ fn totp_token(auth: Auth, caller: Caller, call: Call) -> Answer {
         };
         with_code(&auth, &caller, code, Purpose::Prove, put).await?;
         auth.mfa_passed(&Id::new(&login.session.id)).await?;
-        let now = auth.now();
+        let now = auth.kernel().now();
         let claims = TotpClaims {
             iss: auth.issuer(),
             sub: login.identity.clone(),
             aud: vec![AUDIENCE.to_owned()],
             iat: now.secs(),
             exp: Some(now.plus(PROOF).secs()),
-            jti: auth.ids().token().to_string(),
+            jti: auth.kernel().ids().token().to_string(),
             z_asid: login.session.id.clone(),
             z_t: TokenKind::Totp,
         };
@@ -172,13 +172,13 @@ fn base(mfa: &Mfa) -> BaseDetail {
 
 fn provisioning_url(auth: &Auth, caller: &Caller, mfa: &Mfa) -> Result<String, Failure> {
     let name = &login_of(caller)?.name;
-    Ok(totp::provisioning_url(&auth.settings().totp_issuer, name, &mfa.secret))
+    Ok(totp::provisioning_url(&auth.kernel().settings().totp_issuer, name, &mfa.secret))
 }
 
 /// The second factor of the caller, if there is one.
 fn own(auth: &Auth, caller: &Caller) -> Result<Arc<Mfa>, Failure> {
     let identity = &login_of(caller)?.identity;
-    of(&auth.snapshot(), identity).cloned().ok_or_else(|| not_found(identity))
+    of(&auth.kernel().snapshot(), identity).cloned().ok_or_else(|| not_found(identity))
 }
 
 fn detail(auth: Auth, caller: Caller, _call: Call) -> Answer {
@@ -207,7 +207,7 @@ fn qr_code(auth: Auth, caller: Caller, _call: Call) -> Answer {
             // The name of the identity is only a label in the app: without it the address always
             // fits.
             Err(PictureError::TooLong) => {
-                let issuer = &auth.settings().totp_issuer;
+                let issuer = &auth.kernel().settings().totp_issuer;
                 totp::qr_png(&totp::provisioning_url(issuer, "", &mfa.secret))
             }
             picture => picture,
@@ -232,7 +232,7 @@ fn verify(auth: Auth, caller: Caller, call: Call) -> Answer {
         let login = login_of(&caller)?;
         let session = Id::new(&login.session.id);
         // A session by signed tokens has given a code, too; the next ones of its tokens say so.
-        auth.sessions().change(&session, auth.now(), |session| {
+        auth.sessions().change(&session, auth.kernel().now(), |session| {
             if let Some(tokens) = &mut session.tokens {
                 (session.is_mfa_required, session.is_mfa_complete) = (true, true);
                 tokens.methods.push(TOTP.to_owned());
@@ -288,7 +288,7 @@ fn recovery_codes(auth: Auth, caller: Caller, call: Call) -> Answer {
 fn new_recovery_codes(auth: Auth, caller: Caller, call: Call) -> Answer {
     async move {
         let code = code_of(&call)?;
-        let fresh = totp::recovery_codes(auth.ids().bytes());
+        let fresh = totp::recovery_codes(auth.kernel().ids().bytes());
         let put = move |decision: &mut Decision<'_>, mut mfa: Mfa| {
             mfa.recovery_codes.clone_from(&fresh);
             decision.put(mfa);
@@ -303,7 +303,7 @@ fn new_recovery_codes(auth: Auth, caller: Caller, call: Call) -> Answer {
 impl Auth {
     /// Notes that a session has given a code: it may be complete now, and posture checks may pass.
     pub async fn mfa_passed(&self, session: &Id) -> Result<(), Failure> {
-        let now = self.now();
+        let now = self.kernel().now();
         let passed = self.sessions().change(session, now, |session| {
             session.mfa_passed_at = Some(now);
             // Which factors a session by signed tokens has is written in its tokens: it gains nothing here.
@@ -314,7 +314,7 @@ impl Auth {
         });
         let passed = passed.ok_or_else(|| Failure::unauthorized("the session has ended"))?;
         self.sessions().begun().await;
-        let snapshot = self.snapshot();
+        let snapshot = self.kernel().snapshot();
         if super::resolve::is_complete(&snapshot, &passed) {
             self.sessions().completed(&passed.base.id);
             self.sessions().make_room(&passed, |it| super::resolve::is_complete(&snapshot, it));
@@ -326,9 +326,9 @@ impl Auth {
     /// Handles the removal of an identity's second factor: codes that its sessions have given do
     /// not count any more, and sessions that lacked a code are complete.
     pub fn mfa_removed(&self, identity: &Id) {
-        let now = self.now();
+        let now = self.kernel().now();
         self.spent().forget(identity);
-        let snapshot = self.snapshot();
+        let snapshot = self.kernel().snapshot();
         for session in self.sessions().of_identity(identity) {
             let id = &session.base.id;
             if super::resolve::is_complete(&snapshot, &session) {

@@ -16,13 +16,13 @@ impl Auth {
     /// None if there is no default administrator, or if the session is refused. Only for the program
     /// around the controller, never for a request.
     pub fn open_operator_session(&self) -> Option<Arc<str>> {
-        let snapshot = self.snapshot();
+        let snapshot = self.kernel().snapshot();
         let admin = snapshot.list::<Identity>().find(|identity| identity.is_default_admin)?;
         let own = |it: &&Arc<Authenticator>| it.identity_id == admin.base.id;
         let authenticator = snapshot.list::<Authenticator>().find(own)?;
-        let now = self.now();
+        let now = self.kernel().now();
         let session = ApiSession {
-            base: Base::new(self.ids().ordered(now), now),
+            base: Base::new(self.kernel().ids().ordered(now), now),
             identity_id: admin.base.id.clone(),
             authenticator_id: authenticator.base.id.clone(),
             is_mfa_required: false,
@@ -31,7 +31,7 @@ impl Auth {
             last_activity_at: now,
             ..ApiSession::default()
         };
-        let token = self.ids().token();
+        let token = self.kernel().ids().token();
         self.sessions().open(session, token.as_str(), |it| is_complete(&snapshot, it)).ok()?;
         Some(token.as_str().into())
     }

@@ -66,7 +66,7 @@ impl Auth {
                 None => found.push(other),
             }
         }
-        let snapshot = self.snapshot();
+        let snapshot = self.kernel().snapshot();
         found.extend(snapshot.list::<Ca>().flat_map(|ca| of_ca(ca)));
         found
     }

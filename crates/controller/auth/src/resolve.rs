@@ -73,7 +73,7 @@ impl Auth {
     /// session.
     pub fn resolve_on(&self, snapshot: &Snapshot, caller: &Caller) -> Caller {
         let Some(login) = caller.login() else { return caller.clone() };
-        let (token, now) = (&login.session.token, self.now());
+        let (token, now) = (&login.session.token, self.kernel().now());
         let who = match login.session.legacy {
             true => {
                 let session = self.sessions().by_token(token, now);
@@ -86,9 +86,9 @@ impl Auth {
     }
 
     fn resolve_session(&self, token: &str, origin: &Origin, judged: Judged) -> Who {
-        let now = self.now();
+        let now = self.kernel().now();
         let session = self.sessions().by_token(token, now);
-        let snapshot = self.snapshot();
+        let snapshot = self.kernel().snapshot();
         let who = self.login_of(&snapshot, session.as_deref(), token, origin, judged);
         if let (Who::Identity(_), Some(session)) = (&who, session) {
             self.sessions().touch(&session.base.id, now);
@@ -113,9 +113,9 @@ impl Auth {
     }
 
     fn resolve_bearer(&self, token: &str, origin: &Origin) -> Who {
-        let (who, proven) = self.bearer_of(&self.snapshot(), token, origin);
+        let (who, proven) = self.bearer_of(&self.kernel().snapshot(), token, origin);
         if let (Who::Identity(_), Some(proven)) = (&who, proven) {
-            let now = self.now();
+            let now = self.kernel().now();
             self.sessions().touch(&proven.session.base.id, now);
             self.saw_newest(&proven, now);
         }
@@ -129,7 +129,7 @@ impl Auth {
         token: &str,
         origin: &Origin,
     ) -> (Who, Option<Proven>) {
-        let now = self.now();
+        let now = self.kernel().now();
         let proven = match self.proven(snapshot, token, TokenKind::Access, now) {
             Ok(proven) => proven,
             Err(BearerRefusal::Expired) => {
@@ -157,7 +157,7 @@ impl Auth {
         origin: &Origin,
         judged: Judged,
     ) -> Who {
-        let now = self.now();
+        let now = self.kernel().now();
         let Some(session) = session else {
             return Who::Nobody(Some(Challenge::InvalidSession));
         };
@@ -213,7 +213,7 @@ pub fn opens(auth: &Auth, caller: &Caller, api: Api) -> bool {
         return !fingerprints(tokens).is_empty() || !session.had_certificate;
     }
     let is_told = session.had_certificate || auth.legacy_session(&session).is_some();
-    is_by_certificate(&auth.snapshot(), &session) || !is_told
+    is_by_certificate(&auth.kernel().snapshot(), &session) || !is_told
 }
 
 /// Whether a session was opened with a certificate.

@@ -17,14 +17,14 @@ pub const BATCH: usize = 500;
 /// Deletes expired revocations at intervals.
 pub(crate) async fn purge(weak: WeakAuth) {
     let Some(auth) = weak.upgrade() else { return };
-    let mut ticks = tokio::time::interval(auth.settings().durations.revocation_purge);
+    let mut ticks = tokio::time::interval(auth.kernel().settings().durations.revocation_purge);
     drop(auth);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
         let Some(auth) = weak.upgrade() else { return };
         let Some(settled) = auth.settled_now() else { continue };
-        if let Err(error) = purge_revocations(&auth, settled).await {
+        if let Err(error) = purge_revocations(auth.kernel(), settled).await {
             tracing::warn!(%error, "expired revocations could not be deleted");
         }
     }

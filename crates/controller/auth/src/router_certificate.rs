@@ -108,7 +108,7 @@ fn check_host(auth: &Auth, host: &Host) -> Result<(), String> {
     {
         return Err(format!("{name:?} is no DNS name"));
     }
-    if auth.settings().router_names.refused.iter().any(|rule| host.is_meant_by(rule)) {
+    if auth.kernel().settings().router_names.refused.iter().any(|rule| host.is_meant_by(rule)) {
         let key = "edge.enrollment.edgeRouter.refusedNames";
         return Err(format!("no router gets the name {host}: it is refused by {key}"));
     }
@@ -118,7 +118,7 @@ fn check_host(auth: &Auth, host: &Host) -> Result<(), String> {
 /// Checks whether a router may have a name; the error is the reason of the refusal.
 fn check(auth: &Auth, host: &Host) -> Result<(), String> {
     check_host(auth, host)?;
-    let RouterNames { shared, .. } = &auth.settings().router_names;
+    let RouterNames { shared, .. } = &auth.kernel().settings().router_names;
     if host.is_loopback() || shared.iter().any(|rule| host.is_meant_by(rule)) {
         return Ok(());
     }
@@ -134,7 +134,7 @@ fn check(auth: &Auth, host: &Host) -> Result<(), String> {
 /// The names of the controller: in its certificates, and in addresses that clients and routers are
 /// told.
 fn controllers(auth: &Auth) -> Vec<Host> {
-    let (keys, addresses) = (auth.keys(), &auth.settings().addresses);
+    let (keys, addresses) = (auth.keys(), &auth.kernel().settings().addresses);
     let leaves = [keys.session.leaf(), keys.enrollment.leaf()];
     let certified = leaves.into_iter().flat_map(Certificate::sans).filter_map(Host::of);
     let ctrl = addresses.ctrl.iter().filter_map(|it| Some(it.split_once(':')?.1));

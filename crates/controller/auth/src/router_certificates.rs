@@ -99,7 +99,7 @@ pub async fn exchange(
     rely: impl FnOnce(&str),
 ) -> Result<Option<Issued>, Failure> {
     let Exchange { id, shown, wanted, is_confirmed } = request;
-    let (snapshot, keys) = (auth.snapshot(), auth.keys());
+    let (snapshot, keys) = (auth.kernel().snapshot(), auth.keys());
     let Some(router) = snapshot.get::<Router>(id) else { return Ok(None) };
     check_enabled(router)?;
     let mut present = (**router).clone();
@@ -110,7 +110,9 @@ pub async fn exchange(
     let authority = keys.authority.certificate();
     let may_wait = is_confirmed || !waits_for_another_key(&present);
     let waiting = Issued::waiting(&present).filter(|_| may_wait);
-    if let Some(waiting) = waiting.filter(|it| it.is_as_good_as(&wanted, authority, auth.now())) {
+    if let Some(waiting) =
+        waiting.filter(|it| it.is_as_good_as(&wanted, authority, auth.kernel().now()))
+    {
         return Ok(Some(waiting));
     }
     let (leaf, pem) = issue(auth, caller, wanted).await?;
@@ -118,7 +120,7 @@ pub async fn exchange(
     rely(new.leaf.fingerprint());
     let given = Arc::new(Mutex::new(None));
     let (id, shown, result) = (id.clone(), shown.to_owned(), Arc::clone(&given));
-    let decided = auth.decide(caller, move |decision| {
+    let decided = auth.kernel().decide(caller, move |decision| {
         if let Some(router) = decision.tip().get::<Router>(&id) {
             check_enabled(router)?;
         }

@@ -61,9 +61,10 @@ impl Auth {
     pub async fn fetch_keys_for(&self, credentials: &Credentials) {
         let token = credentials.session.as_deref().filter(|token| !token.is_empty());
         let session = token.filter(|_| !credentials.bearers.is_empty());
-        let session = session.and_then(|token| self.sessions().by_token(token, self.now()));
+        let session =
+            session.and_then(|token| self.sessions().by_token(token, self.kernel().now()));
         let Some(session) = session else { return };
-        let snapshot = self.snapshot();
+        let snapshot = self.kernel().snapshot();
         let Some(signer) = second_factors(&snapshot, &session.identity_id).signer else { return };
         self.fetch_keys(
             &snapshot,
@@ -106,7 +107,7 @@ impl Auth {
         caller: &Caller,
         tokens: impl Iterator<Item = &'t str> + Clone,
     ) -> Option<(Id, Timestamp)> {
-        let snapshot = self.snapshot();
+        let snapshot = self.kernel().snapshot();
         let signer = second_factors(&snapshot, identity).signer?;
         self.fetch_keys(&snapshot, &signer, tokens.clone(), &caller.origin).await;
         let from = caller.origin.ip();
@@ -118,7 +119,7 @@ impl Auth {
     }
 
     fn second_until(&self, token: &External) -> Timestamp {
-        let (now, settings) = (self.now(), self.settings());
+        let (now, settings) = (self.kernel().now(), self.kernel().settings());
         let idle = now.plus(settings.durations.session);
         let longest = now.plus(settings.external_tokens.session_max_duration);
         token.expiry().map_or(idle, |expiry| expiry.max(idle)).min(longest)
@@ -135,11 +136,11 @@ impl Auth {
         let identity = &session.identity_id;
         let found = shown(self, snapshot, (&signer, identity), origin.tokens.iter(), origin.ip());
         let Ok(token) = found else { return };
-        let (until, now) = (self.second_until(&token), self.now());
+        let (until, now) = (self.second_until(&token), self.kernel().now());
         let external = &session.external;
         let known =
             external.second_until.filter(|_| external.second_signer.as_ref() == Some(&signer));
-        let step: Duration = self.settings().durations.session / STEP;
+        let step: Duration = self.kernel().settings().durations.session / STEP;
         if known.is_some_and(|known| until < known.plus(step)) {
             return;
         }
@@ -157,7 +158,7 @@ impl Auth {
     /// The challenge for a caller whose session lacks a token of a signer; none if it lacks none.
     pub fn second_challenge(&self, caller: &Caller) -> Option<String> {
         let login = caller.login().filter(|login| !login.complete)?;
-        let snapshot = self.snapshot();
+        let snapshot = self.kernel().snapshot();
         let identity = Id::new(&login.identity);
         let signer = second_factors(&snapshot, &identity).signer?;
         self.challenge_of(&snapshot, (&signer, &identity), caller.origin.tokens.iter(), caller)

@@ -29,8 +29,8 @@ pub fn record(
     service: &Id,
     session_type: PolicyType,
 ) -> Result<Arc<ServiceSession>, Failure> {
-    let now = controller.now();
-    let id = controller.ids().ordered(now);
+    let now = controller.kernel().now();
+    let id = controller.kernel().ids().ordered(now);
     let session = ServiceSession {
         token: id.as_str().into(),
         base: Base::new(id, now),
@@ -121,7 +121,7 @@ impl Auth {
     /// Signs the token of a service session (docs/protocol/edge-control-plane.md 11.5). It ends with the
     /// login's tokens, if these end.
     pub fn service_token(&self, session: &ServiceSession) -> Result<String, Failure> {
-        let now = self.now();
+        let now = self.kernel().now();
         let login = self.sessions().by_id(session.api_session_id.as_str());
         let tokens = login.as_ref().and_then(|login| login.tokens.as_ref());
         let end = tokens.and_then(|login| login.last_end);
@@ -147,7 +147,7 @@ impl Auth {
     pub fn own_service_session(&self, api_session: &str, token: &str) -> Result<(), Failure> {
         let refused = |reason: &str| Failure::unauthorized(format!("session-token: {reason}"));
         let claims = self
-            .read_service_token(token, self.now())
+            .read_service_token(token, self.kernel().now())
             .map_err(|error| refused(&error.to_string()))?;
         let known = self.sessions().service(&claims.jti);
         match known.filter(|it| it.api_session_id == *api_session) {
@@ -166,8 +166,8 @@ impl Auth {
         service_token: &str,
         wanted: PolicyType,
     ) -> Result<Checked, Refusal> {
-        let now = self.now();
-        let snapshot = self.snapshot();
+        let now = self.kernel().now();
+        let snapshot = self.kernel().snapshot();
         let (login, identity) = self.check_login(&snapshot, api_session_token, now)?;
         if login.tokens.is_none() && self.legacy_session(&login).is_none() {
             let reason = "the session is none that routers may be used with";
@@ -218,7 +218,7 @@ impl Auth {
         named: &str,
         service: &Id,
     ) -> Result<Checked, Refusal> {
-        let (now, snapshot) = (self.now(), self.snapshot());
+        let (now, snapshot) = (self.kernel().now(), self.kernel().snapshot());
         let invalid = |reason: &str| Refusal::new(RefusalCode::InvalidApiSession, reason);
         let (login, identity) = self.check_login(&snapshot, api_session_token, now)?;
         if login.tokens.is_none() {

@@ -16,7 +16,7 @@ const MOST_COMPARED: usize = 1000;
 
 /// Writes the warnings to the log.
 pub(crate) fn warn(auth: &Auth, snapshot: &Snapshot) {
-    let rules = &auth.settings().jwks_fetch;
+    let rules = &auth.kernel().settings().jwks_fetch;
     let enabled = || snapshot.list::<ExtJwtSigner>().filter(|signer| signer.enabled);
     let refused = enabled().filter_map(|signer| {
         let endpoint = signer.jwks_endpoint.as_deref()?;

@@ -19,6 +19,6 @@ impl Auth {
             return sign(self);
         }
         let auth = self.clone();
-        self.signing().work(caller, move || sign(&auth)).await
+        self.kernel().signing().work(caller, move || sign(&auth)).await
     }
 }

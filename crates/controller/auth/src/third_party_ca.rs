@@ -72,7 +72,7 @@ pub(crate) fn issuer<'s>(
     is_wanted: impl Fn(&Ca) -> bool,
 ) -> Result<(&'s Arc<Ca>, Vec<Certificate>), Error> {
     let shown: Vec<_> = chain.iter().map(|it| it.der().clone()).collect();
-    let now = system_time(auth.now());
+    let now = system_time(auth.kernel().now());
     let mut reason: Option<Error> = None;
     for ca in snapshot.list::<Ca>().filter(|ca| is_wanted(ca)) {
         let path = trusted(auth, ca).verify(&shown, how, now);

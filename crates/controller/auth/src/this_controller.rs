@@ -11,8 +11,8 @@ use crate::handle::Auth;
 
 /// This controller, as the list of controllers shows it.
 pub fn shown(auth: &Auth, api: Api) -> ControllerDetail {
-    let settings = auth.settings();
-    let at = convert::time(auth.started());
+    let settings = auth.kernel().settings();
+    let at = convert::time(auth.kernel().started());
     let keys = auth.keys();
     let leaf = keys.session.leaf();
     let addresses = settings.addresses.apis.iter().map(|(api, urls)| {

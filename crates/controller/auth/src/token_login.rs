@@ -58,7 +58,7 @@ pub(crate) async fn find<'t>(
     check_source(auth, from)?;
     let (mut keyed, mut refused) = (Vec::new(), Vec::new());
     for token in bearers.iter().take(MAX_BEARERS).copied() {
-        let found = match Claimed::of(&auth.snapshot(), None, token) {
+        let found = match Claimed::of(&auth.kernel().snapshot(), None, token) {
             Ok(claimed) => claimed.key(auth, from).await,
             Err(reason) => Err(reason),
         };
@@ -106,9 +106,9 @@ impl Waiting<'_> {
 
 /// The identity that a verified token logs in, if it may.
 fn named(auth: &Auth, token: &External) -> Result<Shown, Refused> {
-    let snapshot = auth.snapshot();
+    let snapshot = auth.kernel().snapshot();
     let identity = identity_of(&snapshot, token).ok_or("the token names no identity")?;
-    if identity.is_disabled(auth.now()) {
+    if identity.is_disabled(auth.kernel().now()) {
         return Err("the identity is disabled".into());
     }
     match forbidden(&snapshot, identity, &token.signer.base.id) {
@@ -127,7 +127,7 @@ fn refusal(auth: &Auth, caller: &Caller, refused: &[Refused]) -> Failure {
         return Failure::because(ErrorCode::ServerTooManyRequests, text);
     }
     let failure = Failure::from(ErrorCode::InvalidAuth);
-    match primary(&auth.snapshot(), Lack::of(refused)) {
+    match primary(&auth.kernel().snapshot(), Lack::of(refused)) {
         Some(challenge) => failure.with_challenge_text(challenge),
         None => failure,
     }

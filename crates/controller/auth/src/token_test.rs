@@ -67,7 +67,7 @@ impl Checks<'_> {
         let purpose = check_purpose(header.typ.as_deref()).and_then(|()| check_event(&claims));
         let typ = header.typ.as_deref().unwrap_or("none");
         self.note("type", purpose.map(|()| typ.to_owned()).map_err(|error| error.to_string()));
-        let snapshot = self.auth.snapshot();
+        let snapshot = self.auth.kernel().snapshot();
         let Some(signer) = self.signer(&snapshot, &claims) else { return };
         let Some(key) = self.key(&snapshot, &signer, token).await else { return };
         if !self.signature(token, &key) {
@@ -147,7 +147,7 @@ impl Checks<'_> {
     }
 
     fn any(&self) -> Expect<'static> {
-        let now = system_time(self.auth.now());
+        let now = system_time(self.auth.kernel().now());
         Expect { now, issuer: None, audience: &[], require_expiry: false, longest: None }
     }
 
@@ -161,10 +161,10 @@ impl Checks<'_> {
     }
 
     fn times(&mut self, token: &str, key: &PublicKey, claims: &Value) {
-        let leeway = self.auth.settings().external_tokens.leeway;
+        let leeway = self.auth.kernel().settings().external_tokens.leeway;
         let expect = Expect { require_expiry: true, longest: Some(LONGEST), ..self.any() };
         let result = self.verify(token, key, expect, leeway);
-        let now = self.auth.now().secs();
+        let now = self.auth.kernel().now().secs();
         let left = |name: &str| {
             claims.get(name).and_then(Value::as_f64).map(|at| (at as i64).saturating_sub(now))
         };
@@ -234,7 +234,7 @@ impl Checks<'_> {
             self.made.identity_id = identity.base.id.to_string();
             self.made.identity_name = identity.name.to_string();
         }
-        let is_disabled = found.is_some_and(|it| it.is_disabled(self.auth.now()));
+        let is_disabled = found.is_some_and(|it| it.is_disabled(self.auth.kernel().now()));
         let result = match found {
             None => Err(format!("no identity has this {by}")),
             Some(_) if is_disabled => Err(format!("the identity with this {by} is disabled")),

@@ -13,7 +13,7 @@ use crate::handle::Auth;
 impl Auth {
     /// The issuer of service tokens: the edge API address (docs/protocol/auth.md 15.6).
     pub fn issuer(&self) -> String {
-        format!("https://{}", self.settings().addresses.api)
+        format!("https://{}", self.kernel().settings().addresses.api)
     }
 
     /// Signs with the key of tokens that signs now.

@@ -110,7 +110,7 @@ impl Plane {
     /// Closes the channels of routers that were deleted, disabled or are to enroll again
     /// (docs/protocol/control-plane.md 2.3, docs/protocol/edge-control-plane.md 17.2).
     async fn follow_routers(self: Arc<Self>) {
-        let (_, mut changes) = self.auth.subscribe();
+        let (_, mut changes) = self.auth.kernel().subscribe();
         while let Some(notice) = changes.next().await {
             match notice {
                 Notice::Change(published) => {
@@ -149,7 +149,7 @@ impl Plane {
             self.network.shut_out(id);
         }
         let Some(live) = self.network.routers().get(id.as_str()) else { return };
-        let snapshot = self.auth.snapshot();
+        let snapshot = self.auth.kernel().snapshot();
         let may_stay = !router.disabled
             && router.fingerprint.is_some()
             && admitted(&snapshot, id.as_str(), |known| live.stands_on(known)).is_ok();

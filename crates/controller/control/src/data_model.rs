@@ -94,8 +94,8 @@ impl Model {
         auth: Auth,
         limits: LogLimits,
     ) -> Result<(Arc<Self>, Subscription), ReadError> {
-        let (snapshot, subscription) = auth.subscribe();
-        let store = Arc::clone(&auth.settings().store);
+        let (snapshot, subscription) = auth.kernel().subscribe();
+        let store = Arc::clone(&auth.kernel().settings().store);
         let (timeline, head) = (snapshot.timeline().clone(), snapshot.revision());
         let log = match Log::load(store.live(), &timeline, limits)? {
             Some(kept) if kept.complete <= head => {
@@ -137,10 +137,10 @@ impl Model {
     }
 
     fn change(&self, published: &Published) {
-        let now = self.auth.now();
+        let now = self.auth.kernel().now();
         let Published { before, after, changes: sets, .. } = published;
         let changes = events::of_changes(before, after, sets, now);
-        let live = self.auth.settings().store.live();
+        let live = self.auth.kernel().settings().store.live();
         let mut state = self.state.write();
         state.snapshot = Arc::clone(&published.after);
         if !changes.is_empty() {
@@ -169,7 +169,7 @@ impl Model {
     pub fn restart(&self, snapshot: Arc<Snapshot>) {
         let index = snapshot.revision();
         {
-            let live = self.auth.settings().store.live();
+            let live = self.auth.kernel().settings().store.live();
             let mut state = self.state.write();
             state.log = state.log.anew(index.0);
             state.snapshot = snapshot;
@@ -244,7 +244,7 @@ impl Model {
     /// The whole model, encoded, with its epoch and the index after which the log continues.
     async fn full(&self) -> Result<Sent, NotEncoded> {
         let _one = self.encoding.lock().await;
-        let now = self.auth.now();
+        let now = self.auth.kernel().now();
         // Read before the keys, so that the keys may be newer than this version, and never older.
         let keys = self.keys_told();
         let (snapshot, index, epoch) = {
@@ -315,7 +315,7 @@ fn last_concerning(published: &Published) -> Revision {
 /// routers, `Some(None)` if there is none, `None` if the store does not have them any more.
 async fn last_effect(auth: &Auth, after: Revision, head: Revision) -> Option<Option<Revision>> {
     let mut effect = None;
-    let mut sets = auth.settings().store.follow(after);
+    let mut sets = auth.kernel().settings().store.follow(after);
     let mut at = after;
     while at < head {
         let committed = sets.next().await?.ok()?;
@@ -344,10 +344,10 @@ mod tests {
     }
 
     async fn put(auth: &Auth, name: &str) {
-        let base = Base::new(auth.ids().entity(), auth.now());
+        let base = Base::new(auth.kernel().ids().entity(), auth.kernel().now());
         let service = Service { base, name: name.into(), ..Service::default() };
         let system = Caller::system();
-        let made = auth.decide(&system, move |decision| {
+        let made = auth.kernel().decide(&system, move |decision| {
             decision.put(service.clone());
             Ok(())
         });
@@ -356,7 +356,7 @@ mod tests {
 
     async fn make(auth: &Auth, model: &Model, subscription: &mut Subscription, name: &str) {
         put(auth, name).await;
-        while model.state.read().snapshot.revision() < auth.snapshot().revision() {
+        while model.state.read().snapshot.revision() < auth.kernel().snapshot().revision() {
             let Some(Notice::Change(published)) = subscription.next().await else { panic!() };
             model.change(&published);
         }
@@ -371,7 +371,7 @@ mod tests {
         assert!(matches!(model.replay(before.index, None).0, Replay::Nothing));
 
         // The model restarts at the same revision while a full state is being encoded.
-        model.restart(auth.snapshot());
+        model.restart(auth.kernel().snapshot());
         assert_eq!(model.index(), before.index);
         let (index, body) = (before.index, before.body.clone());
         let late = Full { index, keys: before.keys, body, asked: Timestamp(0) };
@@ -392,7 +392,7 @@ mod tests {
     async fn the_log_keeps_its_limits_when_the_model_is_taken_anew() {
         let auth = auth();
         let (model, mut subscription) = model(&auth).await;
-        model.restart(auth.snapshot());
+        model.restart(auth.kernel().snapshot());
         let (base, epoch) = (model.index(), model.replay(0, None).1);
         for name in ["one", "two"] {
             make(&auth, &model, &mut subscription, name).await;

@@ -73,7 +73,7 @@ fn begin(session: &RouterSession, message: &Message) -> Span {
     }
     let parent = TraceContext::take(&message.headers);
     let mut span = spans.start("controller.circuit", Kind::Server, parent);
-    span.set(attribute::CONTROLLER_ID, &session.plane.auth.settings().id);
+    span.set(attribute::CONTROLLER_ID, &session.plane.auth.kernel().settings().id);
     span.set(attribute::ROUTER_ID, session.router.id.as_str());
     span
 }
@@ -243,7 +243,7 @@ async fn for_tunneler(
     span: &mut Span,
 ) -> Reply {
     let made = async {
-        let snapshot = session.plane.auth.snapshot();
+        let snapshot = session.plane.auth.kernel().snapshot();
         let service = snapshot.by_name::<Service>(&request.service_name);
         let service = service.filter(|service| !service.is_fabric_only).cloned();
         let service = service.ok_or_else(|| {
@@ -285,7 +285,7 @@ pub fn own_identity(
     service: &Service,
     wanted: PolicyType,
 ) -> Result<Arc<Identity>, EdgeError> {
-    let (snapshot, id) = (session.plane.auth.snapshot(), &session.router.id);
+    let (snapshot, id) = (session.plane.auth.kernel().snapshot(), &session.router.id);
     let enabled =
         session.entity().is_some_and(|router| router.is_edge && router.is_tunneler_enabled);
     let identity = snapshot
@@ -294,7 +294,7 @@ pub fn own_identity(
     let identity = identity.ok_or_else(|| {
         error(ErrorCode::TUNNELING_NOT_ENABLED, "the router has no identity of its own")
     })?;
-    let now = session.plane.auth.now();
+    let now = session.plane.auth.kernel().now();
     // A router has no posture data, so posture checks fail.
     decide(&*snapshot, id.as_str(), service.base.id.as_str(), wanted, Posture::Unknown, now)
         .granted()
@@ -422,7 +422,7 @@ fn trace(
     made: &Result<MadeCircuit, CircuitFailure>,
 ) {
     let auth = &session.plane.auth;
-    let wanted = |channel| auth.traces().of(identity, channel, auth.now());
+    let wanted = |channel| auth.kernel().traces().of(identity, channel, auth.kernel().now());
     let router = &session.router.id;
     if let (Some(trace), Ok(made)) = (wanted(Channel::SelectPath), made)
         && let Some(circuit) = session.plane.network.circuits().get(&made.id)
@@ -453,7 +453,7 @@ pub(crate) fn own_binding(
     let router = &session.router.id;
     let entity = session.entity();
     let name = entity.as_ref().map(|router| &*router.name);
-    let listed = &session.plane.auth.settings().unrestricted_bindings;
+    let listed = &session.plane.auth.kernel().settings().unrestricted_bindings;
     if listed.iter().any(|it| it == "*" || it == router.as_str() || Some(it.as_str()) == name) {
         return Ok(None);
     }
@@ -469,7 +469,7 @@ pub(crate) fn own_binding(
 async fn for_binding(session: &RouterSession, request: CircuitRequest, span: &mut Span) -> Reply {
     let target = request.service.as_str();
     let (instance, name) = target.split_once('@').unwrap_or(("", target));
-    let snapshot = session.plane.auth.snapshot();
+    let snapshot = session.plane.auth.kernel().snapshot();
     let failed = |error: String| {
         let message = CircuitFailed { error }.to_message();
         Reply { message, circuit: None }

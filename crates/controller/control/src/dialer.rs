@@ -154,7 +154,7 @@ struct Dialer {
 impl Dialer {
     async fn run(mut self, mut ended: mpsc::Receiver<Outcome>) {
         tokio::time::sleep(self.options.dial_delay).await;
-        let (snapshot, mut changes) = self.outbound.plane.auth.subscribe();
+        let (snapshot, mut changes) = self.outbound.plane.auth.kernel().subscribe();
         self.take(&snapshot);
         drop(snapshot);
         let mut ticks = tokio::time::interval(LOOK);
@@ -309,7 +309,7 @@ impl Outbound {
             let shown = called.chars().take(MAX_SHOWN).collect();
             return Err(Unreached::Other(address.clone(), shown));
         }
-        let snapshot = plane.auth.snapshot();
+        let snapshot = plane.auth.kernel().snapshot();
         let router = snapshot.get::<Router>(id).ok_or(Unreached::Gone)?;
         let proved = proof::prove(router, &peer.certificates)
             .map_err(|reason| Unreached::Unproved(address.clone(), reason))?;
@@ -330,7 +330,7 @@ impl Outbound {
 
     fn options(&self, id: &Id, address: &Address) -> DialOptions {
         let plane = &self.plane;
-        let mut hello = Hello::new(plane.auth.settings().id.as_str());
+        let mut hello = Hello::new(plane.auth.kernel().settings().id.as_str());
         let headers: Headers = plane.headers();
         for (key, value) in &headers {
             hello.headers.set(key, value);
@@ -352,7 +352,7 @@ fn live(plane: &Plane, id: &Id, channel: &Established, proved: &Proved) -> Optio
     let headers = channel.peer().headers.clone();
     let answer = HelloResult { success: true, text: String::new(), headers };
     let said = RouterHello::from_result(&answer);
-    let now = plane.auth.now();
+    let now = plane.auth.kernel().now();
     let leaf = channel.peer().leaf().cloned().and_then(|leaf| Certificate::from_der(leaf).ok());
     let key = leaf.and_then(|leaf| leaf.public_key().ok().map(PublicKey::print));
     LiveRouter::new(id.clone(), channel.handle(), said, (proved.fingerprint(), key), now)

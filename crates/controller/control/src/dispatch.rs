@@ -167,7 +167,7 @@ fn refuse(session: &RouterSession, message: &Message, problem: &WireError) {
 /// Whether a router that opens a link to another is the one it claims to be
 /// (docs/protocol/control-plane.md 9.4). An issued certificate that was not shown yet counts too.
 fn verify_router(session: &RouterSession, asked: &VerifyRouter) -> Outcome {
-    let snapshot = session.plane.auth.snapshot();
+    let snapshot = session.plane.auth.kernel().snapshot();
     let Some(router) = snapshot.get::<Router>(&Id::new(&asked.router_id)) else {
         return Outcome::failure(format!("router {} not found", asked.router_id));
     };

@@ -117,7 +117,7 @@ pub(super) async fn remove_unfounded(session: &RouterSession) {
 /// Removes those terminators, and ends the circuits to them.
 async fn try_remove_unfounded(session: &RouterSession) -> Result<(), Refused> {
     let (auth, router) = (&session.plane.auth, &session.router.id);
-    let snapshot = auth.snapshot();
+    let snapshot = auth.kernel().snapshot();
     let own = snapshot.referring::<Terminator>(Terminator::ROUTER, router);
     let unfounded = own.filter(|it| !is_founded(auth, it));
     let unfounded: Vec<Arc<Terminator>> = unfounded.cloned().collect();
@@ -128,9 +128,9 @@ async fn try_remove_unfounded(session: &RouterSession) -> Result<(), Refused> {
         // left for another time.
         let pick = move |it: &Terminator| seen.get(&it.base.id).is_some_and(|seen| **seen == *it);
         let caller = Caller::own("terminators whose sessions have ended");
-        Terminators::of(auth).remove_if(caller, router, &ids, pick).await?;
+        Terminators::of(auth.kernel()).remove_if(caller, router, &ids, pick).await?;
         put_back(auth, batch).await?;
-        let snapshot = auth.snapshot();
+        let snapshot = auth.kernel().snapshot();
         let removed = ids.iter().filter(|id| snapshot.get::<Terminator>(id).is_none());
         let removed: Vec<&Id> = removed.collect();
         tracing::info!(%router, count = removed.len(), "terminators of ended sessions were removed");
@@ -147,7 +147,7 @@ pub async fn put_back(auth: &Auth, removed: &[Arc<Terminator>]) -> Result<(), Fa
         return Ok(());
     }
     let caller = Caller::own("terminators whose hosts are back");
-    let done = auth.decide(&caller, move |decision| {
+    let done = auth.kernel().decide(&caller, move |decision| {
         for terminator in &founded {
             let tip = decision.tip();
             let has_ends = tip.contains(Kind::Service, &terminator.service_id)
@@ -167,7 +167,7 @@ pub async fn put_back(auth: &Auth, removed: &[Arc<Terminator>]) -> Result<(), Fa
 pub(super) fn is_founded(auth: &Auth, terminator: &Terminator) -> bool {
     let is_bound_here = terminator.base.is_system
         && *terminator.binding == *EDGE
-        && *terminator.source_ctrl == *auth.settings().id;
+        && *terminator.source_ctrl == *auth.kernel().settings().id;
     !is_bound_here
         || auth.sessions().has_service(
             &terminator.host_id,

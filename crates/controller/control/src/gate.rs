@@ -37,7 +37,7 @@ impl HelloGate for Gate {
             return Err(Refusal::close("no certificate was presented"));
         };
         let shown = weft_identity::fingerprint(leaf);
-        match self.0.auth.router_by_fingerprint(&shown) {
+        match self.0.auth.kernel().router_by_fingerprint(&shown) {
             Some(_) => Ok(()),
             None => Err(Refusal::close("no router has the certificate that was presented")),
         }
@@ -53,7 +53,7 @@ impl HelloGate for Gate {
         }
         let label = format!("router {} [{id}]", router.name);
         Ok(Admission {
-            listener_id: self.0.auth.settings().id.clone(),
+            listener_id: self.0.auth.kernel().settings().id.clone(),
             identity: id.as_str().as_bytes().to_vec(),
             headers: self.0.headers(),
             channel: self.0.channel_options(label),
@@ -66,7 +66,7 @@ impl HelloGate for Gate {
         let token = peer.id.clone().unwrap_or_default();
         let hello = Hello { headers: peer.headers.clone(), ..Hello::new(token.as_str()) };
         let hello = RouterHello::from_hello(&hello);
-        let now = self.0.auth.now();
+        let now = self.0.auth.kernel().now();
         let leaf = peer.leaf().cloned().map(Certificate::from_der);
         let Some(Ok(leaf)) = leaf else { return };
         let (id, handle) = (Id::new(&token), channel.handle());
@@ -87,7 +87,7 @@ impl Gate {
         if self.0.is_stopping() {
             return Err(Refusal::close("the controller is stopping"));
         }
-        let now = system_time(auth.now());
+        let now = system_time(auth.kernel().now());
         let bundle = auth.keys().bundle.clone();
         // A peer without a certificate of the network is disconnected without an answer.
         bundle
@@ -99,7 +99,7 @@ impl Gate {
         };
         let id = peer.hello.token.as_str();
         let no = |text: String| Refusal::answer(RejectClass::NotPermitted, text);
-        let snapshot = auth.snapshot();
+        let snapshot = auth.kernel().snapshot();
         let router = admitted(&snapshot, id, |known| known == leaf.fingerprint()).map_err(no)?;
         if router.fingerprint.as_deref() != Some(leaf.fingerprint()) {
             self.0.network.spawn(super::renewal::confirm_seen(

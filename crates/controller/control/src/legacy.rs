@@ -191,7 +191,7 @@ impl Feed<'_> {
 
     fn ordered_id(&self) -> Id {
         let controller = &self.session.plane.auth;
-        controller.ids().ordered(controller.now())
+        controller.kernel().ids().ordered(controller.kernel().now())
     }
 
     /// Sends all sessions in parts. A last one is always sent, even without any session: a router
@@ -253,7 +253,7 @@ impl Feed<'_> {
     }
 
     fn end_of_all(&self, id: &Id) -> EncodedApiSession {
-        let token = self.session.plane.auth.ids().token();
+        let token = self.session.plane.auth.kernel().ids().token();
         let end =
             ApiSession { token: token.to_string(), id: id.to_string(), ..ApiSession::default() };
         EncodedApiSession::from(&end)
@@ -290,7 +290,7 @@ impl Feed<'_> {
 pub(crate) fn on_heartbeat(session: &RouterSession, message: &Message) -> Result<(), WireError> {
     let tokens = ApiSessionHeartbeat::from_message(message)?.tokens;
     let controller = &session.plane.auth;
-    let now = controller.now();
+    let now = controller.kernel().now();
     let (mut named, mut unknown) = (Vec::new(), Vec::new());
     for token in tokens.into_iter().take(MAX_NAMED) {
         match controller.sessions().by_token(&token, now) {

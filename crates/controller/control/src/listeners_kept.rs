@@ -23,7 +23,7 @@ pub async fn keep(session: &Arc<RouterSession>) {
         }
         let (id, told) = (router.id.clone(), router.ctrl_listeners.clone());
         let caller = Caller::router(&router.id, "connect");
-        let decided = auth.decide(&caller, move |decision| {
+        let decided = auth.kernel().decide(&caller, move |decision| {
             let Some(known) = decision.tip().get::<Router>(&id) else { return Ok(()) };
             let mut changed = (**known).clone();
             changed.ctrl_chan_listeners.clone_from(&told);

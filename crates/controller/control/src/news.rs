@@ -109,7 +109,13 @@ impl Plane {
                 server_keys: live.keys(),
                 ..change(PeerState::Healthy)
             },
-            None if self.auth.snapshot().get::<Router>(id).is_some_and(|one| !one.disabled) => {
+            None if self
+                .auth
+                .kernel()
+                .snapshot()
+                .get::<Router>(id)
+                .is_some_and(|one| !one.disabled) =>
+            {
                 change(PeerState::Unhealthy)
             }
             None => change(PeerState::Removed),

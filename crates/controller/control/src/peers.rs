@@ -85,12 +85,12 @@ impl Peers {
         if endpoints.is_empty() {
             return;
         }
-        let id = plane.auth.settings().id.clone();
+        let id = plane.auth.kernel().settings().id.clone();
         let update = UpdateCtrlAddresses {
             // No addresses: old routers would close a connection that they dialed under another
             // spelling.
             addresses: Vec::new(),
-            index: plane.auth.started().0.unsigned_abs().max(1),
+            index: plane.auth.kernel().started().0.unsigned_abs().max(1),
             is_leader: true,
             controllers: vec![CtrlDetail { id, endpoints }],
         };

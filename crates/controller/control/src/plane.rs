@@ -116,7 +116,7 @@ impl Plane {
         let mut headers = Headers::new();
         let version = Some(self.version());
         ControllerHello { version, capabilities: Self::capabilities() }.write(&mut headers);
-        let apis = self.auth.settings().addresses.apis.iter();
+        let apis = self.auth.kernel().settings().addresses.apis.iter();
         let apis = apis.map(|(api, urls)| {
             let urls = urls.iter().map(|url| serde_json::json!({"url": url, "version": "v1"}));
             (api.as_str().to_owned(), urls.collect())
@@ -141,7 +141,7 @@ impl Plane {
 
     /// The version in hellos.
     pub fn version(&self) -> VersionInfo {
-        let build = &self.auth.settings().build;
+        let build = &self.auth.kernel().settings().build;
         VersionInfo {
             version: build.version.clone(),
             revision: build.revision.clone(),

@@ -70,7 +70,7 @@ pub fn spawn(session: &Arc<RouterSession>, message: &Message) {
 async fn renew(session: &RouterSession, message: &Message) -> Result<(), NotRenewed> {
     let request = EnrollmentExtendRouterRequest::from_message(message)?;
     let auth = &session.plane.auth;
-    let now = system_time(auth.now());
+    let now = system_time(auth.kernel().now());
     let (id, shown) = (&session.router.id, session.router.shown());
     let own = id.as_str();
     let client = leaf(auth, own, &request.client_cert_csr, Purpose::Client, now)?;
@@ -179,7 +179,7 @@ pub(crate) async fn confirm_seen(auth: Auth, id: Id, leaf: Certificate) {
 /// Makes the issued certificate with a fingerprint the only one of a router.
 async fn use_new(auth: &Auth, id: &Id, new: &str, why: &'static str) -> Result<(), Failure> {
     let (router, id, new) = (Caller::router(id, why), id.clone(), new.to_owned());
-    let decided = auth.decide(&router, move |decision| {
+    let decided = auth.kernel().decide(&router, move |decision| {
         let Some(router) = decision.tip().get::<Router>(&id) else { return Ok(()) };
         let mut router = (**router).clone();
         if !router_certificates::use_waiting(&mut router, &new) {

@@ -71,7 +71,7 @@ pub(crate) fn on_alerts(session: &RouterSession, message: &Message) -> Result<()
 /// count as disconnected.
 pub(crate) fn on_connects(session: &RouterSession, message: &Message) -> Result<(), WireError> {
     let report = ConnectEvents::from_message(message)?;
-    let (snapshot, router) = (session.plane.auth.snapshot(), &session.router.id);
+    let (snapshot, router) = (session.plane.auth.kernel().snapshot(), &session.router.id);
     let mut connected = session.connected.lock();
     let mut named = hashbrown::HashSet::new();
     for event in report.events.into_iter().take(MAX_IDENTITIES) {

@@ -89,7 +89,7 @@ struct Judge<'p> {
 
 impl<'p> Judge<'p> {
     fn new(plane: &'p Plane) -> Self {
-        let (snapshot, now) = (plane.auth.snapshot(), plane.auth.now());
+        let (snapshot, now) = (plane.auth.kernel().snapshot(), plane.auth.kernel().now());
         Self { plane, snapshot, now, found: HashMap::new() }
     }
 
@@ -131,7 +131,7 @@ pub(crate) fn still_held(plane: &Plane, circuit: &str) -> bool {
 /// controller stops.
 pub(crate) async fn follow(plane: Arc<Plane>) {
     let mut ended = plane.auth.sessions().subscribe();
-    let (_, mut changes) = plane.auth.subscribe();
+    let (_, mut changes) = plane.auth.kernel().subscribe();
     let mut looks = interval(LOOK);
     looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
@@ -199,7 +199,7 @@ fn hosted_in(ended: &[Arc<ServiceSession>]) -> HashMap<&Id, HashSet<&Id>> {
 /// Ends circuits to hosts whose last session to host the service has ended. Routers end circuits of
 /// sessions that dialed.
 async fn hosting_ended(plane: &Plane, ended: &[Arc<ServiceSession>]) {
-    let snapshot = plane.auth.snapshot();
+    let snapshot = plane.auth.kernel().snapshot();
     for (host, services) in hosted_in(ended) {
         // A host has few terminators, whereas a service may have very many.
         let unfounded: Vec<Id> = snapshot

@@ -50,7 +50,7 @@ impl RouterSession {
         let (writes, waiting_writes) = mpsc::channel(WRITES);
         let (subscriptions, wanted) = mpsc::channel(SUBSCRIPTIONS);
         let (ended_sessions, asked) = mpsc::channel(ANSWERS);
-        let scope = plane.auth.measures().scope();
+        let scope = plane.auth.kernel().measures().scope();
         let measured =
             Measured::begin(scope, &router.id, &channel.handle(), plane.options.trace.as_ref());
         let session = Arc::new(Self {
@@ -72,7 +72,7 @@ impl RouterSession {
             return;
         }
         // The router may have changed since the gate checked it; later changes find it registered.
-        let snapshot = plane.auth.snapshot();
+        let snapshot = plane.auth.kernel().snapshot();
         let id = router.id.as_str();
         match admitted(&snapshot, id, |known| router.stands_on(known)) {
             Ok(known) => known.unverified_fingerprint.iter().for_each(|new| router.renewed(new)),
@@ -113,7 +113,7 @@ impl RouterSession {
         let plane = &self.plane;
         plane.peers.introduce(plane, &self.router);
         plane.network.validate_router(&self.router.id);
-        let (online, router) = (plane.auth.online().clone(), Arc::clone(&self.router));
+        let (online, router) = (plane.auth.kernel().online().clone(), Arc::clone(&self.router));
         let in_step = move |is_in_step: bool| {
             let status = if is_in_step { sync_status::DONE } else { sync_status::IN_PROGRESS };
             online.change_router(&router.id, router.connection, |facts| {
@@ -139,7 +139,7 @@ impl RouterSession {
         if !self.is_edge() {
             return;
         }
-        let greeting = ServerHello::new(&self.plane.auth.settings().build.version);
+        let greeting = ServerHello::new(&self.plane.auth.kernel().settings().build.version);
         loop {
             match self.router.channel.request(greeting.greet(), GREETING).await {
                 Ok(answer) => {

@@ -52,12 +52,12 @@ impl RouterSession {
 
     /// The router's entity.
     pub fn entity(&self) -> Option<Arc<Router>> {
-        self.plane.auth.snapshot().get::<Router>(&self.router.id).cloned()
+        self.plane.auth.kernel().snapshot().get::<Router>(&self.router.id).cloned()
     }
 
     /// Changes the facts about the router.
     pub(super) fn change_facts(&self, change: impl FnOnce(&mut RouterFacts)) {
-        let (online, router) = (self.plane.auth.online(), &self.router);
+        let (online, router) = (self.plane.auth.kernel().online(), &self.router);
         online.change_router(&router.id, router.connection, change);
     }
 
@@ -65,7 +65,7 @@ impl RouterSession {
     pub fn put_identity(&self, identity: &Id, connected: bool) {
         let (auth, router) = (&self.plane.auth, &self.router);
         let at = (&router.id, router.connection);
-        auth.online().put_identity(identity, at, connected, auth.now());
+        auth.kernel().online().put_identity(identity, at, connected, auth.kernel().now());
     }
 
     /// Handles the router's answer to the greeting (docs/protocol/edge-control-plane.md 3.2).

@@ -39,7 +39,7 @@ fn state(
         return Err(error(ErrorCode::INTERNAL, text));
     }
     let auth = &session.plane.auth;
-    let snapshot = auth.snapshot();
+    let snapshot = auth.kernel().snapshot();
     let service = snapshot.get::<Service>(&Id::new(&request.service_id));
     let service = service.filter(|service| !service.is_fabric_only).ok_or_else(|| {
         let text = format!("service {} does not exist", request.service_id);

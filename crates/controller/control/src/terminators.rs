@@ -181,7 +181,7 @@ async fn create_for_sdk(
     put(session, reported).await?;
     // The session may have ended before its terminator existed, where the end did not find it.
     let auth = &session.plane.auth;
-    let snapshot = auth.snapshot();
+    let snapshot = auth.kernel().snapshot();
     let put = snapshot.get::<Terminator>(&id);
     if put.is_some_and(|put| !super::ended::is_founded(auth, put)) {
         let _ = remove_one(session, id.as_str(), EDGE).await;
@@ -196,7 +196,7 @@ async fn create_for_tunneler(
     request: &CreateTunnelTerminatorRequestV2,
 ) -> Result<(), EdgeError> {
     let id = terminator_id(&request.address)?;
-    let snapshot = session.plane.auth.snapshot();
+    let snapshot = session.plane.auth.kernel().snapshot();
     let service = snapshot.get::<Service>(&Id::new(&request.service_id));
     let service = service.filter(|service| !service.is_fabric_only).ok_or_else(|| {
         let text = format!("service {} does not exist", request.service_id);
@@ -287,7 +287,7 @@ async fn change(
     };
     let (id, wanted) = (Id::new(id), wanted());
     let update = wanted.as_ref().copied().unwrap_or_default();
-    let done = Terminators::of(&session.plane.auth).update_owned(owned, &id, update).await;
+    let done = Terminators::of(session.plane.auth.kernel()).update_owned(owned, &id, update).await;
     done.map_err(|refused| of_refused(&noted(session, &id, refused)))?;
     wanted.map(drop)
 }
@@ -300,7 +300,7 @@ async fn remove_one(
     binding: &'static str,
 ) -> Result<(), EdgeError> {
     let (auth, owned, id) = (&session.plane.auth, owned(session, binding), Id::new(id));
-    let done = Terminators::of(auth).remove_owned(owned, &id).await;
+    let done = Terminators::of(auth.kernel()).remove_owned(owned, &id).await;
     done.map_err(|refused| of_refused(&noted(session, &id, refused)))
 }
 
@@ -311,7 +311,7 @@ async fn create(
 ) -> Result<String, Refused> {
     let refused = |error: EdgeError| Refused::Gone(error.text);
     let auth = &session.plane.auth;
-    let snapshot = auth.snapshot();
+    let snapshot = auth.kernel().snapshot();
     let service = snapshot.by_id_or_name::<Service>(&request.service_id);
     let service = service
         .ok_or_else(|| Refused::Gone(format!("service {} does not exist", request.service_id)))?;
@@ -324,7 +324,7 @@ async fn create(
         "" => "transport",
         binding => binding,
     };
-    let id = auth.ids().entity();
+    let id = auth.kernel().ids().entity();
     let reported = ReportedTerminator {
         id: id.clone(),
         router: session.router.id.clone(),
@@ -357,14 +357,16 @@ async fn update(
             .map_err(refused)?,
     };
     let id = Id::new(&request.terminator_id);
-    let done = Terminators::of(&session.plane.auth).update(&session.router.id, &id, update).await;
+    let done =
+        Terminators::of(session.plane.auth.kernel()).update(&session.router.id, &id, update).await;
     done.map_err(|refused| noted(session, &id, refused))?;
     Ok(String::new())
 }
 
 async fn remove_owned(session: &RouterSession, id: &str) -> Result<String, Refused> {
     let (auth, id) = (&session.plane.auth, Id::new(id));
-    let done = Terminators::of(auth).remove_owned(Owned::by(&session.router.id), &id).await;
+    let done =
+        Terminators::of(auth.kernel()).remove_owned(Owned::by(&session.router.id), &id).await;
     done.map_err(|refused| noted(session, &id, refused))?;
     Ok(String::new())
 }
@@ -373,7 +375,7 @@ async fn remove_all(session: &RouterSession, ids: &[String]) -> Result<String, R
     let ids: Vec<Id> = ids.iter().take(MAX_NAMED).map(|id| Id::new(id)).collect();
     if !ids.is_empty() {
         session.plane.network.count_foreign(&session.router, ids.iter());
-        Terminators::of(&session.plane.auth).remove(&session.router.id, &ids).await?;
+        Terminators::of(session.plane.auth.kernel()).remove(&session.router.id, &ids).await?;
     }
     Ok(String::new())
 }
@@ -413,7 +415,7 @@ async fn each_own(
         let (router, change) = (session.router.id.clone(), Arc::clone(&change));
         let is_over = Arc::new(AtomicBool::new(false));
         let told = Arc::clone(&is_over);
-        let decided = session.plane.auth.decide(&caller, move |decision| {
+        let decided = session.plane.auth.kernel().decide(&caller, move |decision| {
             let own = decision.tip().referring::<Terminator>(Terminator::ROUTER, &router);
             let changed = own.filter_map(|terminator| change(terminator));
             let changed: Vec<Terminator> = changed.take(CHANGED_AT_ONCE).collect();
@@ -435,7 +437,7 @@ async fn decommission(session: &RouterSession) -> Result<String, Refused> {
     let router = session.router.id.clone();
     tracing::info!(%router, "router decommissioned");
     let caller = Caller::router(&session.router.id, "decommission");
-    let decided = session.plane.auth.decide(&caller, move |decision| {
+    let decided = session.plane.auth.kernel().decide(&caller, move |decision| {
         // The router's own identity, if it has one, is changed too.
         let has_identity =
             decision.tip().get::<Router>(&router).is_some_and(|router| router.is_tunneler_enabled);

@@ -1,6 +1,5 @@
 //! The controller: a handle on all of its parts.
 
-use std::ops::Deref;
 use std::sync::Arc;
 
 use weft_auth::Auth;
@@ -30,29 +29,30 @@ pub(crate) struct Core {
     pub(crate) plans: Turns,
 }
 
-/// A controller can be used as its [`Auth`], and through that as its kernel.
-impl Deref for Controller {
-    type Target = Auth;
-
-    fn deref(&self) -> &Auth {
-        &self.0.auth
-    }
-}
-
 impl std::fmt::Debug for Controller {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Controller({:?})", self.snapshot())
+        write!(f, "Controller({:?})", self.kernel().snapshot())
     }
 }
 
 impl Controller {
+    /// Logins, sessions and tokens.
+    pub fn auth(&self) -> &Auth {
+        &self.0.auth
+    }
+
+    /// What every part of the controller needs.
+    pub fn kernel(&self) -> &Kernel {
+        self.0.auth.kernel()
+    }
+
     /// Runs an operation of an API: the gate first, then the operation's own rules.
     pub async fn call(&self, mut caller: Caller, call: Call) -> Result<Reply, Failure> {
-        if !weft_auth::resolve::opens(self, &caller, call.api) {
+        if !weft_auth::resolve::opens(self.auth(), &caller, call.api) {
             caller.who = Who::Nobody(Some(Challenge::InvalidSession));
         }
         weft_kernel::gate::pass(&caller, call.row).map_err(|failure| {
-            match self.second_challenge(&caller) {
+            match self.auth().second_challenge(&caller) {
                 Some(challenge) if failure.status() == 401 => {
                     failure.with_challenge_text(challenge)
                 }
@@ -71,7 +71,7 @@ impl Controller {
         match self.0.registry.handler(call.api, call.row.id) {
             Some(handler) => {
                 let done = handler.answer(self, caller, call).await;
-                self.measures().request(api, row, begun.elapsed());
+                self.kernel().measures().request(api, row, begun.elapsed());
                 done
             }
             None => Err(Failure::unhandled("the operation is not implemented").with_status(501)),
@@ -90,8 +90,8 @@ impl Controller {
     /// Starts a network without routers. The fabric API shows its routers, links and circuits until
     /// the last owner of the network drops it.
     pub fn start_network(&self, options: NetworkOptions) -> Network {
-        let logins = Arc::new(OfSessions(self.sessions().clone()));
-        let network = Network::start(Kernel::clone(&self.0.auth), logins, options);
+        let logins = Arc::new(OfSessions(self.auth().sessions().clone()));
+        let network = Network::start(self.kernel().clone(), logins, options);
         self.0.network.store(Some(Arc::new(network.weak())));
         network
     }
@@ -112,7 +112,7 @@ impl Controller {
     /// Ends the searches, plans and explanations that are being made, and refuses those that wait: the controller
     /// stops. Changes that the writer has are made.
     pub fn end_long_work(&self) {
-        self.scans().close();
+        self.kernel().scans().close();
         self.plans().close();
     }
 

@@ -35,7 +35,7 @@ impl Controller {
         username: &str,
         password: &str,
     ) -> Result<String, ResetError> {
-        let snapshot = self.snapshot();
+        let snapshot = self.kernel().snapshot();
         let (login, identity) = login_of(&snapshot, username)
             .ok_or_else(|| ResetError::NoLogin(username.to_owned()))?;
         let policy = snapshot.get::<AuthPolicy>(&identity.auth_policy_id);
@@ -43,33 +43,34 @@ impl Controller {
             return Err(ResetError::NotAllowed(identity.name.to_string()));
         }
         check_password(&snapshot, &identity, password)?;
-        let (hashed, _) = hash(self, password).await?;
+        let (hashed, _) = hash(self.auth(), password).await?;
         let (login, owner) = (login.base.id.clone(), identity.base.id.clone());
         let wanted = login.clone();
-        self.decide(&Caller::own("password"), move |decision| {
-            let (tip, now) = (decision.tip(), decision.now());
-            let gone = || Failure::not_found("authenticator", wanted.as_str());
-            let mut login = (**tip.get::<Authenticator>(&wanted).ok_or_else(gone)?).clone();
-            let mut identity = (**tip.get::<Identity>(&owner).ok_or_else(gone)?).clone();
-            if let Some(updb) = &mut login.updb {
-                updb.password.clone_from(&hashed.password);
-                updb.salt.clone_from(&hashed.salt);
-                updb.unlock();
-            }
-            (identity.disabled_at, identity.disabled_until) = (None, None);
-            (login.base.updated_at, identity.base.updated_at) = (now, now);
-            decision.put(login);
-            decision.put(identity);
-            Ok(())
-        })
-        .await?;
+        self.kernel()
+            .decide(&Caller::own("password"), move |decision| {
+                let (tip, now) = (decision.tip(), decision.now());
+                let gone = || Failure::not_found("authenticator", wanted.as_str());
+                let mut login = (**tip.get::<Authenticator>(&wanted).ok_or_else(gone)?).clone();
+                let mut identity = (**tip.get::<Identity>(&owner).ok_or_else(gone)?).clone();
+                if let Some(updb) = &mut login.updb {
+                    updb.password.clone_from(&hashed.password);
+                    updb.salt.clone_from(&hashed.salt);
+                    updb.unlock();
+                }
+                (identity.disabled_at, identity.disabled_until) = (None, None);
+                (login.base.updated_at, identity.base.updated_at) = (now, now);
+                decision.put(login);
+                decision.put(identity);
+                Ok(())
+            })
+            .await?;
         self.note(&login, &format!("{username} of {}", identity.name));
         Ok(identity.name.to_string())
     }
 
     /// User names of the administrators that have a password.
     pub fn administrators(&self) -> Vec<String> {
-        let snapshot = self.snapshot();
+        let snapshot = self.kernel().snapshot();
         let logins = snapshot.list::<Authenticator>().filter(|login| {
             let owner = snapshot.get::<Identity>(&login.identity_id);
             owner.is_some_and(|owner| owner.is_admin || owner.is_default_admin)
@@ -78,14 +79,14 @@ impl Controller {
     }
 
     fn note(&self, login: &Id, whose: &str) {
-        let text = format!("{}\n{whose}", self.now());
-        self.settings().store.live().put_note(SET, login.as_str(), Some(text.into()));
+        let text = format!("{}\n{whose}", self.kernel().now());
+        self.kernel().settings().store.live().put_note(SET, login.as_str(), Some(text.into()));
     }
 
     /// The passwords that were set while the controller did not run, each as user name and time. They are
     /// told once.
     pub fn take_reset_passwords(&self) -> Result<Vec<(String, String)>, ReadError> {
-        let live = self.settings().store.live();
+        let live = self.kernel().settings().store.live();
         let notes = live.notes(SET)?;
         let told = notes.into_iter().map(|(key, text)| {
             live.put_note(SET, &key, None);
@@ -119,7 +120,7 @@ mod tests {
         bed.admin().await;
         let stopped = bed.restarted().await;
         let controller = &stopped.controller;
-        let sessions = || controller.sessions().counts().api_sessions;
+        let sessions = || controller.auth().sessions().counts().api_sessions;
         assert_eq!((controller.administrators(), sessions()), (vec![USERNAME.to_owned()], 1));
         let unknown = controller.reset_password("nobody", "ganz neu").await.unwrap_err();
         assert!(unknown.to_string().contains("`nobody`"), "{unknown}");
@@ -130,7 +131,7 @@ mod tests {
         assert_eq!((whose.as_str(), sessions()), ("Default Admin", 0));
 
         let system = Caller::system();
-        let disable = controller.decide(&system, |decision| {
+        let disable = controller.kernel().decide(&system, |decision| {
             let tip = decision.tip();
             let found = tip.list::<Identity>().find(|it| it.is_default_admin).unwrap();
             let disabled_at = Some(Timestamp(1));

@@ -76,32 +76,33 @@ impl Controller {
         } else {
             controller.upgrade().await;
         }
-        housekeeping::begin(&controller);
+        housekeeping::begin(controller.auth());
         Ok(controller)
     }
 
     /// Makes the default auth policy and the built-in config types (docs/protocol/management-api.md
     /// 8).
     async fn seed(&self) -> Result<(), Failure> {
-        let now = self.now();
-        self.decide(&Caller::own("seed"), move |decision| {
-            decision.put(AuthPolicy::default_policy(now));
-            for seed in seeds::CONFIG_TYPES {
-                let made = seed.make(now);
-                decision.put(made.ok_or_else(|| {
-                    Failure::unhandled(format!("the schema of {} is no object", seed.name))
-                })?);
-            }
-            Ok(())
-        })
-        .await
-        .map(drop)
+        let now = self.kernel().now();
+        self.kernel()
+            .decide(&Caller::own("seed"), move |decision| {
+                decision.put(AuthPolicy::default_policy(now));
+                for seed in seeds::CONFIG_TYPES {
+                    let made = seed.make(now);
+                    decision.put(made.ok_or_else(|| {
+                        Failure::unhandled(format!("the schema of {} is no object", seed.name))
+                    })?);
+                }
+                Ok(())
+            })
+            .await
+            .map(drop)
     }
 
     /// Applies the changes of [`upgrade`](crate::domain::upgrade). A failure is logged and the
     /// controller runs on, because nothing depends on them; the next start tries again.
     async fn upgrade(&self) {
-        let done = self.decide(&Caller::own("upgrade"), upgrade::decide).await;
+        let done = self.kernel().decide(&Caller::own("upgrade"), upgrade::decide).await;
         if let Err(failure) = done {
             tracing::warn!(%failure, "the network was not brought up to date with this release; it is tried again at the next start");
         }
@@ -109,7 +110,7 @@ impl Controller {
 
     /// Whether the default administrator exists.
     pub fn has_default_admin(&self) -> bool {
-        self.snapshot().list::<Identity>().any(|identity| identity.is_default_admin)
+        self.kernel().snapshot().list::<Identity>().any(|identity| identity.is_default_admin)
     }
 
     /// Makes the default administrator; fails if there is one (docs/protocol/auth.md 3). Returns
@@ -129,10 +130,10 @@ impl Controller {
                 return Err(Failure::field(field, reason, ""));
             }
         }
-        let now = self.now();
-        let hashed = self.hasher().hash(password, self.ids().bytes()).await?;
+        let now = self.kernel().now();
+        let hashed = self.auth().hasher().hash(password, self.kernel().ids().bytes()).await?;
         let identity = Identity {
-            base: Base::new(self.ids().entity(), now),
+            base: Base::new(self.kernel().ids().entity(), now),
             name: name.into(),
             auth_policy_id: Id::new(AuthPolicy::DEFAULT_ID),
             is_admin: true,
@@ -141,7 +142,7 @@ impl Controller {
         };
         let id = identity.base.id.clone();
         let authenticator = Authenticator {
-            base: Base::new(self.ids().entity(), now),
+            base: Base::new(self.kernel().ids().entity(), now),
             identity_id: id.clone(),
             updb: Some(Box::new(UpdbCredential {
                 username: username.into(),
@@ -151,18 +152,19 @@ impl Controller {
             })),
             cert: None,
         };
-        self.decide(&Caller::own("init"), move |decision| {
-            if decision.view().all::<Identity>().any(|identity| identity.is_default_admin) {
-                return Err(Failure::because(
-                    ErrorCode::CouldNotValidate,
-                    "a default admin exists already",
-                ));
-            }
-            decision.put(identity.clone());
-            decision.put(authenticator.clone());
-            Ok(())
-        })
-        .await?;
+        self.kernel()
+            .decide(&Caller::own("init"), move |decision| {
+                if decision.view().all::<Identity>().any(|identity| identity.is_default_admin) {
+                    return Err(Failure::because(
+                        ErrorCode::CouldNotValidate,
+                        "a default admin exists already",
+                    ));
+                }
+                decision.put(identity.clone());
+                decision.put(authenticator.clone());
+                Ok(())
+            })
+            .await?;
         Ok(id)
     }
 }

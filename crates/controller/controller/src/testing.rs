@@ -105,7 +105,7 @@ impl Bed {
 
     /// Restarts the controller with the same store and keys, and other settings.
     pub(crate) async fn restarted_with(&self, change: impl FnOnce(&mut Settings)) -> Self {
-        self.restarted_on((*self.controller.keys()).clone(), change).await
+        self.restarted_on((*self.controller.auth().keys()).clone(), change).await
     }
 
     /// Restarts the controller with the same store and these keys.
@@ -114,7 +114,7 @@ impl Bed {
         keys: Keys,
         change: impl FnOnce(&mut Settings),
     ) -> Self {
-        let key = self.controller.settings().session_key.clone().unwrap();
+        let key = self.controller.kernel().settings().session_key.clone().unwrap();
         // Each start has a seed of its own.
         static STARTS: AtomicU64 = AtomicU64::new(1000);
         let random = Arc::new(SeededRandom::new(STARTS.fetch_add(1, Ordering::Relaxed)));
@@ -141,7 +141,8 @@ impl Bed {
 
     /// The caller of a session token, with the certificate of its login if there was one.
     pub(crate) fn with_token(&self, token: &str) -> Caller {
-        let session = self.controller.sessions().by_token(token, self.controller.now());
+        let session =
+            self.controller.auth().sessions().by_token(token, self.controller.kernel().now());
         let shown = session.and_then(|session| {
             let first =
                 session.certificates.iter().find(|it| it.created_at <= session.base.created_at);
@@ -154,7 +155,7 @@ impl Bed {
     pub(crate) fn with_token_and(&self, token: &str, certificates: Vec<Certificate>) -> Caller {
         let session = Some(token.to_owned());
         let origin = Origin { certificates, ..Origin::default() };
-        self.controller.resolve(Credentials { session, origin, ..Credentials::default() })
+        self.controller.auth().resolve(Credentials { session, origin, ..Credentials::default() })
     }
 
     /// Logs in with a certificate.
@@ -223,7 +224,7 @@ impl Bed {
     pub(crate) fn all_scans(&self) -> Vec<Turn> {
         let one = |number: u32| {
             let caller = Caller::router(&Id::new(&format!("r{number}")), "test");
-            self.controller.scans().asked_by(&caller).turn().now_or_never()
+            self.controller.kernel().scans().asked_by(&caller).turn().now_or_never()
         };
         (0..).map_while(one).map(Result::unwrap).collect()
     }

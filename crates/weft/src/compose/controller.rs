@@ -141,12 +141,12 @@ impl Core {
         let network = controller.start_network(options);
         let mut options = ControlOptions::from(&self.config);
         if let Some(path) = &self.config.debugging.trace {
-            let file = TraceFile::create(path, &controller.settings().id);
+            let file = TraceFile::create(path, &controller.kernel().settings().id);
             let file = file.map_err(|error| Failure::new(format!("{}: {error}", path.display())));
             options.trace = Some(file.map_err(|error| error.during("trace.path"))?);
         }
         let trace = options.trace.clone();
-        let control = ControlPlane::start(&controller, network.clone(), options)
+        let control = ControlPlane::start(controller.auth(), network.clone(), options)
             .await
             .map_err(|error| Failure::caused_by(&error))?;
         let listeners = Arc::new(Listeners::new());
@@ -202,7 +202,7 @@ impl RunningController {
 
     /// Address of the APIs that clients are told (`edge.api.address`).
     pub(crate) fn api_address(&self) -> &str {
-        &self.controller().settings().addresses.api
+        &self.controller().kernel().settings().addresses.api
     }
 
     /// Reads the identity files again, and the certificates of clients that may read metrics.
@@ -414,7 +414,7 @@ pub(crate) async fn run(file: &Path, stop: &CancellationToken) -> Result<(), Fai
         }
     };
     let running = core.serve().await?;
-    tracing::info!(id = %running.controller().settings().id, "controller runs");
+    tracing::info!(id = %running.controller().kernel().settings().id, "controller runs");
     manager.up(vec![tokio::runtime::Handle::current()]);
     tokio::select! {
         () = stop.cancelled() => {}

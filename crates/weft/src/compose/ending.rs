@@ -25,7 +25,7 @@ pub(super) struct Watch {
 /// Begins to watch the certificates of identities.
 pub(super) fn watch(identities: Vec<Arc<LiveIdentity>>, controller: &Controller) -> Watch {
     let identities: Arc<[_]> = identities.into();
-    let mut metric = controller.measures().scope();
+    let mut metric = controller.kernel().measures().scope();
     let measured = Arc::clone(&identities);
     metric.gauge(METRIC, move || seconds_left(&measured, SystemTime::now()));
     let task = tokio::spawn(async move {

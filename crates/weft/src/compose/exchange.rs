@@ -130,7 +130,7 @@ impl Follower {
         changed: Vec<(String, Arc<LiveIdentity>, Changed)>,
     ) -> Result<(), Failure> {
         let keys = keys::of(&self.config, material)?;
-        self.controller.exchange_keys(keys)?;
+        self.controller.auth().exchange_keys(keys)?;
         for (section, identity, new) in changed {
             identity.adopt(new);
             tracing::info!(section, "changed identity files are in use");

@@ -132,7 +132,7 @@ pub(crate) struct Origins(Mutex<Option<(Arc<Table>, Arc<str>)>>);
 impl Origins {
     /// The origins, each after a space.
     pub(super) fn now(&self, controller: &Controller) -> Arc<str> {
-        let snapshot = controller.snapshot();
+        let snapshot = controller.kernel().snapshot();
         let table = snapshot.shared_table(Kind::ExtJwtSigner);
         let mut kept = self.0.lock();
         if let Some((of, origins)) = &*kept
@@ -140,7 +140,7 @@ impl Origins {
         {
             return Arc::clone(origins);
         }
-        let found: Arc<str> = found(&controller.settings().addresses, &snapshot).into();
+        let found: Arc<str> = found(&controller.kernel().settings().addresses, &snapshot).into();
         *kept = Some((Arc::clone(table), Arc::clone(&found)));
         found
     }

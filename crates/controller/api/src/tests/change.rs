@@ -123,7 +123,7 @@ async fn large_documents_are_taken_from_those_who_may_change_something() {
 async fn documents_have_more_time_than_others() {
     let limits = Limits { handler_timeout: Duration::from_millis(1), ..Limits::default() };
     let bed = Bed::with(section(), limits).await;
-    let token = bed.controller.open_operator_session().unwrap();
+    let token = bed.controller.auth().open_operator_session().unwrap();
     let admin = bed.session(&token);
     bed.store.push(Fault::Hangs);
     let body = json!({"name": "web", "encryptionRequired": true});
@@ -140,13 +140,13 @@ async fn what_is_answered_with_a_timeout_is_never_applied() {
     let limits = Limits { document_timeout: Duration::ZERO, ..Limits::default() };
     let bed = Bed::with(section(), limits).await;
     let admin = bed.admin().await;
-    let before = bed.controller.snapshot().revision();
+    let before = bed.controller.kernel().snapshot().revision();
     let path = format!("{WEFT}/apply");
     admin.call(Method::POST, &path, &services(1000, 10)).await.is_error(503, "TIMEOUT");
     // The operation goes on; the end of the server waits for it.
     let Bed { controller, server, .. } = bed;
     server.shutdown(Duration::ZERO, LONG).await;
-    assert_eq!(controller.snapshot().revision(), before);
+    assert_eq!(controller.kernel().snapshot().revision(), before);
 }
 
 #[tokio::test]

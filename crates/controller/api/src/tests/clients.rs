@@ -241,7 +241,7 @@ async fn a_token_of_a_signer_becomes_an_identity() {
         "enabled": true, "certPem": provider.leaf().to_pem(), "enrollToCertEnabled": true});
     let signer = admin.create("external-jwt-signers", signer).await;
     let token = |name: &str| {
-        let end = bed.controller.now().secs() + 600;
+        let end = bed.controller.kernel().now().secs() + 600;
         let claims = json!({"iss": "https://idp.example", "aud": "weft", "sub": name, "exp": end});
         TokenSigner::new(&provider).unwrap().sign(&claims).unwrap()
     };

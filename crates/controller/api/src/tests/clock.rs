@@ -49,7 +49,7 @@ async fn revoked(bed: &Bed, tokens: &Value) -> Arc<Revocation> {
     let session = session(tokens);
     let waits = async {
         loop {
-            if let Some(found) = bed.controller.snapshot().get::<Revocation>(&session) {
+            if let Some(found) = bed.controller.kernel().snapshot().get::<Revocation>(&session) {
                 return Arc::clone(found);
             }
             tokio::time::sleep(Duration::from_millis(5)).await;
@@ -74,7 +74,7 @@ async fn a_clock_that_is_an_hour_ahead_for_a_while_locks_nobody_out_and_lets_nob
     clock.advance(HOUR);
     // The access token has ended, and the session goes on; the idle session has ended for good.
     assert!(!is_good(&program, &first).await && !opens().await);
-    let is_ended = || bed.controller.sessions().by_id(&idle).is_none();
+    let is_ended = || bed.controller.auth().sessions().by_id(&idle).is_none();
     let waits = async {
         while !is_ended() {
             tokio::time::sleep(Duration::from_millis(5)).await;
@@ -143,7 +143,7 @@ async fn a_session_that_a_wrong_clock_ends_is_revoked_at_routers() {
     clock.advance(HOUR);
     let row = revoked(&bed, &brief).await;
     clock.turn_back(HOUR);
-    assert!(row.expires_at > bed.controller.now());
+    assert!(row.expires_at > bed.controller.kernel().now());
     assert!(!is_good(&program, &brief).await);
     assert_eq!(json!(row.base.id.as_str()), claims(text(&brief, "access_token"))["z_asid"]);
 }

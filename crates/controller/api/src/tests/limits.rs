@@ -246,7 +246,7 @@ async fn a_slow_operation_is_answered_in_time() {
     let limits = Limits { handler_timeout: Duration::from_secs(2), ..Limits::default() };
     let bed = Bed::with(section(), limits).await;
     // A login would be bound by the same limit.
-    let token = bed.controller.open_operator_session().unwrap();
+    let token = bed.controller.auth().open_operator_session().unwrap();
     let admin = bed.session(&token);
     bed.store.push(Fault::Hangs);
     let body = json!({"name": "web", "encryptionRequired": true});
@@ -296,7 +296,7 @@ fn creation(token: &str) -> (String, String) {
 #[tokio::test]
 async fn a_stop_waits_longer_for_operations_that_are_carried_out() {
     let bed = Bed::with(section(), Limits { handler_timeout: LONG, ..Limits::default() }).await;
-    let token = bed.controller.open_operator_session().unwrap();
+    let token = bed.controller.auth().open_operator_session().unwrap();
     let gate = Arc::new(Notify::new());
     bed.store.push(Fault::Awaits(Arc::clone(&gate)));
     let mut working = bed.connect(&[b"http/1.1"]).await;
@@ -321,13 +321,13 @@ async fn a_stop_waits_longer_for_operations_that_are_carried_out() {
 #[tokio::test]
 async fn a_stop_does_not_wait_longer_for_lists() {
     let bed = Bed::with(section(), Limits { handler_timeout: LONG, ..Limits::default() }).await;
-    let token = bed.controller.open_operator_session().unwrap();
+    let token = bed.controller.auth().open_operator_session().unwrap();
     // Others have all turns, so that a list that takes long waits.
     let others = (0..).map(|at| Caller::router(&format!("r{at}").as_str().into(), "test"));
-    let turn = |caller| bed.controller.scans().asked_by(&caller).turn().now_or_never();
+    let turn = |caller| bed.controller.kernel().scans().asked_by(&caller).turn().now_or_never();
     let turns: Vec<_> = others.map_while(turn).map(Result::unwrap).collect();
     // Shows the number of requests that wait.
-    let scans = || format!("{:?}", bed.controller.scans());
+    let scans = || format!("{:?}", bed.controller.kernel().scans());
     let before = scans();
     let mut waiting = bed.connect(&[b"http/1.1"]).await;
     let head = format!(
@@ -352,7 +352,7 @@ async fn a_stop_does_not_wait_longer_for_lists() {
 #[tokio::test]
 async fn a_stop_does_not_wait_longer_for_bodies() {
     let bed = Bed::with(patient(), Limits::default()).await;
-    let token = bed.controller.open_operator_session().unwrap();
+    let token = bed.controller.auth().open_operator_session().unwrap();
     let mut slow = bed.connect(&[b"http/1.1"]).await;
     let (head, _) = creation(&token);
     slow.write_all(head.as_bytes()).await.unwrap();

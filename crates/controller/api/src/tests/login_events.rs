@@ -41,7 +41,7 @@ async fn attempt(listener: &mut Listener, identity: &str) -> Option<String> {
 async fn a_session_by_tokens_is_told_from_its_login_to_its_end() {
     let bed = Bed::with(with_provider(), Limits::default()).await;
     let program = Program::new(&bed, None);
-    let mut listener = bed.controller.events().listen();
+    let mut listener = bed.controller.kernel().events().listen();
     let tokens = program.by_password().await;
     let own = claims(text(&tokens, "access_token"));
     let (id, identity) = (Id::new(text(&own, "z_asid")), text(&own, "sub").to_owned());

@@ -235,7 +235,7 @@ async fn a_program_logs_in_with_a_password_and_uses_its_tokens() {
     assert_eq!((refused.status, &refused.json()["error"]), (400, &json!("invalid_grant")));
     // Routers are told.
     let session = Id::new(text(&own, "z_asid"));
-    let is_told = || bed.controller.snapshot().get::<Revocation>(&session).is_some();
+    let is_told = || bed.controller.kernel().snapshot().get::<Revocation>(&session).is_some();
     let waits = async {
         while !is_told() {
             tokio::time::sleep(Duration::from_millis(5)).await;

@@ -89,7 +89,7 @@ async fn posture_data_outlives_a_refresh_and_ends_with_the_session() {
     }
     session.end().await;
     // Nobody uses the device any more: it is forgotten, and asked again.
-    bed.controller.sweep_postures();
+    bed.controller.auth().sweep_postures();
     let next = Session::begin(&program).await;
     assert_eq!(next.query(&service).await["isPassing"], false);
 }

@@ -116,7 +116,7 @@ async fn a_stolen_key_ends_all_that_it_signed() {
         assert_eq!((refused.status, &refused.json()["error"]), (400, &json!("invalid_grant")));
         // Routers that do not end the sessions by themselves are told of each.
         let session = Id::new(text(&claims(text(tokens, "access_token")), "z_asid"));
-        let is_told = || bed.controller.snapshot().get::<Revocation>(&session).is_some();
+        let is_told = || bed.controller.kernel().snapshot().get::<Revocation>(&session).is_some();
         let waits = async {
             while !is_told() {
                 tokio::time::sleep(std::time::Duration::from_millis(5)).await;

@@ -43,8 +43,8 @@ impl Auth {
         scopes: Option<Vec<String>>,
         change: impl FnOnce(&mut TokenLogin) -> Result<(), E>,
     ) -> Result<TokenSet, E> {
-        let now = self.now();
-        let durations = &self.settings().durations;
+        let now = self.kernel().now();
+        let durations = &self.kernel().settings().durations;
         let (access, refresh) =
             (now.plus(durations.access_token), now.plus(durations.refresh_token));
         let mut refused = None;
@@ -102,7 +102,7 @@ impl Auth {
         (access_end, refresh_end): (Timestamp, Timestamp),
         now: Timestamp,
     ) -> Result<TokenSet, Failure> {
-        let snapshot = self.snapshot();
+        let snapshot = self.kernel().snapshot();
         let login = session.tokens.as_deref().ok_or_else(ended)?;
         let identity = snapshot.get::<Identity>(&session.identity_id).ok_or_else(ended)?;
         let scopes = scopes.unwrap_or_else(|| login.scopes.clone());
@@ -110,7 +110,11 @@ impl Auth {
         let has = |scope: &str| scopes.iter().any(|own| own == scope);
         // The first access token has the id of its refresh token, as the original's has.
         let is_first = login.refresh_number <= 1;
-        let jti = if is_first { login.refresh_id.clone() } else { self.ids().token().to_string() };
+        let jti = if is_first {
+            login.refresh_id.clone()
+        } else {
+            self.kernel().ids().token().to_string()
+        };
         let access = sign_with(signer, &facts.access(TokenKind::Access, &jti, access_end))?;
         let refresh = match login.scopes.iter().any(|own| own == OFFLINE) {
             true => {
@@ -135,19 +139,19 @@ impl Auth {
         facts: &Facts<'_>,
         access: &str,
     ) -> Result<String, Failure> {
-        let end = facts.now.plus(self.settings().durations.id_token);
+        let end = facts.now.plus(self.kernel().settings().durations.id_token);
         let end = facts.login.last_end.map_or(end, |last| last.min(end));
         sign_with(signer, &facts.id(end, at_hash(access)))
     }
 
     /// An ID token of a session, without an access token; and its life in seconds.
     pub(crate) fn id_token(&self, session: &ApiSession) -> Result<(String, u64), Failure> {
-        let (now, snapshot) = (self.now(), self.snapshot());
+        let (now, snapshot) = (self.kernel().now(), self.kernel().snapshot());
         let login = session.tokens.as_deref().ok_or_else(ended)?;
         let identity = snapshot.get::<Identity>(&session.identity_id).ok_or_else(ended)?;
         let scopes = &login.scopes;
         let facts = Facts { snapshot: &snapshot, session, login, scopes, identity, now };
-        let end = now.plus(self.settings().durations.id_token).min(login.ends_at);
+        let end = now.plus(self.kernel().settings().durations.id_token).min(login.ends_at);
         let token = self.sign(&facts.id(end, String::new()))?;
         Ok((token, seconds(end, now)))
     }
@@ -160,12 +164,12 @@ impl Auth {
         scopes: Vec<String>,
         number: u64,
     ) -> Result<(String, u64), Failure> {
-        let (now, snapshot) = (self.now(), self.snapshot());
+        let (now, snapshot) = (self.kernel().now(), self.kernel().snapshot());
         let login = session.tokens.as_deref().ok_or_else(ended)?;
         let identity = snapshot.get::<Identity>(&session.identity_id).ok_or_else(ended)?;
         let facts = Facts { snapshot: &snapshot, session, login, scopes: &scopes, identity, now };
-        let end = now.plus(self.settings().durations.access_token).min(login.ends_at);
-        let jti = self.ids().token().to_string();
+        let end = now.plus(self.kernel().settings().durations.access_token).min(login.ends_at);
+        let jti = self.kernel().ids().token().to_string();
         let claims = AccessClaims { z_rn: number, ..facts.access(TokenKind::Access, &jti, end) };
         let (signer, settled) = (self.token_keys().signer(), self.settled_now());
         if self.is_of_stolen_key(login, signer.kid()) {

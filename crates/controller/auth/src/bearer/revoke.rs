@@ -65,7 +65,9 @@ pub(crate) async fn follow_ends(weak: WeakAuth) {
 async fn expire(auth: &Auth) {
     let auth = auth.clone();
     let expired = tokio::task::spawn_blocking(move || {
-        auth.sessions().unrevoked().expire(auth.settings().store.live(), auth.now());
+        auth.sessions()
+            .unrevoked()
+            .expire(auth.kernel().settings().store.live(), auth.kernel().now());
     });
     if let Err(error) = expired.await {
         tracing::warn!(%error, "sessions of lists whose tokens have ended are not forgotten yet; it is tried again");
@@ -95,8 +97,8 @@ fn revocation(id: &Id, kind: RevocationType, now: Timestamp, end: Timestamp) -> 
 /// Writes the revocations of these sessions, as far as their access tokens have not expired. Refresh tokens need none: the
 /// controller knows the session no more.
 async fn revoke_each(auth: &Auth, ended: Ended) -> Result<(), Failure> {
-    let now = auth.now();
-    let last = now.plus(auth.settings().durations.access_token);
+    let now = auth.kernel().now();
+    let last = now.plus(auth.kernel().settings().durations.access_token);
     let (mut due, is_ahead) = (BTreeMap::<Id, Revocation>::new(), is_ahead(auth, now));
     let current = ended.iter().filter(|(_, it)| may_be_good(it.end, now));
     for (session, Pending { identity, end, is_counted }) in current {
@@ -108,15 +110,15 @@ async fn revoke_each(auth: &Auth, ended: Ended) -> Result<(), Failure> {
         due.insert(row.base.id.clone(), row);
     }
     write(auth, due.into_values().collect()).await?;
-    auth.sessions().unrevoked().done(auth.settings().store.live(), &ended);
+    auth.sessions().unrevoked().done(auth.kernel().settings().store.live(), &ended);
     Ok(())
 }
 
 /// Writes one revocation with a list of these sessions. The list is made, and its sessions are noted, on threads for long
 /// work.
 async fn revoke_together(auth: &Auth, ended: Arc<EndedTogether>) -> Result<(), Failure> {
-    let now = auth.now();
-    let last = now.plus(auth.settings().durations.access_token);
+    let now = auth.kernel().now();
+    let last = now.plus(auth.kernel().settings().durations.access_token);
     let count = ended.len();
     let fault = |error: tokio::task::JoinError| {
         Failure::unhandled(format!(
@@ -128,7 +130,7 @@ async fn revoke_together(auth: &Auth, ended: Arc<EndedTogether>) -> Result<(), F
     write(auth, due.await.map_err(fault)?).await?;
     let auth = auth.clone();
     let noted = tokio::task::spawn_blocking(move || {
-        auth.sessions().unrevoked().listed(auth.settings().store.live(), &ended, last);
+        auth.sessions().unrevoked().listed(auth.kernel().settings().store.live(), &ended, last);
     });
     noted.await.map_err(fault)
 }
@@ -150,7 +152,7 @@ fn list_of(auth: &Auth, ended: &EndedTogether, now: Timestamp, last: Timestamp) 
     }
     if !keys.is_empty() {
         let count = keys.len();
-        let list = auth.ids().token();
+        let list = auth.kernel().ids().token();
         due.push(Revocation {
             sessions: session_list::pack(keys),
             ..revocation(&list, RevocationType::ApiSession, now, until)
@@ -165,20 +167,20 @@ fn list_of(auth: &Auth, ended: &EndedTogether, now: Timestamp, last: Timestamp) 
 
 /// Tells routers that know no lists of sessions in lists. True if there may be more to tell.
 async fn tell_others(auth: &Auth) -> Result<bool, Failure> {
-    let others = !auth.online().all_know_session_lists();
+    let others = !auth.kernel().online().all_know_session_lists();
     let ended = auth.sessions().unrevoked().for_others(others);
     if ended.is_empty() {
         return Ok(false);
     }
     write(auth, rows_for_others(auth, &ended)).await?;
-    auth.sessions().unrevoked().done(auth.settings().store.live(), &ended);
+    auth.sessions().unrevoked().done(auth.kernel().settings().store.live(), &ended);
     Ok(true)
 }
 
 /// The revocations of sessions of lists for routers that know no lists.
 fn rows_for_others(auth: &Auth, ended: &[(Id, Pending)]) -> Vec<Revocation> {
-    let now = auth.now();
-    let last = now.plus(auth.settings().durations.access_token);
+    let now = auth.kernel().now();
+    let last = now.plus(auth.kernel().settings().durations.access_token);
     let mut by_identity: BTreeMap<&Id, Vec<(&Id, &Pending)>> = BTreeMap::new();
     for (session, pending) in ended.iter().filter(|(_, it)| may_be_good(it.end, now)) {
         by_identity.entry(&pending.identity).or_default().push((session, pending));
@@ -227,7 +229,7 @@ async fn write(auth: &Auth, due: Vec<Revocation>) -> Result<(), Failure> {
         }
         Ok(())
     };
-    auth.decide(&Caller::own("end of sessions"), decide).await.map(drop)
+    auth.kernel().decide(&Caller::own("end of sessions"), decide).await.map(drop)
 }
 
 #[cfg(test)]
@@ -249,7 +251,7 @@ mod tests {
     #[tokio::test]
     async fn an_identity_is_revoked_only_if_that_covers_no_other_login() {
         let auth = auth();
-        let now = auth.now();
+        let now = auth.kernel().now();
         let (ahead, past) = (now.plus(Duration::from_secs(600)), Timestamp(now.0 - 600_000));
         let opaque = ApiSession {
             base: Base::new(Id::new("goes on"), now),
@@ -275,7 +277,7 @@ mod tests {
         revoke_each(&auth, vec![ended("dan", "d1", past), ended("eve", "e1", ahead)])
             .await
             .unwrap();
-        let snapshot = auth.snapshot();
+        let snapshot = auth.kernel().snapshot();
         let found =
             |id: &str| snapshot.get::<Revocation>(&Id::new(id)).map(|it| it.revocation_type);
         assert_eq!((found("d1"), found("dan")), (Some(single), None));

@@ -102,7 +102,7 @@ pub(super) async fn by_token(
     let claim = token.name().ok_or_else(|| refused("the token has no claim with the id"))?;
     let policy = signer.enroll_auth_policy_id.clone();
     let identity = Identity {
-        base: Base::new(auth.ids().entity(), auth.now()),
+        base: Base::new(auth.kernel().ids().entity(), auth.kernel().now()),
         name: name.into(),
         external_id: Some(claim.into()),
         auth_policy_id: policy.unwrap_or_else(|| Id::new(AuthPolicy::DEFAULT_ID)),
@@ -110,24 +110,25 @@ pub(super) async fn by_token(
         enrolled_by: Some(signer.base.id.clone()),
         ..Identity::default()
     };
-    check_new(&auth.snapshot(), &identity, &token, csr.is_some())?;
+    check_new(&auth.kernel().snapshot(), &identity, &token, csr.is_some())?;
     let issued = match csr {
         Some(csr) => Some(certificate(auth, caller, &identity.base.id, &csr).await?),
         None => None,
     };
     let (authenticator, cert) = issued.unzip();
-    auth.decide(caller, move |decision| {
-        let signer = decision.tip().get::<ExtJwtSigner>(&token.signer.base.id);
-        if signer.is_none_or(|now| **now != *token.signer) {
-            return Err(refused("the signer of the token was changed meanwhile; try again"));
-        }
-        check_new(decision.tip(), &identity, &token, authenticator.is_some())?;
-        if let Some(authenticator) = &authenticator {
-            decision.put_later(authenticator.clone());
-        }
-        decision.put_checked(identity.clone())
-    })
-    .await?;
+    auth.kernel()
+        .decide(caller, move |decision| {
+            let signer = decision.tip().get::<ExtJwtSigner>(&token.signer.base.id);
+            if signer.is_none_or(|now| **now != *token.signer) {
+                return Err(refused("the signer of the token was changed meanwhile; try again"));
+            }
+            check_new(decision.tip(), &identity, &token, authenticator.is_some())?;
+            if let Some(authenticator) = &authenticator {
+                decision.put_later(authenticator.clone());
+            }
+            decision.put_checked(identity.clone())
+        })
+        .await?;
     let ca = cert.as_ref().map(|_| auth.keys().bundle.to_pem());
     Reply::detail(&EnrollmentCerts {
         cert: cert.unwrap_or_default(),

@@ -66,10 +66,10 @@ pub(crate) async fn certificate(
 ) -> Result<(Authenticator, String), Failure> {
     let request = parse_csr(csr)?;
     let name = SpiffeId::identity(&auth.keys().trust_domain, identity.as_str());
-    let now: SystemTime = system_time(auth.now());
+    let now: SystemTime = system_time(auth.kernel().now());
     let (issued, chain) = issue(auth, caller, Leaf::for_identity(&request, &name, now)).await?;
     let authenticator = Authenticator {
-        base: Base::new(auth.ids().entity(), auth.now()),
+        base: Base::new(auth.kernel().ids().entity(), auth.kernel().now()),
         identity_id: identity.clone(),
         updb: None,
         cert: Some(credential(&issued, &chain, true)),

@@ -46,7 +46,7 @@ fn authenticator(
 ) -> Option<Authenticator> {
     let leaf = chain.first()?;
     Some(Authenticator {
-        base: Base::new(auth.ids().entity(), auth.now()),
+        base: Base::new(auth.kernel().ids().entity(), auth.kernel().now()),
         identity_id: identity.clone(),
         updb: None,
         cert: Some(CertCredential {
@@ -75,7 +75,7 @@ pub(super) async fn by_ticket(
     caller: &Caller,
     enrollment: Arc<Enrollment>,
 ) -> Result<Reply, Failure> {
-    let snapshot = auth.snapshot();
+    let snapshot = auth.kernel().snapshot();
     let ca = enrollment.ca_id.as_ref().and_then(|id| snapshot.get::<Ca>(id));
     let ca = ca.ok_or_else(|| Failure::from(ErrorCode::InvalidEnrollmentToken))?;
     if !ca.is_ott_ca_enrollment_enabled || !ca.is_verified {
@@ -99,17 +99,18 @@ pub(super) async fn by_ticket(
     let authenticator =
         authenticator.ok_or_else(|| Failure::from(ErrorCode::CertificateFailedValidation))?;
     let ca = ca.base.id.clone();
-    auth.decide(caller, move |decision| {
-        let current = decision.tip().get::<Ca>(&ca);
-        if !current.is_some_and(|ca| ca.is_ott_ca_enrollment_enabled && ca.is_verified) {
-            return Err(ErrorCode::EnrollmentCaNotValid.into());
-        }
-        take(decision, &enrollment)?;
-        check_unused(decision, &authenticator)?;
-        decision.put(authenticator.clone());
-        Ok(())
-    })
-    .await?;
+    auth.kernel()
+        .decide(caller, move |decision| {
+            let current = decision.tip().get::<Ca>(&ca);
+            if !current.is_some_and(|ca| ca.is_ott_ca_enrollment_enabled && ca.is_verified) {
+                return Err(ErrorCode::EnrollmentCaNotValid.into());
+            }
+            take(decision, &enrollment)?;
+            check_unused(decision, &authenticator)?;
+            decision.put(authenticator.clone());
+            Ok(())
+        })
+        .await?;
     Reply::detail(&EnrollmentCerts {
         controllers: vec![this_controller::shown(auth, Api::Client)],
         ..EnrollmentCerts::default()
@@ -122,7 +123,7 @@ pub(super) async fn by_certificate(
     caller: &Caller,
     requested_name: Option<String>,
 ) -> Result<Reply, Failure> {
-    let snapshot = auth.snapshot();
+    let snapshot = auth.kernel().snapshot();
     if !snapshot.list::<Ca>().any(|ca| may_enroll(ca)) {
         return Err(ErrorCode::EnrollmentNoValidCas.into());
     }
@@ -139,7 +140,7 @@ pub(super) async fn by_certificate(
         found.map_err(|error| refused(auth, caller, ErrorCode::CertFailedValidation, &error))?;
     let leaf = chain.first().ok_or_else(|| Failure::from(ErrorCode::CertFailedValidation))?;
 
-    let id = auth.ids().entity();
+    let id = auth.kernel().ids().entity();
     let claim = ca.external_id_claim.as_ref().map(|claim| external_id::of(claim, leaf));
     let external_id = claim
         .transpose()
@@ -158,7 +159,7 @@ pub(super) async fn by_certificate(
     };
     let name = name.formatted(&ca.identity_name_format);
     let identity = Identity {
-        base: Base::new(id, auth.now()),
+        base: Base::new(id, auth.kernel().now()),
         enrolled_by: external_id.as_ref().map(|_| ca.base.id.clone()),
         external_id: external_id.map(|text| text.as_str().into()),
         auth_policy_id: Id::new(AuthPolicy::DEFAULT_ID),
@@ -166,25 +167,26 @@ pub(super) async fn by_certificate(
         ..Identity::default()
     };
     let ca = ca.base.id.clone();
-    auth.decide(caller, move |decision| {
-        let current = decision.tip().get::<Ca>(&ca);
-        if !current.is_some_and(|ca| may_enroll(ca)) {
-            return Err(ErrorCode::CertFailedValidation.into());
-        }
-        let mut identity = identity.clone();
-        if let Some(external) = &identity.external_id
-            && decision.tip().by_unique::<Identity>(Identity::EXTERNAL_ID, external).is_some()
-        {
-            return Err(ErrorCode::EnrollmentIdentityAlreadyEnrolled.into());
-        }
-        if let Some(authenticator) = &authenticator {
-            check_unused(decision, authenticator)?;
-            decision.put_later(authenticator.clone());
-        }
-        identity.name = free_name(decision.tip(), &name)?.as_str().into();
-        decision.put_checked(identity)
-    })
-    .await?;
+    auth.kernel()
+        .decide(caller, move |decision| {
+            let current = decision.tip().get::<Ca>(&ca);
+            if !current.is_some_and(|ca| may_enroll(ca)) {
+                return Err(ErrorCode::CertFailedValidation.into());
+            }
+            let mut identity = identity.clone();
+            if let Some(external) = &identity.external_id
+                && decision.tip().by_unique::<Identity>(Identity::EXTERNAL_ID, external).is_some()
+            {
+                return Err(ErrorCode::EnrollmentIdentityAlreadyEnrolled.into());
+            }
+            if let Some(authenticator) = &authenticator {
+                check_unused(decision, authenticator)?;
+                decision.put_later(authenticator.clone());
+            }
+            identity.name = free_name(decision.tip(), &name)?.as_str().into();
+            decision.put_checked(identity)
+        })
+        .await?;
     Reply::empty()
 }
 

@@ -27,7 +27,7 @@ pub(crate) async fn refresh(weak: WeakAuth) {
 
 /// Fetches the sets whose time has come.
 pub(super) async fn fetch_due(auth: &Auth) {
-    let snapshot = auth.snapshot();
+    let snapshot = auth.kernel().snapshot();
     let sets = Arc::clone(auth.key_sets());
     sets.retain(|id| snapshot.get::<ExtJwtSigner>(id).map(|signer| &**signer));
     let fetches = sets.due().into_iter().map(|(id, set)| {

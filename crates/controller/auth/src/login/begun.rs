@@ -25,8 +25,8 @@ pub(crate) fn new_session(
     shown: &Shown,
     id: Id,
 ) -> Result<ApiSession, Failure> {
-    let now = auth.now();
-    let snapshot = auth.snapshot();
+    let now = auth.kernel().now();
+    let snapshot = auth.kernel().snapshot();
     let wanted = body.config_types.iter().flatten().map(String::as_str);
     let told = ClientDescription {
         sdk: body.sdk_info.clone().unwrap_or_default(),
@@ -78,7 +78,7 @@ pub fn certificate(auth: &Auth, leaf: &Certificate, now: Timestamp) -> SessionCe
         Timestamp(0).plus(time.duration_since(UNIX_EPOCH).unwrap_or_default())
     };
     SessionCertificate {
-        id: auth.ids().entity(),
+        id: auth.kernel().ids().entity(),
         fingerprint: leaf.fingerprint().into(),
         cert_pem: leaf.to_pem(),
         created_at: now,

@@ -116,39 +116,40 @@ impl Auth {
     pub(super) fn code_is_needed(&self, identity: &Id) {
         self.sessions().changed_around(identity);
         let own = self.sessions().of_identity(identity);
-        self.sessions().end_incomplete(&self.snapshot(), &own, &EndCause::Other);
+        self.sessions().end_incomplete(&self.kernel().snapshot(), &own, &EndCause::Other);
     }
 
     /// The second factor of an identity.
     pub(crate) fn mfa_of(&self, identity: &str) -> Option<Arc<Mfa>> {
-        of(&self.snapshot(), identity).cloned()
+        of(&self.kernel().snapshot(), identity).cloned()
     }
 
     /// Begins a second factor of an identity; an unverified one is replaced.
     pub(crate) async fn begin_mfa(&self, caller: &Caller, identity: &Id) -> Result<Id, Failure> {
-        let (identity, id) = (identity.clone(), self.ids().entity());
-        let secret = totp::secret(self.ids().bytes());
-        let codes = totp::recovery_codes(self.ids().bytes());
+        let (identity, id) = (identity.clone(), self.kernel().ids().entity());
+        let secret = totp::secret(self.kernel().ids().bytes());
+        let codes = totp::recovery_codes(self.kernel().ids().bytes());
         let made = id.clone();
-        self.decide(caller, move |decision| {
-            decision.require::<Identity>("identityId", &identity)?;
-            if let Some(old) = of(decision.tip(), identity.as_str()) {
-                if old.is_verified {
-                    return Err(ErrorCode::MfaExists.into());
+        self.kernel()
+            .decide(caller, move |decision| {
+                decision.require::<Identity>("identityId", &identity)?;
+                if let Some(old) = of(decision.tip(), identity.as_str()) {
+                    if old.is_verified {
+                        return Err(ErrorCode::MfaExists.into());
+                    }
+                    decision.delete(Mfa::KIND, &old.base.id)?;
                 }
-                decision.delete(Mfa::KIND, &old.base.id)?;
-            }
-            decision.put(Mfa {
-                base: Base::new(id.clone(), decision.now()),
-                identity_id: identity.clone(),
-                is_verified: false,
-                secret: secret.clone(),
-                recovery_codes: codes.clone(),
-                last_step: 0,
-            });
-            Ok(())
-        })
-        .await?;
+                decision.put(Mfa {
+                    base: Base::new(id.clone(), decision.now()),
+                    identity_id: identity.clone(),
+                    is_verified: false,
+                    secret: secret.clone(),
+                    recovery_codes: codes.clone(),
+                    last_step: 0,
+                });
+                Ok(())
+            })
+            .await?;
         Ok(made)
     }
 
@@ -158,15 +159,16 @@ impl Auth {
         caller: &Caller,
         seen: Mfa,
     ) -> Result<(), Failure> {
-        self.decide(caller, move |decision| {
-            let now = decision.tip().get::<Mfa>(&seen.base.id);
-            match now {
-                Some(now) if !now.is_verified => decision.delete(Mfa::KIND, &seen.base.id),
-                _ => Err(not_found(seen.identity_id.as_str())),
-            }
-        })
-        .await
-        .map(drop)
+        self.kernel()
+            .decide(caller, move |decision| {
+                let now = decision.tip().get::<Mfa>(&seen.base.id);
+                match now {
+                    Some(now) if !now.is_verified => decision.delete(Mfa::KIND, &seen.base.id),
+                    _ => Err(not_found(seen.identity_id.as_str())),
+                }
+            })
+            .await
+            .map(drop)
     }
 }
 
@@ -183,7 +185,7 @@ async fn code_of_giver(
         impl Fn(&mut Decision<'_>, Mfa) -> Result<(), Failure> + Send + Sync + 'static,
     ),
 ) -> Result<(), Failure> {
-    purpose.finds(&auth.snapshot(), identity.as_str())?;
+    purpose.finds(&auth.kernel().snapshot(), identity.as_str())?;
     let guesser = Guesser {
         is_proven,
         source: caller.origin.remote.map(|remote| remote.ip()),
@@ -198,7 +200,7 @@ async fn code_of_giver(
         turn.neither();
         return Err(ended);
     }
-    let (spent, now) = (auth.spent(), auth.now());
+    let (spent, now) = (auth.spent(), auth.kernel().now());
     let serves_again = match purpose {
         Purpose::ReadRecoveryCodes => spent.reads(&identity, &session, &code, now),
         Purpose::Authenticate | Purpose::Prove => spent.authenticates(&identity, &code, now),
@@ -209,7 +211,7 @@ async fn code_of_giver(
         return Ok(());
     }
     let takes = purpose.takes();
-    let is_doubted = purpose.finds(&auth.snapshot(), identity.as_str()).is_ok_and(|mfa| {
+    let is_doubted = purpose.finds(&auth.kernel().snapshot(), identity.as_str()).is_ok_and(|mfa| {
         totp::accept(&mut (*mfa).clone(), &code, takes, now) && !turn.believes(&code)
     });
     if is_doubted {
@@ -217,6 +219,7 @@ async fn code_of_giver(
     }
     let (owner, given) = (identity.clone(), code.clone());
     let done = auth
+        .kernel()
         .decide(caller, move |decision| {
             let mut mfa = (*purpose.finds(decision.tip(), owner.as_str())?).clone();
             if !totp::accept(&mut mfa, &given, takes, decision.now()) {

@@ -48,8 +48,8 @@ impl Auth {
         };
         let has_certificate = request.caller.leaf().is_some();
         let page = |id: &str| wanted.login_path(has_certificate, id);
-        let random = [self.ids().bytes(), self.ids().bytes()];
-        let (session, address) = (self.ids().token().to_string(), request.address());
+        let random = [self.kernel().ids().bytes(), self.kernel().ids().bytes()];
+        let (session, address) = (self.kernel().ids().token().to_string(), request.address());
         let begun = self.unfinished().lock().begin(
             wanted.clone(),
             session,
@@ -69,7 +69,7 @@ impl Auth {
             Ok(id) => id.unwrap_or_default(),
             Err(error) => return OidcReply::form(&error),
         };
-        let random = self.ids().bytes();
+        let random = self.kernel().ids().bytes();
         let mut unfinished = self.unfinished().lock();
         match unfinished.callback(&id, request.visitor(), &random, Instant::now()) {
             Ok(Callback::Code(to) | Callback::NotFinished(to)) => OidcReply::redirect(to),

@@ -26,7 +26,7 @@ impl Auth {
         });
         match read {
             Ok(wanted) => {
-                let random = [self.ids().bytes(), self.ids().bytes()];
+                let random = [self.kernel().ids().bytes(), self.kernel().ids().bytes()];
                 let mut unfinished = self.unfinished().lock();
                 let codes = unfinished.begin_device(wanted, &random, Instant::now());
                 OidcReply::json(200, codes.body(issuer))
@@ -55,8 +55,8 @@ impl Auth {
         let entered =
             params.ok().and_then(|it| it.one("user_code", MAX_TEXT).ok()?.map(str::to_owned));
         let entered = entered.unwrap_or_default();
-        let random = [self.ids().bytes(), self.ids().bytes()];
-        let session = self.ids().token().to_string();
+        let random = [self.kernel().ids().bytes(), self.kernel().ids().bytes()];
+        let session = self.kernel().ids().token().to_string();
         let begun = self.unfinished().lock().enter(
             &entered,
             session,
@@ -91,7 +91,7 @@ impl Auth {
         let shown = unfinished.get(id, now).ok().and_then(|login| {
             login.admit(browser::visitor(request.browser())).ok()?;
             let device = unfinished.device(id, now)?;
-            let snapshot = self.snapshot();
+            let snapshot = self.kernel().snapshot();
             let identity = snapshot.get::<Identity>(&Id::new(&login.owner()?.identity))?;
             let asking = Asking::of(id, login, &request.host);
             Some(pages::consent(asking, device, &identity.name, request.address()))

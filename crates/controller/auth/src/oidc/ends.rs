@@ -57,7 +57,7 @@ impl Auth {
     /// Revokes one access token until it expires.
     async fn revoke_token(&self, jti: &Id, claims: &AccessClaims) -> Result<(), Failure> {
         let end = Timestamp::from_secs(claims.exp);
-        if end <= self.now() || self.snapshot().get::<Revocation>(jti).is_some() {
+        if end <= self.kernel().now() || self.kernel().snapshot().get::<Revocation>(jti).is_some() {
             return Ok(());
         }
         // Each one is a row of the model, which every router gets: beyond some of them the session ends with its token.
@@ -74,7 +74,7 @@ impl Auth {
             });
             Ok(())
         };
-        self.decide(&Caller::own("revocation of a token"), put).await.map(drop)
+        self.kernel().decide(&Caller::own("revocation of a token"), put).await.map(drop)
     }
 
     /// Ends a session by signed tokens.
@@ -117,12 +117,12 @@ impl Auth {
 
     /// The page that asks whether a session is to end.
     fn ask_to_end(&self, request: &OidcRequest, session: &str) -> OidcReply {
-        let (snapshot, known) = (self.snapshot(), self.sessions().by_id(session));
+        let (snapshot, known) = (self.kernel().snapshot(), self.sessions().by_id(session));
         let identity = known.and_then(|it| snapshot.get::<Identity>(&it.identity_id).cloned());
         let Some(identity) = identity else {
             return OidcReply::page(200, &pages::logged_out(&request.host, false));
         };
-        let secret = browser::secret_for(request.browser(), &self.ids().bytes());
+        let secret = browser::secret_for(request.browser(), &self.kernel().ids().bytes());
         let Ok(params) = Params::read(&request.query, request.form()) else {
             return OidcReply::page(200, &pages::logged_out(&request.host, false));
         };
@@ -145,7 +145,7 @@ impl Auth {
         if claims.z_t.is_some() {
             return None;
         }
-        let has_expired = Timestamp::from_secs(claims.exp) <= self.now();
+        let has_expired = Timestamp::from_secs(claims.exp) <= self.kernel().now();
         Some(Hint { session: claims.z_asid, client: claims.azp, has_expired })
     }
 
@@ -161,7 +161,7 @@ impl Auth {
             };
             weft_identity::token::verify(token, |kid| self.token_key(kid), &expect)
         };
-        match read(system_time(self.now())) {
+        match read(system_time(self.kernel().now())) {
             // Just before its end a token was good.
             Err(TokenError::Expired) => {
                 let (_, claims): (_, Expiry) = weft_identity::token::peek(token).ok()?;

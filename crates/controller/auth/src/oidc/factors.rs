@@ -77,7 +77,7 @@ impl Auth {
         let bearers: Vec<&str> = request.bearers().chain(form.token.as_deref()).collect();
         let found = first_factor(self, caller, word, (&body, &bearers)).await;
         let (shown, counted) = found.map_err(|failure| OidcReply::failure(&failure))?;
-        let snapshot = self.snapshot();
+        let snapshot = self.kernel().snapshot();
         let wanted = wanted(&snapshot, &shown.identity.base.id);
         let primary = Primary {
             owner: Owner {
@@ -85,7 +85,7 @@ impl Auth {
                 authenticator: shown.authenticator.to_string(),
             },
             method: method_of(word),
-            at: self.now(),
+            at: self.kernel().now(),
             wanted,
         };
         let facts = LoginFacts {
@@ -93,7 +93,7 @@ impl Auth {
             csr: form.csr.clone(),
             caller: caller.clone(),
             shown: shown.clone(),
-            order: self.ids().ordered(self.now()),
+            order: self.kernel().ids().ordered(self.kernel().now()),
             enrollment: Arc::default(),
         };
         let step = self
@@ -148,7 +148,7 @@ impl Auth {
 
     /// The answer that names the factors that a login lacks.
     pub(super) fn missing_in(&self, id: &str, missing: &Missing) -> OidcReply {
-        let (signer, snapshot) = (self.signer_of(missing), self.snapshot());
+        let (signer, snapshot) = (self.signer_of(missing), self.kernel().snapshot());
         let owner = self.owner_of(id);
         let owner = owner.and_then(|owner| snapshot.get::<Identity>(&owner));
         let body = missing_body(missing, signer.as_ref(), owner.map(|owner| &*owner.name));
@@ -185,7 +185,7 @@ impl Auth {
     /// The signer whose token is missing, as clients see it.
     pub(super) fn signer_of(&self, missing: &Missing) -> Option<SignerInfo> {
         let id = missing.signer.as_ref()?;
-        let snapshot = self.snapshot();
+        let snapshot = self.kernel().snapshot();
         let signer = snapshot.get::<ExtJwtSigner>(&Id::new(id))?;
         Some(SignerInfo {
             id: id.clone(),

@@ -50,7 +50,7 @@ impl Auth {
         if let Some(tokens) = session.tokens.as_mut().filter(|_| is_device) {
             tokens.login_fingerprint = String::new();
         }
-        let (snapshot, now) = (self.snapshot(), self.now());
+        let (snapshot, now) = (self.kernel().snapshot(), self.kernel().now());
         // The credential may have changed, and factors may be asked for, since the login.
         if !stands(&snapshot, &session, now) {
             return Err(refused("the credential of the login is no longer good"));
@@ -69,8 +69,9 @@ impl Auth {
         let opened = self.sessions().open_signed(session, |it| is_complete(&snapshot, it));
         let opened = opened.map_err(failed)?;
         // A change that came before the session was in the table did not end it; nor did a second use of its code.
-        let snapshot = self.snapshot();
-        let is_good = stands(&snapshot, &opened, self.now()) && is_complete(&snapshot, &opened);
+        let snapshot = self.kernel().snapshot();
+        let is_good =
+            stands(&snapshot, &opened, self.kernel().now()) && is_complete(&snapshot, &opened);
         if !is_good || self.unfinished().is_stolen(&id) {
             self.sessions().end(std::slice::from_ref(&id));
             return Err(refused("the login is no longer good"));
@@ -95,7 +96,7 @@ impl Auth {
         caller: &Caller,
         identity: &Id,
     ) -> Result<Option<crate::rates::Counted>, Failure> {
-        if second_factors(&self.snapshot(), identity).is_nothing() {
+        if second_factors(&self.kernel().snapshot(), identity).is_nothing() {
             return Ok(None);
         }
         let from = caller.origin.remote.map(|remote| remote.ip());
@@ -129,7 +130,7 @@ impl Auth {
             body.config_types.get_or_insert_default().extend(granted.config_types.iter().cloned());
         }
         let has_code = granted.amr.iter().any(|method| method == "totp");
-        let durations = &self.settings().durations;
+        let durations = &self.kernel().settings().durations;
         let longest = match granted.method {
             Method::ExtJwt => Some(durations.external_session),
             Method::Password | Method::Cert => None,
@@ -143,10 +144,10 @@ impl Auth {
             remote: caller.origin.remote.map(|remote| remote.to_string()).unwrap_or_default(),
             login_fingerprint: fingerprint_of(shown.leaf.as_ref()),
             login_at: granted.at,
-            ends_at: self.now().plus(durations.access_token),
+            ends_at: self.kernel().now().plus(durations.access_token),
             last_end: longest.map(|longest| granted.at.plus(longest)),
             refresh_number: 1,
-            refresh_id: self.ids().token().to_string(),
+            refresh_id: self.kernel().ids().token().to_string(),
             nonce: granted.nonce.clone().unwrap_or_default(),
             ..TokenLogin::default()
         };

@@ -106,7 +106,7 @@ impl Auth {
     fn token_page(&self, asking: Asking<'_>, missing: &Missing, said: Option<&str>) -> Page {
         /// Signers that a page names.
         const MOST: usize = 20;
-        let snapshot = self.snapshot();
+        let snapshot = self.kernel().snapshot();
         let signers: Vec<_> = match &missing.signer {
             Some(id) => snapshot.get::<ExtJwtSigner>(&Id::new(id)).into_iter().collect(),
             None => snapshot.list::<ExtJwtSigner>().filter(|it| it.enabled).take(MOST).collect(),
@@ -129,10 +129,10 @@ impl Auth {
     }
 
     pub(super) fn provisioning_url(&self, mfa: &Mfa) -> String {
-        let snapshot = self.snapshot();
+        let snapshot = self.kernel().snapshot();
         let owner = snapshot.get::<Identity>(&mfa.identity_id);
         let name = owner.map(|identity| identity.name.to_string()).unwrap_or_default();
-        totp::provisioning_url(&self.settings().totp_issuer, &name, &mfa.secret)
+        totp::provisioning_url(&self.kernel().settings().totp_issuer, &name, &mfa.secret)
     }
 
     /// The page with the recovery codes, after the first code of a second factor was right.

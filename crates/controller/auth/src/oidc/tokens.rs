@@ -147,7 +147,7 @@ impl Auth {
         kind: TokenKind,
         scopes: Option<Scopes>,
     ) -> Result<Subject, Problem> {
-        let (now, snapshot) = (self.now(), self.snapshot());
+        let (now, snapshot) = (self.kernel().now(), self.kernel().snapshot());
         let proven = self.proven(&snapshot, token, kind, now).map_err(|refusal| match refusal {
             BearerRefusal::Expired => refused("refresh token expired"),
             BearerRefusal::Ended => refused("refresh token revoked"),
@@ -194,7 +194,7 @@ impl Auth {
             None => None,
         };
         let (fingerprint, chain) = certificate.unzip();
-        let next_id = self.ids().token().to_string();
+        let next_id = self.kernel().ids().token().to_string();
         let tokens = self.take_turn(subject, |login, is_next| {
             if is_next {
                 login.refresh_id = next_id;
@@ -215,7 +215,7 @@ impl Auth {
         change: impl FnOnce(&mut TokenLogin, bool),
     ) -> Result<TokenSet, Problem> {
         let (session, number) = (&subject.proven.session.base.id, subject.proven.claims.z_rn);
-        let now = self.now();
+        let now = self.kernel().now();
         let issued = self.issue_tokens(session, Some(subject.scopes.names()), |login| {
             let is_next = judge(login, number, subject.proof, Wanted::Refresh, now)?;
             change(login, is_next);
@@ -227,7 +227,7 @@ impl Auth {
     /// Judges a refresh token that is exchanged for another kind of token, which uses nothing up.
     fn check_turn(&self, subject: &Subject) -> Result<(), Problem> {
         let (session, number) = (&subject.proven.session.base.id, subject.proven.claims.z_rn);
-        let (now, mut judged) = (self.now(), Ok(false));
+        let (now, mut judged) = (self.kernel().now(), Ok(false));
         let known = self.sessions().change(session, now, |session| {
             if let Some(login) = &mut session.tokens {
                 judged = judge(login, number, subject.proof, Wanted::Other, now);
@@ -285,7 +285,7 @@ impl Auth {
 
     /// `/userinfo`: what an access token says of its identity.
     pub(super) fn userinfo(&self, request: &OidcRequest) -> OidcReply {
-        let (now, snapshot) = (self.now(), self.snapshot());
+        let (now, snapshot) = (self.kernel().now(), self.kernel().snapshot());
         let (basic, media) =
             (request.authorizations.first().map(String::as_str), request.content_type.as_deref());
         let token = match userinfo::token(basic, media, &request.body) {

@@ -53,7 +53,7 @@ impl Auth {
     }
 
     fn judged(&self, snapshot: &Snapshot, viewer: &Viewer, service: &Id) -> Vec<PolicyJudgement> {
-        let now = self.now();
+        let now = self.kernel().now();
         let device = self.postures().device(&viewer.identity);
         let mut judged = Vec::new();
         for action in [PolicyType::Dial, PolicyType::Bind] {

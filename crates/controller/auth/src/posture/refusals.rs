@@ -33,7 +33,7 @@ impl Auth {
         wanted: PolicyType,
         failed: &[FailedPolicy],
     ) -> Failure {
-        let now = self.now();
+        let now = self.kernel().now();
         let policy_failures: Vec<PolicyFailure> =
             failed.iter().map(|policy| policy_failure(snapshot, viewer, policy, now)).collect();
         let by_policy: JsonMap = policy_failures

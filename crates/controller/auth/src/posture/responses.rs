@@ -37,7 +37,7 @@ fn one(auth: Auth, caller: Caller, call: Call) -> Answer {
     async move {
         let body: PostureResponseBody = call.decode(Verb::Create)?;
         let session = session_of(&auth, &caller)?;
-        let snapshot = auth.snapshot();
+        let snapshot = auth.kernel().snapshot();
         let asked = asked_paths(checks(&snapshot), std::slice::from_ref(&body));
         let report = report(&snapshot, &asked, &body, "")?;
         let reports =
@@ -55,7 +55,7 @@ fn many(auth: Auth, caller: Caller, call: Call) -> Answer {
             return Err(Failure::field("body", reason, bodies.len().to_string()));
         }
         let session = session_of(&auth, &caller)?;
-        let snapshot = auth.snapshot();
+        let snapshot = auth.kernel().snapshot();
         let asked = asked_paths(checks(&snapshot), &bodies);
         let mut reports = Vec::with_capacity(bodies.len());
         for (at, body) in bodies.iter().enumerate() {
@@ -196,7 +196,7 @@ fn take(
     session: &ApiSession,
     reports: Vec<(String, Report)>,
 ) -> PostureResponseDetail {
-    let now = auth.now();
+    let now = auth.kernel().now();
     let states = reports.iter().filter_map(|(_, report)| match report {
         Report::EndpointState { woken, unlocked } => Some((*woken, *unlocked)),
         _ => None,

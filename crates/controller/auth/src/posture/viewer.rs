@@ -75,8 +75,8 @@ impl Viewer {
     /// An identity in one of its API sessions. Without a session it has given no code of a second
     /// factor.
     pub fn new(auth: &Auth, identity: &Id, session: Option<&ApiSession>) -> Self {
-        let is_judged = auth.settings().posture_checks;
-        let has_checks = !auth.snapshot().table(Kind::PostureCheck).is_empty();
+        let is_judged = auth.kernel().settings().posture_checks;
+        let has_checks = !auth.kernel().snapshot().table(Kind::PostureCheck).is_empty();
         if !is_judged || !has_checks {
             return Self {
                 identity: identity.clone(),
@@ -252,7 +252,7 @@ impl Auth {
     /// so, because routers do not judge the service sessions of opaque API sessions
     /// (docs/protocol/edge-control-plane.md 12.1).
     pub fn end_ungranted(&self, snapshot: &Snapshot, picked: &[Arc<ServiceSession>]) {
-        let now = self.now();
+        let now = self.kernel().now();
         let ungranted = picked.iter().filter(|session| {
             let login = self.sessions().by_id(session.api_session_id.as_str());
             login.is_none_or(|login| !self.is_still_granted(snapshot, &login, session, now))
@@ -263,22 +263,22 @@ impl Auth {
 
     /// Handles a change of an identity's posture data.
     pub(crate) fn posture_changed(&self, identity: &Id) {
-        let snapshot = self.snapshot();
+        let snapshot = self.kernel().snapshot();
         if snapshot.table(Kind::PostureCheck).is_empty() {
             return;
         }
         if let Some(ordinal) = snapshot.ordinal_of::<Identity>(identity) {
-            self.service_changes().one(ordinal, self.now());
+            self.service_changes().one(ordinal, self.kernel().now());
         }
         self.end_ungranted(&snapshot, &self.sessions().services_of_identity(identity));
     }
 
     /// Ends grants that have timed out, and forgets posture data of identities whose last session has ended.
     pub fn sweep_postures(&self) {
-        let now = self.now();
+        let now = self.kernel().now();
         let ended = self.postures().take_ended(now);
         if !ended.is_empty() {
-            let snapshot = self.snapshot();
+            let snapshot = self.kernel().snapshot();
             let sessions = ended.iter().filter_map(|id| self.sessions().service(id.as_str()));
             let sessions: Vec<Arc<ServiceSession>> = sessions.collect();
             for session in &sessions {

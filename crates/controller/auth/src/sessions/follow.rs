@@ -18,12 +18,12 @@ use crate::sessions::stands::VIRTUAL;
 /// of logins deleted or changed; methods forbidden; services deleted. Sends notices about
 /// certificates that were added or removed.
 pub(crate) async fn follow_model(weak: WeakAuth) {
-    let Some((_, mut subscription)) = weak.upgrade().map(|auth| auth.subscribe()) else {
+    let Some((_, mut subscription)) = weak.upgrade().map(|auth| auth.kernel().subscribe()) else {
         return;
     };
     while let Some(notice) = subscription.next().await {
         let Some(auth) = weak.upgrade() else { return };
-        let (sessions, now) = (auth.sessions(), auth.now());
+        let (sessions, now) = (auth.sessions(), auth.kernel().now());
         match notice {
             Notice::Resync(snapshot) => {
                 auth.service_changes().everybody(now);
@@ -40,7 +40,7 @@ pub(crate) async fn follow_model(weak: WeakAuth) {
                         follow(sessions, at.0, at.1, change, now);
                     }
                     if let Change::Delete(Kind::Identity | Kind::Router, id) = change {
-                        auth.online().forget(id.as_str());
+                        auth.kernel().online().forget(id.as_str());
                         auth.postures().forget(id);
                     }
                 }
@@ -98,9 +98,9 @@ fn resync(sessions: &Sessions, snapshot: &Snapshot, now: Timestamp) {
 /// snapshot is asked, because there may already be state of identities that are newer than the
 /// snapshot of the notice.
 fn forget_deleted(auth: &Auth) {
-    let is_identity = |id: &Id| auth.snapshot().contains(Kind::Identity, id);
-    let is_router = |id: &Id| auth.snapshot().contains(Kind::Router, id);
-    auth.online().retain(is_identity, is_router);
+    let is_identity = |id: &Id| auth.kernel().snapshot().contains(Kind::Identity, id);
+    let is_router = |id: &Id| auth.kernel().snapshot().contains(Kind::Router, id);
+    auth.kernel().online().retain(is_identity, is_router);
     auth.postures().retain(is_identity, |_| true, |_| true);
     for identity in auth.sessions().all_told().iter().filter(|id| !is_identity(id)) {
         auth.sessions().forget(identity);

@@ -27,7 +27,7 @@ impl Auth {
     /// All sessions that some router may know, ordered by id (docs/protocol/edge-control-plane.md
     /// 10.2).
     pub fn legacy_sessions(&self) -> Vec<LegacySession> {
-        let (snapshot, now) = (self.snapshot(), self.now());
+        let (snapshot, now) = (self.kernel().snapshot(), self.kernel().now());
         let sessions = self.sessions().all().into_iter();
         sessions.filter_map(|session| self.for_routers(&snapshot, &session, now)).collect()
     }
@@ -35,7 +35,7 @@ impl Auth {
     /// A session in the form for routers, with its present certificates; none if no router may know
     /// it.
     pub fn legacy_session(&self, session: &ApiSession) -> Option<LegacySession> {
-        self.for_routers(&self.snapshot(), session, self.now())
+        self.for_routers(&self.kernel().snapshot(), session, self.kernel().now())
     }
 
     /// The form for routers; only for complete sessions of the client API whose client has a

@@ -92,7 +92,7 @@ mod tests {
     async fn many_ends_are_some_events_and_one_that_says_how_many_and_why() {
         let auth = auth();
         auth.sessions().tell_away();
-        let mut listener = auth.events().listen();
+        let mut listener = auth.kernel().events().listen();
         let ids: Vec<Id> = (0..10 * TOLD).map(|number| session(number).base.id).collect();
         for number in 0..10 * TOLD {
             auth.sessions().open_signed(session(number), |_| true).unwrap();
@@ -114,7 +114,7 @@ mod tests {
         (0..3).for_each(|number| store.live().put(Entity::from(session(number))));
         let auth = auth_on(store);
         crate::housekeeping::begin(&auth);
-        let mut listener = auth.events().listen();
+        let mut listener = auth.kernel().events().listen();
         let Event::ApiSessionsEnded(event) = next(&mut listener).await else { panic!() };
         assert_eq!((&event.cause, event.ended, event.told), (&EndCause::Away, 3, 0));
         // From now on, each end has its event.

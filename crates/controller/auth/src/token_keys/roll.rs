@@ -61,7 +61,8 @@ impl Auth {
     pub fn next_token_key_at(&self) -> Timestamp {
         let keys = self.token_keys();
         let signing = keys.ring.load().stages.signing();
-        signing.map_or_else(|| self.now(), |(_, stage)| stage.since().plus(keys.pace.every))
+        signing
+            .map_or_else(|| self.kernel().now(), |(_, stage)| stage.since().plus(keys.pace.every))
     }
 
     /// Lets the next key sign. Nobody is logged out: tokens of the former key are good until their ends.
@@ -69,7 +70,7 @@ impl Auth {
     /// # Errors
     /// While the next key is not known for long enough, or too many former keys are in use.
     pub fn roll_token_keys(&self, caller: &Caller) -> Result<(), Failure> {
-        let now = self.now();
+        let now = self.kernel().now();
         let keys = self.token_keys();
         keys.change(|draft| {
             draft.stages.roll(keys.pace, now).map_err(Refused::NotYet)?;
@@ -93,7 +94,7 @@ impl Auth {
         caller: &Caller,
         kid: Option<&str>,
     ) -> Result<Dropped, Failure> {
-        let now = self.now();
+        let now = self.kernel().now();
         let keys = self.token_keys();
         let dropped = keys.change(|draft| {
             // One that was stolen already is dropped again: what followed from it may have failed.
@@ -121,7 +122,7 @@ impl Auth {
             sessions,
             "keys of tokens were stolen: all that they signed has ended"
         );
-        let flushed = self.settings().store.live().flush().await;
+        let flushed = self.kernel().settings().store.live().flush().await;
         flushed.map_err(|error| {
             Failure::unwritable(format!(
                 "the keys count no more in this run, but that could not be written: {error}"
@@ -165,7 +166,7 @@ impl Auth {
     /// Goes on with the keys of tokens: rolls them by the schedule, and drops those whose tokens have ended. The call may
     /// look at all sessions, for which it needs a thread of its own.
     pub(crate) fn sweep_token_keys(&self) {
-        let (now, settled) = (self.now(), self.settled_now());
+        let (now, settled) = (self.kernel().now(), self.settled_now());
         let keys = self.token_keys();
         let before = keys.ring.load_full();
         // Asked before the change, so that nobody waits for it.

@@ -177,7 +177,7 @@ pub(crate) fn auth_on(store: Arc<Memory>) -> Auth {
 
 /// A session with tokens of this key.
 fn session(auth: &Auth, id: &str, kid: &str) -> Arc<ApiSession> {
-    let now = auth.now();
+    let now = auth.kernel().now();
     let login = TokenLogin {
         client: AUDIENCE.into(),
         ends_at: now.plus(Duration::from_secs(3600)),
@@ -197,18 +197,18 @@ fn session(auth: &Auth, id: &str, kid: &str) -> Arc<ApiSession> {
 
 /// An access token of a session.
 fn token(auth: &Auth, signer: &TokenSigner, session: &ApiSession) -> String {
-    let (snapshot, identity) = (auth.snapshot(), weft_model::entity::Identity::default());
+    let (snapshot, identity) = (auth.kernel().snapshot(), weft_model::entity::Identity::default());
     let identity =
         weft_model::entity::Identity { base: Base::new(Id::new("ann"), NOW), ..identity };
     let login = session.tokens.as_deref().unwrap();
-    let (scopes, now) = (&[][..], auth.now());
+    let (scopes, now) = (&[][..], auth.kernel().now());
     let facts = Facts { snapshot: &snapshot, session, login, scopes, identity: &identity, now };
     let claims = facts.access(TokenKind::Access, "j1", now.plus(Duration::from_secs(60)));
     signer.sign(&claims).unwrap()
 }
 
 fn is_good(auth: &Auth, token: &str) -> bool {
-    auth.proven(&auth.snapshot(), token, TokenKind::Access, auth.now()).is_ok()
+    auth.proven(&auth.kernel().snapshot(), token, TokenKind::Access, auth.kernel().now()).is_ok()
 }
 
 /// A controller with a session of a former key, and that key.
@@ -267,7 +267,7 @@ async fn a_refresh_under_way_saves_no_session_of_a_stolen_key() {
     let keys = auth.token_keys();
     // The key counts no more, and the session has not ended yet.
     keys.change(|draft| {
-        draft.stages.steal(Some(former.kid()), auth.now());
+        draft.stages.steal(Some(former.kid()), auth.kernel().now());
         Ok::<_, weft_identity::Error>(())
     })
     .unwrap();

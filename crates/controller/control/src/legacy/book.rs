@@ -97,7 +97,7 @@ impl Book {
     pub(crate) fn open(controller: Auth) -> (Arc<Self>, impl Future<Output = ()> + Send) {
         // The subscription begins before the sessions are listed, so that none is missed.
         let notices = controller.sessions().subscribe();
-        let (snapshot, changes) = controller.subscribe();
+        let (snapshot, changes) = controller.kernel().subscribe();
         let mut state = State::new(snapshot);
         controller.legacy_sessions().into_iter().for_each(|it| state.put(it));
         let (state, attached) = (RwLock::new(state), AtomicUsize::new(0));

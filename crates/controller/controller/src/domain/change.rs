@@ -135,7 +135,7 @@ fn check_permissions(caller: &Caller) -> Result<(), Failure> {
 /// The caller as it is now: documents take long to arrive, and wait for their turn. A caller that has lost its
 /// session or every permission meanwhile is refused.
 fn heard_again(controller: &Controller, caller: &Caller) -> Result<Caller, Failure> {
-    let now = controller.resolve_again(caller);
+    let now = controller.auth().resolve_again(caller);
     check_permissions(&now).map(|()| now)
 }
 
@@ -175,7 +175,7 @@ async fn make(
     document: &Document,
     until: Instant,
 ) -> Result<Made, Failure> {
-    let (before, begun) = (controller.snapshot(), Instant::now());
+    let (before, begun) = (controller.kernel().snapshot(), Instant::now());
     let meter = controller.plans().asked_by(caller).until(until).meter(BUDGET);
     let (planned, prepared) = plan::make(controller, caller, document, &before, &meter).await?;
     let took = begun.elapsed();
@@ -270,8 +270,9 @@ async fn submit(
         let (changes, decided) = (planned.changes.clone(), Arc::clone(&decided));
         let asked = controller.clone();
         controller
+            .kernel()
             .submit(move |tip| {
-                if !has_rights_of(&asked.resolve_on(tip, &caller), &caller) {
+                if !has_rights_of(&asked.auth().resolve_on(tip, &caller), &caller) {
                     return Err(moved());
                 }
                 if tip.revision() == base {

@@ -55,7 +55,8 @@ async fn selected(
     effort: u64,
     find: impl Fn(&Context, &Meter) -> Result<RoaringBitmap, Failure> + Send + 'static,
 ) -> Result<RoaringBitmap, Failure> {
-    let (context, turns) = (context.clone(), context.controller().scans().asked_by(caller));
+    let (context, turns) =
+        (context.clone(), context.controller().kernel().scans().asked_by(caller));
     turns.counted(effort, move |meter| find(&context, meter)).await
 }
 
@@ -91,7 +92,7 @@ pub(crate) async fn search<R: Readable, D: Serialize>(
 ) -> Result<Reply, Failure> {
     let selection = selection(&caller, &call.query, R::SYMBOLS, &PageRules::LIST)?;
     let effort = selection.effort(&source::<R>(&context, &caller, within.clone()));
-    let turns = context.controller().scans().asked_by(&caller);
+    let turns = context.controller().kernel().scans().asked_by(&caller);
     let page = move |meter: &Meter| {
         let source = source::<R>(&context, &caller, within.clone());
         let (listed, trace) = selection.search(source, meter)?;
@@ -155,7 +156,7 @@ pub(crate) async fn in_turn<R: Readable>(
     list: impl Fn(&Context, &Caller, &Selection, &Meter) -> Result<Reply, Failure> + Send + 'static,
 ) -> Result<Reply, Failure> {
     let selection = selection(&caller, &call.query, R::SYMBOLS, &PageRules::LIST)?;
-    let turns = context.controller().scans().asked_by(&caller);
+    let turns = context.controller().kernel().scans().asked_by(&caller);
     let effort = selection.effort_of(candidates);
     turns.counted(effort, move |meter| list(&context, &caller, &selection, meter)).await
 }

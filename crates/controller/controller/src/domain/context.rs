@@ -40,13 +40,13 @@ struct Remembered {
 
 impl Context {
     pub(crate) fn new(controller: Controller, caller: Caller) -> Self {
-        let snapshot = controller.snapshot();
+        let snapshot = controller.kernel().snapshot();
         Self::at(controller, caller, snapshot)
     }
 
     /// The view of any snapshot, such as the result of a plan, which may never be published.
     pub(crate) fn at(controller: Controller, caller: Caller, snapshot: Arc<Snapshot>) -> Self {
-        let now = controller.now();
+        let now = controller.kernel().now();
         Self { controller, snapshot, caller, now, signs: true, live: Arc::default() }
     }
 
@@ -78,7 +78,7 @@ impl Context {
             let login = self.caller.login();
             let identity = login.map(|login| Id::new(&login.identity)).unwrap_or_default();
             let session = login.and_then(|login| self.sessions().by_id(&login.session.id));
-            Viewer::new(&self.controller, &identity, session.as_deref())
+            Viewer::new(self.controller.auth(), &identity, session.as_deref())
         })
     }
 
@@ -89,7 +89,7 @@ impl Context {
 
     /// The table of connected identities and routers.
     pub fn online(&self) -> &Online {
-        self.controller.online()
+        self.controller.kernel().online()
     }
 
     /// Whether a router is connected; the answer stays the same for this view.
@@ -100,7 +100,7 @@ impl Context {
 
     /// The API sessions with opaque tokens.
     pub fn sessions(&self) -> &Sessions {
-        self.controller.sessions()
+        self.controller.auth().sessions()
     }
 
     /// When an API session was last used; the answer stays the same for this view.
@@ -118,7 +118,7 @@ impl Context {
     /// A cold field of an entity as text; empty if the entity has none. Waits for the disk, unless
     /// the store has the field in memory.
     pub fn cold_text(&self, kind: Kind, id: &Id, field: ColdField) -> String {
-        let read = self.controller.settings().store.cold(kind, id, field);
+        let read = self.controller.kernel().settings().store.cold(kind, id, field);
         let value = read.unwrap_or_else(|error| {
             tracing::error!(%kind, %id, field = field.as_str(), %error, "a field of an entity cannot be read from the store and is shown empty");
             None
@@ -129,7 +129,7 @@ impl Context {
     /// The signed ticket of an enrollment, signed at its first use; empty if this view has no
     /// tickets.
     pub fn jwt(&self, enrollment: &Enrollment) -> String {
-        if self.signs { self.controller.enrollment_jwt(enrollment) } else { String::new() }
+        if self.signs { self.controller.auth().enrollment_jwt(enrollment) } else { String::new() }
     }
 }
 

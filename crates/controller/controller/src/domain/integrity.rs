@@ -29,7 +29,7 @@ use crate::{Caller, Controller};
 impl Controller {
     /// Starts a check; refused while another one runs.
     pub(crate) fn check_integrity(&self, fixing: bool) -> Result<(), Failure> {
-        let report = self.integrity().begin(fixing, self.now())?;
+        let report = self.integrity().begin(fixing, self.kernel().now())?;
         let work = self.clone();
         let own = tokio::spawn(async move { work.examine(fixing, &report).await });
         let controller = self.clone();
@@ -42,7 +42,7 @@ impl Controller {
             if let Some(error) = &error {
                 tracing::error!(error, "the check of the database was stopped by an error");
             }
-            controller.integrity().end(error, controller.now());
+            controller.integrity().end(error, controller.kernel().now());
         });
         Ok(())
     }
@@ -70,7 +70,7 @@ impl Controller {
         if !fix {
             return false;
         }
-        match self.decide(&Caller::own("fix of the database"), decide).await {
+        match self.kernel().decide(&Caller::own("fix of the database"), decide).await {
             Ok(_) => true,
             Err(failure) => {
                 tracing::warn!(%failure, "a fault of the database was not mended; the next fix tries again");

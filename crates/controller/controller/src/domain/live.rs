@@ -51,7 +51,7 @@ pub(crate) fn list<L: InMemoryKind>(controller: Controller, caller: Caller, call
     async move {
         let context = controller.context(&caller);
         let selection = list::selection(&caller, &call.query, L::SYMBOLS, &PageRules::LIST)?;
-        let turns = controller.scans().asked_by(&caller);
+        let turns = controller.kernel().scans().asked_by(&caller);
         let effort = selection.effort_of(L::count(&context));
         // A thread that serves others does not even gather very many records.
         let listed = move |meter: &Meter| page::<L>(&context, &selection, &L::all(&context), meter);

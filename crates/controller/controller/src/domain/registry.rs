@@ -22,7 +22,7 @@ impl Answers {
     pub(crate) fn answer(self, controller: &Controller, caller: Caller, call: Call) -> Answer {
         match self {
             Self::Whole(handler) => handler(controller.clone(), caller, call),
-            Self::Auth(handler) => handler(Auth::clone(controller), caller, call),
+            Self::Auth(handler) => handler(Auth::clone(controller.auth()), caller, call),
         }
     }
 }

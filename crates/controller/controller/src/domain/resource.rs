@@ -144,10 +144,11 @@ pub(crate) fn create<R: Resource>(controller: Controller, caller: Caller, call: 
     async move {
         let body: R::Body = call.decode(Verb::Create)?;
         let chosen = R::chosen_id(&body).transpose()?;
-        let id = chosen.unwrap_or_else(|| controller.ids().entity());
+        let id = chosen.unwrap_or_else(|| controller.kernel().ids().entity());
         let prepared = R::prepare(&controller, &caller, &body, Verb::Create, &id).await?;
         let answer = Reply::created(R::KIND.plural, id.as_str());
         controller
+            .kernel()
             .decide(&caller, move |decision| {
                 let mut record = R::Record::default();
                 *record.base_mut() = Base::new(id.clone(), decision.now());
@@ -183,10 +184,11 @@ async fn change<R: Resource>(
     verb: Verb,
 ) -> Result<Reply, Failure> {
     let id = Id::parse(call.id(0)).map_err(|_| Failure::not_found(R::KIND.name, call.id(0)))?;
-    require::<R>(View::of(&controller.snapshot()), id.as_str())?;
+    require::<R>(View::of(&controller.kernel().snapshot()), id.as_str())?;
     let body: R::Body = call.decode(verb)?;
     let prepared = R::prepare(&controller, &caller, &body, verb, &id).await?;
     controller
+        .kernel()
         .decide(&caller, move |decision| {
             let current = Arc::clone(require::<R>(decision.view(), id.as_str())?);
             if current.base().is_system && R::SYSTEM_IS_FIXED {
@@ -228,6 +230,7 @@ pub(crate) fn delete<R: Resource>(controller: Controller, caller: Caller, call: 
     async move {
         let id = call.id(0).to_owned();
         controller
+            .kernel()
             .decide(&caller, move |decision| {
                 let record = Arc::clone(require::<R>(decision.view(), &id)?);
                 R::guard(decision, &record)?;

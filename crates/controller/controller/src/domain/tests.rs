@@ -128,7 +128,11 @@ async fn every_change_is_later_than_the_one_before() {
         }
         bed.clock.advance(std::time::Duration::from_secs(60));
         bed.manage(&admin, &format!("patch{kind}"), &[id], json!({})).await.unwrap();
-        assert_eq!(read().await.1, bed.controller.now().to_string(), "the clock has overtaken it");
+        assert_eq!(
+            read().await.1,
+            bed.controller.kernel().now().to_string(),
+            "the clock has overtaken it"
+        );
     }
     // A delete also changes the entities from which it removes a reference.
     let check =
@@ -257,7 +261,7 @@ async fn a_router_with_a_tunneler_has_an_identity_and_a_policy() {
     assert_eq!(identity["name"], "er2");
     let body = json!({"isTunnelerEnabled": false});
     bed.manage(&admin, "patchEdgeRouter", &[id.as_str()], body).await.unwrap();
-    let snapshot = bed.controller.snapshot();
+    let snapshot = bed.controller.kernel().snapshot();
     assert!(!snapshot.contains(Kind::Identity, &id));
     assert!(!snapshot.contains(Kind::EdgeRouterPolicy, &id));
     let body = json!({"isTunnelerEnabled": true});
@@ -268,7 +272,7 @@ async fn a_router_with_a_tunneler_has_an_identity_and_a_policy() {
         "edgeRouterRoles": named});
     let policy = bed.create(&admin, "createEdgeRouterPolicy", body).await;
     bed.manage(&admin, "deleteEdgeRouter", &[id.as_str()], NONE).await.unwrap();
-    assert!(!bed.controller.snapshot().contains(Kind::Identity, &id));
+    assert!(!bed.controller.kernel().snapshot().contains(Kind::Identity, &id));
     let left = bed.manage(&admin, "detailEdgeRouterPolicy", &[&policy], NONE).await.unwrap();
     assert_eq!((&left["identityRoles"], &left["edgeRouterRoles"]), (&NONE, &NONE));
 }
@@ -407,7 +411,7 @@ async fn deleting_an_identity_takes_what_is_its_own() {
     let failure = refusal(&bed, &admin, "createEnrollment", "", enrollment).await;
     assert_eq!((failure.code(), failure.status()), (ErrorCode::EnrollmentExists, 409));
     bed.manage(&admin, "deleteIdentity", &[&id], NONE).await.unwrap();
-    let snapshot = bed.controller.snapshot();
+    let snapshot = bed.controller.kernel().snapshot();
     assert!(snapshot.table(Kind::Enrollment).is_empty());
     assert_eq!(snapshot.table(Kind::Authenticator).len(), 1, "the admin's");
 }

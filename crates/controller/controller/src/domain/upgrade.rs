@@ -276,6 +276,7 @@ mod tests {
         }
         let as_before = async || {
             bed.controller
+                .kernel()
                 .decide(&Caller::system(), |decision| {
                     let mut old = interfaces(&old_interfaces());
                     let now = decision.tip().get::<ConfigType>(&old.base.id).unwrap();
@@ -292,10 +293,13 @@ mod tests {
         // A type that a user deletes after the upgrade stays deleted.
         let admin = again.admin().await;
         again.manage(&admin, "deleteConfigType", &["l2.host.v1"], Value::Null).await.unwrap();
-        let revision = again.controller.snapshot().revision();
+        let revision = again.controller.kernel().snapshot().revision();
         let last = again.restarted().await;
         assert_eq!(names(&last).await.len(), today.len() - 1);
-        assert_eq!(last.controller.snapshot().revision(), revision);
-        assert_eq!(last.controller.snapshot().table(Kind::ConfigType).len(), today.len() - 1);
+        assert_eq!(last.controller.kernel().snapshot().revision(), revision);
+        assert_eq!(
+            last.controller.kernel().snapshot().table(Kind::ConfigType).len(),
+            today.len() - 1
+        );
     }
 }

@@ -42,13 +42,17 @@ async fn sessions_end_without_activity_and_survive_a_restart() {
     bed.clock.advance(Duration::from_secs(29 * 60));
     assert!(bed.with_token(&token).is_admin());
     bed.clock.advance(Duration::from_secs(29 * 60));
-    bed.controller.sessions().sweep(bed.controller.now());
+    bed.controller.auth().sessions().sweep(bed.controller.kernel().now());
     let again = bed.restarted().await;
     assert!(again.with_token(&token).is_admin(), "activity was stored, the session loaded");
     again.clock.advance(Duration::from_secs(31 * 60));
     assert!(!again.with_token(&token).is_admin());
-    again.controller.sessions().end_due(&again.controller.snapshot(), again.controller.now());
-    assert!(again.controller.sessions().all().is_empty());
+    again
+        .controller
+        .auth()
+        .sessions()
+        .end_due(&again.controller.kernel().snapshot(), again.controller.kernel().now());
+    assert!(again.controller.auth().sessions().all().is_empty());
 }
 
 #[tokio::test]
@@ -59,7 +63,7 @@ async fn activity_is_stored_also_when_the_clock_was_set_back() {
     let token = bed.admin().await.login().unwrap().session.token.clone();
     bed.clock.advance(15 * MINUTE);
     assert!(bed.with_token(&token).is_admin());
-    bed.controller.sessions().sweep(bed.controller.now());
+    bed.controller.auth().sessions().sweep(bed.controller.kernel().now());
     // The clock of the restarted controller is 5 minutes later.
     let again = bed.restarted().await;
     again.clock.advance(12 * MINUTE);
@@ -76,7 +80,7 @@ async fn an_ott_ticket_works_once_and_its_certificate_logs_in() {
     let identity = bed.manage(&admin, "detailIdentity", &[&id], Value::Null).await.unwrap();
     let ott = &identity["enrollment"]["ott"];
     let jwt = ott["jwt"].as_str().unwrap();
-    let leaf = bed.controller.keys().enrollment.leaf().clone();
+    let leaf = bed.controller.auth().keys().enrollment.leaf().clone();
     let claims: Value =
         verify_with_certificate(jwt, &leaf, &Expect::unexpired(system_time(NOW))).unwrap();
     assert_eq!(claims["iss"], "https://ctrl.example:1280");
@@ -129,9 +133,9 @@ async fn an_authenticator_says_whether_its_chain_was_complete() {
     assert_eq!(whole["lastAuthResolvedToRoot"], true);
     assert_eq!(whole["certPem"], short["certPem"]);
     assert_ne!(whole["updatedAt"], short["updatedAt"]);
-    let revision = bed.controller.snapshot().revision();
+    let revision = bed.controller.kernel().snapshot().revision();
     login(&chain).await;
-    assert_eq!(bed.controller.snapshot().revision(), revision, "nothing new to be noted");
+    assert_eq!(bed.controller.kernel().snapshot().revision(), revision, "nothing new to be noted");
     assert_eq!(login(&chain[..1]).await["lastAuthResolvedToRoot"], false);
 }
 
@@ -141,7 +145,7 @@ async fn a_login_that_notes_its_chain_tells_routers_nothing_of_the_others() {
     let admin = bed.admin().await;
     let (id, chain) = bed.enroll(&admin, "laptop").await;
     bed.login_with(&chain[..1]).await.unwrap();
-    let mut told = bed.controller.sessions().subscribe();
+    let mut told = bed.controller.auth().sessions().subscribe();
     bed.login_with(&chain).await.unwrap();
     // The effects of this change come after those of the login.
     bed.manage(&admin, "deleteIdentity", &[&id], Value::Null).await.unwrap();
@@ -278,10 +282,10 @@ async fn routers_enroll_under_their_own_name_only() {
     assert_eq!(members, ["ca", "cert", "serverCert"]);
     let cert = weft_identity::Certificate::from_pem(data["cert"].as_str().unwrap().as_bytes());
     let fingerprint = cert.unwrap()[0].fingerprint().to_owned();
-    let found = bed.controller.router_by_fingerprint(&fingerprint).unwrap();
+    let found = bed.controller.kernel().router_by_fingerprint(&fingerprint).unwrap();
     assert!(found.is_verified);
     bed.manage(&admin, "reEnrollEdgeRouter", &[&id], Value::Null).await.unwrap();
-    assert!(bed.controller.router_by_fingerprint(&fingerprint).is_none());
+    assert!(bed.controller.kernel().router_by_fingerprint(&fingerprint).is_none());
     let router = bed.manage(&admin, "detailEdgeRouter", &[&id], Value::Null).await.unwrap();
     assert_ne!(router["enrollmentToken"].as_str().unwrap(), token);
 }
@@ -304,15 +308,15 @@ async fn transit_routers_are_given_their_name() {
     let cert = data["cert"].as_str().unwrap().as_bytes();
     let cert = &weft_identity::Certificate::from_pem(cert).unwrap()[0];
     assert_eq!(cert.common_name(), Some(id.as_str()));
-    let found = bed.controller.router_by_fingerprint(cert.fingerprint()).unwrap();
+    let found = bed.controller.kernel().router_by_fingerprint(cert.fingerprint()).unwrap();
     assert!(found.is_verified && found.base.id.as_str() == id);
 }
 
 #[tokio::test]
 async fn the_public_keys_are_those_of_tokens_the_own_certificate_and_the_roots() {
     let bed = Bed::new().await;
-    let keys = bed.controller.public_keys();
-    let leaf = bed.controller.keys().session.leaf().fingerprint().to_owned();
+    let keys = bed.controller.auth().public_keys();
+    let leaf = bed.controller.auth().keys().session.leaf().fingerprint().to_owned();
     let (of_tokens, others) = keys.split_at(2);
     assert!(of_tokens.iter().all(|key| key.for_tokens && !key.for_clients && !key.is_certificate));
     assert_eq!(others.len(), 2);
@@ -326,7 +330,7 @@ async fn logins_beyond_the_limit_are_asked_to_come_back() {
     let admin = bed.admin().await;
     let (_, chain) = bed.enroll(&admin, "laptop").await;
     let program = Sender::of(&Caller::system());
-    let admission = bed.controller.admission();
+    let admission = bed.controller.auth().admission();
     let mut places = Vec::new();
     while let Ok(place) = admission.enter(program, "", Instant::now(), || false).await {
         places.push(place);

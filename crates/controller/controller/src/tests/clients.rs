@@ -61,7 +61,7 @@ async fn service_sessions_carry_a_token_that_routers_can_have_checked() {
     let bed = Bed::new().await;
     let net = net(&bed).await;
     let ask = json!({"serviceId": net.service, "type": "Dial"});
-    bed.controller.online().put_router(&net.router, 1, facts());
+    bed.controller.kernel().online().put_router(&net.router, 1, facts());
     let first = bed.client(&net.client, "createSession", &[], ask.clone()).await.unwrap();
     assert_eq!(first["edgeRouters"][0]["urls"]["tls"], "tls://er1.example:3022");
     assert_eq!(first["edgeRouters"][0]["name"], "er1");
@@ -71,7 +71,7 @@ async fn service_sessions_carry_a_token_that_routers_can_have_checked() {
     let api_token = &net.client.login().unwrap().session.token;
     let token = first["token"].as_str().unwrap();
     let check = |token: &str, wanted| {
-        bed.controller.check_service_session(&net.router, api_token, token, wanted)
+        bed.controller.auth().check_service_session(&net.router, api_token, token, wanted)
     };
     let checked = check(token, PolicyType::Dial).unwrap();
     assert_eq!(checked.service.base.id, net.service.as_str());
@@ -86,21 +86,25 @@ async fn service_sessions_carry_a_token_that_routers_can_have_checked() {
     let issued_by = |issuer: &str| {
         let mut claims = claims.clone();
         claims["iss"] = json!(issuer);
-        bed.controller.sign(&claims).unwrap()
+        bed.controller.auth().sign(&claims).unwrap()
     };
     let other = issued_by("https://other.example:1280");
     assert_eq!(code(check(&other, PolicyType::Dial)), RefusalCode::InvalidSession);
     let own = issued_by("https://ctrl.example:1280");
     assert!(check(&own, PolicyType::Dial).is_ok());
-    let unknown = bed.controller.check_service_session(
+    let unknown = bed.controller.auth().check_service_session(
         &net.router,
         "5d1d7c4e-0000-4000-8000-000000000000",
         token,
         PolicyType::Dial,
     );
     assert_eq!(code(unknown), RefusalCode::InvalidApiSession);
-    let elsewhere =
-        bed.controller.check_service_session(&Id::new("other"), api_token, token, PolicyType::Dial);
+    let elsewhere = bed.controller.auth().check_service_session(
+        &Id::new("other"),
+        api_token,
+        token,
+        PolicyType::Dial,
+    );
     assert_eq!(code(elsewhere), RefusalCode::InvalidEdgeRouterForSession);
 
     // The list has the sessions of all logins of the caller; for an administrator, those of all
@@ -152,7 +156,7 @@ async fn a_service_session_of_a_former_login_is_refused() {
 async fn clients_see_their_services_and_routers() {
     let bed = Bed::new().await;
     let net = net(&bed).await;
-    bed.controller.online().put_router(&net.router, 2, facts());
+    bed.controller.kernel().online().put_router(&net.router, 2, facts());
     let services = bed.client(&net.client, "listServices", &[], Value::Null).await.unwrap();
     assert_eq!(services[0]["permissions"], json!(["Bind", "Dial"]));
     assert_eq!(services[0]["postureQueries"].as_array().unwrap().len(), 2);
@@ -212,8 +216,9 @@ async fn service_updates_stand_still_when_no_service_of_the_caller_changes() {
     bed.create(&admin, "createServicePolicy", body).await;
     let body = json!({"name": "echo", "encryptionRequired": true});
     bed.create(&admin, "createService", body).await;
-    let ordinal = |id: &str| bed.controller.snapshot().ordinal_of::<Identity>(&Id::new(id));
-    let changed = |id: &str| bed.controller.service_changes().last(ordinal(id).unwrap());
+    let ordinal =
+        |id: &str| bed.controller.kernel().snapshot().ordinal_of::<Identity>(&Id::new(id));
+    let changed = |id: &str| bed.controller.auth().service_changes().last(ordinal(id).unwrap());
     until("the service is noticed", || changed(&other).is_some()).await;
     assert_eq!((changed(&id), last().await), (None, at_login));
 }
@@ -222,7 +227,7 @@ async fn service_updates_stand_still_when_no_service_of_the_caller_changes() {
 async fn routers_are_told_of_sessions() {
     let bed = Bed::new().await;
     let admin = bed.admin().await;
-    let mut told = bed.controller.sessions().subscribe();
+    let mut told = bed.controller.auth().sessions().subscribe();
     let (id, chain) = bed.enroll(&admin, "laptop").await;
     let token = bed.login_with(&chain).await.unwrap().data()["token"].clone();
     let session = loop {
@@ -232,7 +237,7 @@ async fn routers_are_told_of_sessions() {
             other => panic!("{other:?}"),
         }
     };
-    let known = bed.controller.legacy_sessions();
+    let known = bed.controller.auth().legacy_sessions();
     let known = known.iter().find(|it| it.id == session.base.id).unwrap();
     assert_eq!(known.fingerprints, [chain[0].fingerprint()]);
     assert_eq!(token, known.token.as_ref());
@@ -265,27 +270,30 @@ async fn routers_make_change_and_remove_their_terminators() {
         host: Id::new(net.client.identity().unwrap()),
         host_proves: false,
     };
-    Terminators::of(&bed.controller).put(reported.clone()).await.unwrap();
-    Terminators::of(&bed.controller).put(reported.clone()).await.unwrap();
+    Terminators::of(bed.controller.kernel()).put(reported.clone()).await.unwrap();
+    Terminators::of(bed.controller.kernel()).put(reported.clone()).await.unwrap();
     let other = ReportedTerminator { host: Id::new("x"), ..reported.clone() };
-    let refused = Terminators::of(&bed.controller).put(other).await.unwrap_err();
+    let refused = Terminators::of(bed.controller.kernel()).put(other).await.unwrap_err();
     assert!(matches!(refused, Refused::Conflict(_)));
     let update = Update { cost: Some(7), precedence: Some(Precedence::Failed) };
-    Terminators::of(&bed.controller).update(&net.router, &reported.id, update).await.unwrap();
+    Terminators::of(bed.controller.kernel())
+        .update(&net.router, &reported.id, update)
+        .await
+        .unwrap();
     let seen = bed.list(&bed.admin().await, "listTerminators", "service.name = \"web\"").await;
     assert_eq!((&seen[0]["cost"], &seen[0]["precedence"]), (&json!(7), &json!("failed")));
     let stranger = Id::new("stranger");
     let ids = [reported.id.clone()];
-    Terminators::of(&bed.controller).remove(&stranger, &ids).await.unwrap();
-    assert!(bed.controller.snapshot().contains(weft_model::Kind::Terminator, &ids[0]));
-    let terminators = Terminators::of(&bed.controller);
+    Terminators::of(bed.controller.kernel()).remove(&stranger, &ids).await.unwrap();
+    assert!(bed.controller.kernel().snapshot().contains(weft_model::Kind::Terminator, &ids[0]));
+    let terminators = Terminators::of(bed.controller.kernel());
     let remove = || {
         let caller = weft_kernel::Caller::router(&net.router, "remove terminators");
         terminators.remove_if(caller, &net.router, &ids, |_| true)
     };
     let (first, second) = tokio::join!(remove(), remove());
     assert_eq!(first.unwrap() + second.unwrap(), 1, "a terminator is removed once");
-    assert!(!bed.controller.snapshot().contains(weft_model::Kind::Terminator, &ids[0]));
+    assert!(!bed.controller.kernel().snapshot().contains(weft_model::Kind::Terminator, &ids[0]));
 }
 
 #[tokio::test]
@@ -293,7 +301,7 @@ async fn nothing_is_signed_for_whoever_does_not_see_it() {
     let bed = Bed::new().await;
     let net = net(&bed).await;
     let admin = bed.admin().await;
-    bed.controller.online().put_router(&net.router, 1, facts());
+    bed.controller.kernel().online().put_router(&net.router, 1, facts());
     let ask = json!({"serviceId": net.service, "type": "Dial"});
     bed.client(&net.client, "createSession", &[], ask).await.unwrap();
     let body = json!({"name": "new", "type": "Default", "isAdmin": false,

@@ -51,12 +51,12 @@ fn kid(keys: &Keys) -> String {
 }
 
 fn published(bed: &Bed) -> Vec<String> {
-    bed.controller.public_keys().into_iter().map(|key| key.kid).collect()
+    bed.controller.auth().public_keys().into_iter().map(|key| key.kid).collect()
 }
 
 fn session(bed: &Bed, login: &str, id: &str) -> ServiceSession {
     ServiceSession {
-        base: Base::new(Id::new(id), bed.controller.now()),
+        base: Base::new(Id::new(id), bed.controller.kernel().now()),
         api_session_id: Id::new(login),
         identity_id: Id::new("somebody"),
         service_id: Id::new("service"),
@@ -73,80 +73,80 @@ async fn login(bed: &Bed) -> String {
 /// The token of a new service session.
 fn token(bed: &Bed, login: &str, id: &str) -> String {
     let session = session(bed, login, id);
-    bed.controller.sessions().plant_service(session.clone());
-    bed.controller.service_token(&session).unwrap()
+    bed.controller.auth().sessions().plant_service(session.clone());
+    bed.controller.auth().service_token(&session).unwrap()
 }
 
 fn is_good(bed: &Bed, token: &str) -> bool {
-    bed.controller.read_service_token(token, bed.controller.now()).is_ok()
+    bed.controller.auth().read_service_token(token, bed.controller.kernel().now()).is_ok()
 }
 
 #[tokio::test]
 async fn another_certificate_of_the_controller_costs_no_token() {
     let (root, bed) = (Root::new(), Bed::new().await);
     let login = login(&bed).await;
-    let old = kid(&bed.controller.keys());
+    let old = kid(&bed.controller.auth().keys());
     let before = token(&bed, &login, "before");
     let new = root.keys();
-    let changes = bed.controller.key_changes();
-    bed.controller.exchange_keys(new.clone()).unwrap();
+    let changes = bed.controller.auth().key_changes();
+    bed.controller.auth().exchange_keys(new.clone()).unwrap();
     assert!(changes.has_changed().unwrap(), "routers hear of it");
     let after = token(&bed, &login, "after");
-    assert_eq!(kid(&bed.controller.keys()), kid(&new));
+    assert_eq!(kid(&bed.controller.auth().keys()), kid(&new));
     assert!(is_good(&bed, &before) && is_good(&bed, &after));
     // The former certificate vouches for nothing any more.
     assert!(published(&bed).contains(&kid(&new)) && !published(&bed).contains(&old));
-    assert!(bed.controller.forgotten_keys().contains(&old));
+    assert!(bed.controller.auth().forgotten_keys().contains(&old));
     let bed = bed.restarted().await;
     assert!(is_good(&bed, &before) && is_good(&bed, &after));
     // One that is used again is not forgotten.
-    bed.controller.exchange_keys(root.keys()).unwrap();
+    bed.controller.auth().exchange_keys(root.keys()).unwrap();
     let mut back = root.keys();
     back.session = new.session.clone();
-    bed.controller.exchange_keys(back).unwrap();
+    bed.controller.auth().exchange_keys(back).unwrap();
     assert!(published(&bed).contains(&kid(&new)));
-    assert!(!bed.controller.forgotten_keys().contains(&kid(&new)));
+    assert!(!bed.controller.auth().forgotten_keys().contains(&kid(&new)));
 }
 
 #[tokio::test]
 async fn keys_that_were_exchanged_with_a_restart_are_the_same_as_without() {
     let (root, bed) = (Root::new(), Bed::new().await);
-    let old = bed.controller.keys();
+    let old = bed.controller.auth().keys();
     let before = token(&bed, &login(&bed).await, "before");
     let bed = bed.restarted_on(root.keys(), |_| ()).await;
     assert!(is_good(&bed, &before));
-    assert!(bed.controller.forgotten_keys().contains(&kid(&old)));
+    assert!(bed.controller.auth().forgotten_keys().contains(&kid(&old)));
     // The former root is not trusted any more.
     let gone = old.bundle.roots().next().unwrap().fingerprint();
     assert!(!published(&bed).contains(&gone.to_owned()));
-    assert!(bed.controller.forgotten_keys().contains(&gone.to_owned()));
+    assert!(bed.controller.auth().forgotten_keys().contains(&gone.to_owned()));
 }
 
 #[tokio::test]
 async fn tickets_are_signed_with_the_key_that_clients_meet() {
     let (root, bed) = (Root::new(), Bed::new().await);
-    let old = bed.controller.keys();
-    let enrollment = bed.controller.new_enrollment(EnrollmentMethod::Ott);
-    let now = system_time(bed.controller.now());
+    let old = bed.controller.auth().keys();
+    let enrollment = bed.controller.kernel().new_enrollment(EnrollmentMethod::Ott);
+    let now = system_time(bed.controller.kernel().now());
     let verified = |keys: &Keys| {
-        let ticket = bed.controller.enrollment_jwt(&enrollment);
+        let ticket = bed.controller.auth().enrollment_jwt(&enrollment);
         let key = keys.enrollment.key().public().clone();
         verify_with::<EnrollmentClaims>(&ticket, &key, &Expect::unexpired(now)).is_ok()
     };
     assert!(verified(&old));
     let new = root.keys();
-    bed.controller.exchange_keys(new.clone()).unwrap();
+    bed.controller.auth().exchange_keys(new.clone()).unwrap();
     assert!(verified(&new) && !verified(&old));
-    let keys = || bed.controller.ticket_keys().unwrap();
+    let keys = || bed.controller.auth().ticket_keys().unwrap();
     assert_eq!(keys().len(), 2, "tickets of before are still under way");
     let life = Durations::default().identity_enrollment;
-    let end = bed.controller.now().plus(life);
+    let end = bed.controller.kernel().now().plus(life);
     // A clock that is wrong for a moment takes no key out.
     bed.clock.advance(2 * life);
-    bed.controller.sweep_keys();
+    bed.controller.auth().sweep_keys();
     bed.clock.turn_back(2 * life);
     assert_eq!(keys().len(), 2);
-    let sweep = |settled| bed.controller.keyring().sweep(settled, Some(settled));
+    let sweep = |settled| bed.controller.auth().keyring().sweep(settled, Some(settled));
     sweep(end);
     assert!(keys().len() == 1 && keys().get(&kid(&new)).is_some());
 }
@@ -169,14 +169,14 @@ async fn certificates_of_an_rsa_signer_wait_for_their_turn() {
         ..AuthoritySpec::new("slow signer")
     };
     let authority = root.0.make_intermediate(&spec, system_time(NOW)).unwrap();
-    bed.controller.exchange_keys(Keys { authority, ..root.keys() }).unwrap();
+    bed.controller.auth().exchange_keys(Keys { authority, ..root.keys() }).unwrap();
     let turns = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let mut taken = Vec::new();
     for number in 0..turns {
         let (held, waits) = std::sync::mpsc::channel::<()>();
         // One caller has all turns but one.
         let caller = Caller::router(&Id::new(&format!("r{number}")), "test");
-        let work = bed.controller.signing().asked_by(&caller).work(move || {
+        let work = bed.controller.kernel().signing().asked_by(&caller).work(move || {
             let _ = waits.recv();
             Ok(())
         });
@@ -208,20 +208,20 @@ async fn certificates_of_an_rsa_signer_wait_for_their_turn() {
 #[tokio::test]
 async fn certificates_of_a_former_signer_are_believed_as_long_as_their_root() {
     let (root, bed) = (Root::new(), Bed::new().await);
-    bed.controller.exchange_keys(root.keys()).unwrap();
+    bed.controller.auth().exchange_keys(root.keys()).unwrap();
     let admin = bed.admin().await;
     let (_, chain) = bed.enroll(&admin, "laptop").await;
     // The leaf alone, as some clients show it.
     let leaf = &chain[..1];
     bed.login_with(leaf).await.unwrap();
-    bed.controller.exchange_keys(root.keys()).unwrap();
+    bed.controller.auth().exchange_keys(root.keys()).unwrap();
     bed.login_with(leaf).await.unwrap();
     let bed = bed.restarted().await;
     bed.login_with(leaf).await.unwrap();
     let (_, later) = bed.enroll(&bed.admin().await, "later").await;
-    assert!(later[0].is_issued_by(bed.controller.keys().authority.certificate()));
+    assert!(later[0].is_issued_by(bed.controller.auth().keys().authority.certificate()));
 
-    bed.controller.exchange_keys(Root::new().keys()).unwrap();
+    bed.controller.auth().exchange_keys(Root::new().keys()).unwrap();
     assert!(bed.login_with(&chain).await.is_err(), "the root was taken out");
 }
 
@@ -229,28 +229,28 @@ async fn certificates_of_a_former_signer_are_believed_as_long_as_their_root() {
 async fn a_clock_that_was_wrong_for_a_moment_costs_no_former_signer() {
     const CENTURY: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
     let (root, bed) = (Root::new(), Bed::new().await);
-    bed.controller.exchange_keys(root.keys()).unwrap();
+    bed.controller.auth().exchange_keys(root.keys()).unwrap();
     let (_, chain) = bed.enroll(&bed.admin().await, "laptop").await;
     // The leaf alone, so that the former signer is needed.
     let leaf = &chain[..1];
     let last = root.keys();
-    bed.controller.exchange_keys(last.clone()).unwrap();
-    let count = || bed.controller.keys().bundle.certificates().len();
+    bed.controller.auth().exchange_keys(last.clone()).unwrap();
+    let count = || bed.controller.auth().keys().bundle.certificates().len();
     let known = count();
 
     // Before the certificates begin, and after they have expired.
     bed.clock.turn_back(CENTURY / 4);
-    bed.controller.sweep_keys();
+    bed.controller.auth().sweep_keys();
     assert!(bed.login_with(leaf).await.is_err());
     assert_eq!(count(), known - 1, "what is handed out has only what is valid");
     bed.clock.advance(CENTURY / 4);
     bed.login_with(leaf).await.unwrap();
     bed.clock.advance(CENTURY);
-    bed.controller.sweep_keys();
+    bed.controller.auth().sweep_keys();
     assert!(bed.login_with(leaf).await.is_err());
     assert_eq!(count(), known - 1);
     // An exchange at that moment costs the signer nothing, either.
-    bed.controller.exchange_keys(last.clone()).unwrap();
+    bed.controller.auth().exchange_keys(last.clone()).unwrap();
     bed.clock.turn_back(CENTURY);
     bed.login_with(leaf).await.unwrap();
     assert_eq!(count(), known);
@@ -261,12 +261,12 @@ async fn a_clock_that_was_wrong_for_a_moment_costs_no_former_signer() {
 #[tokio::test]
 async fn what_is_kept_of_former_keys_is_limited() {
     let (root, bed) = (Root::new(), Bed::new().await);
-    let first = kid(&bed.controller.keys());
+    let first = kid(&bed.controller.auth().keys());
     for _ in 0..=FORMER {
         bed.clock.advance(Duration::from_secs(1));
-        bed.controller.exchange_keys(root.keys()).unwrap();
+        bed.controller.auth().exchange_keys(root.keys()).unwrap();
     }
-    assert!(bed.controller.forgotten_keys().contains(&first));
+    assert!(bed.controller.auth().forgotten_keys().contains(&first));
     let notes = bed.store.live().notes(NOTES).unwrap().len();
     assert!(notes <= 2 * (FORMER + 1) + FORGOTTEN + 1, "{notes}");
 }
@@ -275,6 +275,6 @@ async fn what_is_kept_of_former_keys_is_limited() {
 async fn the_name_of_the_network_stays() {
     let (root, bed) = (Root::new(), Bed::new().await);
     let other = Keys { trust_domain: "other.test".into(), ..root.keys() };
-    bed.controller.exchange_keys(other).unwrap();
-    assert_eq!(bed.controller.keys().trust_domain, "weft.test");
+    bed.controller.auth().exchange_keys(other).unwrap();
+    assert_eq!(bed.controller.auth().keys().trust_domain, "weft.test");
 }

@@ -23,9 +23,9 @@ async fn whose_time_is_over_is_enabled_and_routers_hear_of_it() {
     }
     // The time may also end while no controller runs.
     let bed = bed.restarted().await;
-    let mut changes = bed.controller.subscribe().1;
+    let mut changes = bed.controller.kernel().subscribe().1;
     let is_marked = |at: usize| {
-        let snapshot = bed.controller.snapshot();
+        let snapshot = bed.controller.kernel().snapshot();
         snapshot.get::<Identity>(&ids[at]).unwrap().disabled_at.is_some()
     };
     assert!([0, 1, 2].into_iter().all(is_marked));

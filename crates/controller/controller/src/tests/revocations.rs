@@ -14,14 +14,14 @@ use crate::testing::Bed;
 async fn expired_ones_are_forgotten_and_others_stay() {
     let bed = Bed::new().await;
     let admin = bed.admin().await;
-    let now = bed.controller.now();
+    let now = bed.controller.kernel().now();
     let revoked = move |id: String, lasts: u64| Revocation {
         base: Base::new(Id::new(&id), now),
         expires_at: now.plus(Duration::from_secs(lasts)),
         ..Revocation::default()
     };
     let system = Caller::system();
-    let made = bed.controller.decide(&system, move |decision| {
+    let made = bed.controller.kernel().decide(&system, move |decision| {
         (0..BATCH + 7).for_each(|at| decision.put(revoked(format!("token{at}"), 60)));
         decision.put(revoked("later".into(), 600));
         Ok(())
@@ -31,14 +31,14 @@ async fn expired_ones_are_forgotten_and_others_stay() {
     let laptop = bed.create(&admin, "createIdentity", body).await;
     let disable = json!({"durationMinutes": 1});
     bed.manage(&admin, "disableIdentity", &[&laptop], disable).await.unwrap();
-    let kept = || bed.controller.snapshot().list::<Revocation>().count();
+    let kept = || bed.controller.kernel().snapshot().list::<Revocation>().count();
     let over = now.plus(KEPT);
-    let purge = |settled| purge_revocations(&bed.controller, settled);
+    let purge = |settled| purge_revocations(bed.controller.kernel(), settled);
     purge(over.plus(Duration::from_secs(59))).await.unwrap();
     assert_eq!(kept(), BATCH + 9);
     purge(over.plus(Duration::from_secs(60))).await.unwrap();
     assert_eq!(kept(), 2);
-    let longest = bed.controller.settings().durations.longest_token;
+    let longest = bed.controller.kernel().settings().durations.longest_token;
     purge(over.plus(Duration::from_secs(60) + longest)).await.unwrap();
     assert_eq!(kept(), 0);
 }
@@ -47,7 +47,7 @@ async fn expired_ones_are_forgotten_and_others_stay() {
 async fn a_clock_that_jumps_forward_for_a_moment_deletes_none() {
     let bed = Bed::new().await;
     bed.clock.advance(100 * KEPT);
-    assert_eq!(bed.controller.settled_now(), None, "the first hours of a run");
+    assert_eq!(bed.controller.auth().settled_now(), None, "the first hours of a run");
 }
 
 #[tokio::test]
@@ -57,7 +57,7 @@ async fn a_clock_that_was_set_back_takes_nothing_from_a_revocation() {
     let body = json!({"name": "laptop", "type": "Default", "isAdmin": false});
     let laptop = bed.create(&admin, "createIdentity", body).await;
     let reach = || {
-        let snapshot = bed.controller.snapshot();
+        let snapshot = bed.controller.kernel().snapshot();
         let one = snapshot.get::<Revocation>(&Id::new(&laptop)).unwrap();
         (one.issued_before.unwrap(), one.expires_at)
     };

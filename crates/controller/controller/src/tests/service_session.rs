@@ -48,7 +48,7 @@ async fn a_session_needs_a_router_that_is_assigned_and_may_be_away() {
     }
     let keys = vec!["0f".repeat(32)];
     let facts = RouterFacts { keys: keys.clone(), ..RouterFacts::default() };
-    bed.controller.online().put_router(&made[1].0, 1, facts);
+    bed.controller.kernel().online().put_router(&made[1].0, 1, facts);
     made.sort_unstable();
     let session = make().await.unwrap();
     let (operation, of) = ("listServiceEdgeRouters", [service.as_str()]);
@@ -74,11 +74,12 @@ async fn a_session_needs_a_router_that_is_assigned_and_may_be_away() {
     let alone = bed.client(&client, "detailSession", &[id], Value::Null).await.unwrap();
     assert_eq!(session["edgeRouters"], alone["edgeRouters"]);
     assert_eq!(make().await.unwrap()["edgeRouters"], session["edgeRouters"]);
-    bed.controller.online().remove_router(&two, 1);
+    bed.controller.kernel().online().remove_router(&two, 1);
     let patch = json!({"name": "second"});
     bed.manage(&admin, "patchEdgeRouter", &[two.as_str()], patch).await.unwrap();
     let has_list = || {
-        let (snapshot, online) = (bed.controller.snapshot(), bed.controller.online());
+        let (snapshot, online) =
+            (bed.controller.kernel().snapshot(), bed.controller.kernel().online());
         bed.controller.router_texts().has_list(&snapshot, online)
     };
     assert!(!has_list());

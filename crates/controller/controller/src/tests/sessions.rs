@@ -45,7 +45,7 @@ async fn a_deleted_authenticator_ends_the_sessions_made_with_it() {
     until("the session of the certificate ends", || bed.with_token(token).login().is_none()).await;
     let other = &by_password.login().unwrap().session.token;
     assert!(bed.with_token(other).login().is_some(), "made with another authenticator");
-    let told = bed.controller.legacy_sessions();
+    let told = bed.controller.auth().legacy_sessions();
     let fingerprint = chain[0].fingerprint();
     assert!(told.iter().all(|session| session.fingerprints.iter().all(|it| it != fingerprint)));
 
@@ -81,18 +81,18 @@ async fn a_session_has_so_many_certificates_and_the_oldest_goes() {
     let bed = Bed::new().await;
     let admin = bed.admin().await;
     let (client, id) = laptop(&bed, &admin).await;
-    let login_leaf = bed.controller.sessions().by_id(&id).unwrap().certificates[0].clone();
+    let login_leaf = bed.controller.auth().sessions().by_id(&id).unwrap().certificates[0].clone();
     let request = csr("x");
     for _ in 0..20 {
         bed.clock.advance(Duration::from_secs(1));
         let body = json!({"csr": request});
         bed.client(&client, "createCurrentApiSessionCertificate", &[], body).await.unwrap();
     }
-    let kept = bed.controller.sessions().by_id(&id).unwrap().certificates.clone();
+    let kept = bed.controller.auth().sessions().by_id(&id).unwrap().certificates.clone();
     assert_eq!(kept.len(), CERTIFICATES);
     assert_eq!(kept[0], login_leaf, "the certificate of the login is not crowded out");
     assert!(kept.iter().is_sorted_by_key(|certificate| certificate.created_at));
-    assert_eq!(kept.last().unwrap().created_at, bed.controller.now());
+    assert_eq!(kept.last().unwrap().created_at, bed.controller.kernel().now());
 }
 
 #[tokio::test]
@@ -125,8 +125,8 @@ async fn ghsa_6v5r_p2wr_q492_certificates_of_anothers_session_are_not_there_for_
 }
 
 fn login(bed: &Bed) -> ApiSession {
-    let now = bed.controller.now();
-    let id = bed.controller.ids().ordered(now);
+    let now = bed.controller.kernel().now();
+    let id = bed.controller.kernel().ids().ordered(now);
     ApiSession {
         base: Base::new(id, now),
         identity_id: Id::new("anna"),
@@ -137,7 +137,10 @@ fn login(bed: &Bed) -> ApiSession {
 
 fn dial(bed: &Bed, login: &ApiSession) -> ServiceSession {
     ServiceSession {
-        base: Base::new(bed.controller.ids().ordered(bed.controller.now()), login.base.created_at),
+        base: Base::new(
+            bed.controller.kernel().ids().ordered(bed.controller.kernel().now()),
+            login.base.created_at,
+        ),
         api_session_id: login.base.id.clone(),
         identity_id: login.identity_id.clone(),
         service_id: Id::new("web"),
@@ -149,8 +152,8 @@ fn dial(bed: &Bed, login: &ApiSession) -> ServiceSession {
 #[tokio::test]
 async fn the_store_and_routers_see_the_end_of_a_session_last() {
     let bed = Bed::new().await;
-    let sessions = bed.controller.sessions();
-    let now = bed.controller.now();
+    let sessions = bed.controller.auth().sessions();
+    let now = bed.controller.kernel().now();
     for _ in 0..200 {
         let mut told = sessions.subscribe();
         let session = sessions.open(login(&bed), "one", |_| true).unwrap();
@@ -188,7 +191,7 @@ async fn the_store_and_routers_see_the_end_of_a_session_last() {
 #[tokio::test]
 async fn service_sessions_that_are_asked_for_at_once_are_one() {
     let bed = Bed::new().await;
-    let sessions = bed.controller.sessions();
+    let sessions = bed.controller.auth().sessions();
     let session = sessions.open(login(&bed), "one", |_| true).unwrap();
     let ask = || sessions.service_or(dial(&bed, &session)).unwrap().base.id.clone();
     let ids: Vec<Id> = std::thread::scope(|scope| {
@@ -207,8 +210,8 @@ async fn what_was_deleted_in_a_lost_batch_is_forgotten() {
     let bed = Bed::new().await;
     let admin = bed.admin().await;
     let (kept, _) = bed.enroll(&admin, "laptop").await;
-    let (sessions, online) = (bed.controller.sessions(), bed.controller.online());
-    let now = bed.controller.now();
+    let (sessions, online) = (bed.controller.auth().sessions(), bed.controller.kernel().online());
+    let now = bed.controller.kernel().now();
     // The identity "gone" has state and no entity, as if the follower had missed its deletion.
     let ids = [Id::new(&kept), Id::new("gone")];
     let router = Id::new("er1");
@@ -224,7 +227,7 @@ async fn what_was_deleted_in_a_lost_batch_is_forgotten() {
         (is_online, is_told)
     };
     assert_eq!((known(&ids[0]), known(&ids[1])), ((true, true), (true, true)));
-    let resync = bed.controller.writer().alone(Box::new(|published| {
+    let resync = bed.controller.kernel().writer().alone(Box::new(|published| {
         async move { Ok(Some(weft_model::Snapshot::clone(&published))) }.boxed()
     }));
     resync.await.unwrap();
@@ -240,7 +243,7 @@ fn described() -> ClientDescription {
 #[tokio::test]
 async fn a_session_that_contradicts_another_one_is_refused() {
     let bed = Bed::new().await;
-    let sessions = bed.controller.sessions();
+    let sessions = bed.controller.auth().sessions();
     let first = sessions.open(login(&bed), "one", |_| true).unwrap();
     let mut told = sessions.subscribe();
     let refused = sessions.open(login(&bed), "one", |_| true).unwrap_err();

@@ -41,8 +41,8 @@ fn edge(reported: &ReportedTerminator) -> Owned {
 #[tokio::test]
 async fn a_router_is_the_author_of_what_it_reports() {
     let (bed, one) = hosting().await;
-    let (_, mut notices) = bed.controller.subscribe();
-    Terminators::of(&bed.controller).put(one.clone()).await.unwrap();
+    let (_, mut notices) = bed.controller.kernel().subscribe();
+    Terminators::of(bed.controller.kernel()).put(one.clone()).await.unwrap();
     let Some(crate::Notice::Change(published)) = notices.next().await else { panic!() };
     let change = &published.changes[0];
     assert_eq!(change.author.kind, weft_model::AuthorKind::Router);
@@ -57,8 +57,8 @@ async fn a_router_is_the_author_of_what_it_reports() {
 async fn requests_see_what_was_asked_before_them() {
     let (bed, one) = hosting().await;
     let (controller, id) = (&bed.controller, &one.id);
-    let hosted = Terminators::of(controller);
-    let stored = || controller.snapshot().get::<Terminator>(id).cloned();
+    let hosted = Terminators::of(controller.kernel());
+    let stored = || controller.kernel().snapshot().get::<Terminator>(id).cloned();
     let update = Update { cost: Some(9), precedence: None };
     let remove = || hosted.remove_owned(edge(&one), id);
     let (made, updated, removed, again) = tokio::join!(
@@ -81,13 +81,13 @@ async fn requests_see_what_was_asked_before_them() {
 async fn what_differs_is_stored() {
     let (bed, one) = hosting().await;
     let controller = &bed.controller;
-    let hosted = Terminators::of(controller);
-    let stored = || controller.snapshot().get::<Terminator>(&one.id).cloned().unwrap();
+    let hosted = Terminators::of(controller.kernel());
+    let stored = || controller.kernel().snapshot().get::<Terminator>(&one.id).cloned().unwrap();
     hosted.put(one.clone()).await.unwrap();
-    let before = (controller.snapshot().revision(), stored());
+    let before = (controller.kernel().snapshot().revision(), stored());
     bed.clock.advance(Duration::from_secs(1));
     hosted.put(one.clone()).await.unwrap();
-    assert_eq!((controller.snapshot().revision(), stored()), before);
+    assert_eq!((controller.kernel().snapshot().revision(), stored()), before);
 
     let peer_data = [(1003, Bytes::from_static(b"key two"))];
     let taken_over = ReportedTerminator { peer_data: peer_data.clone().into(), ..one.clone() };
@@ -103,7 +103,7 @@ async fn what_differs_is_stored() {
 #[tokio::test]
 async fn what_is_not_the_askers_is_refused() {
     let (bed, one) = hosting().await;
-    let hosted = Terminators::of(&bed.controller);
+    let hosted = Terminators::of(bed.controller.kernel());
     let mut foreign =
         ReportedTerminator { id: Id::new("t2"), host: Id::new("other"), ..one.clone() };
     let (made, refused) = tokio::join!(hosted.put(one.clone()), hosted.put(foreign.clone()),);

@@ -16,7 +16,7 @@ use crate::testing::{Bed, to, until};
 async fn what_was_prepared_too_late_is_not_changed() {
     let bed = Bed::new().await;
     let admin = bed.admin().await;
-    let before = bed.controller.snapshot().revision();
+    let before = bed.controller.kernel().snapshot().revision();
     // The schema of a config type is compiled in turn.
     let turns = bed.all_scans();
     let body = json!({"name": "late", "schema": {"type": "object"}});
@@ -28,7 +28,7 @@ async fn what_was_prepared_too_late_is_not_changed() {
     drop(turns);
     let failure = late.await.unwrap_err();
     assert_eq!((failure.status(), failure.code()), (503, ErrorCode::Timeout));
-    assert_eq!(bed.controller.snapshot().revision(), before);
+    assert_eq!(bed.controller.kernel().snapshot().revision(), before);
 
     let call = to(Api::Management, "createConfigType", &[]).with_json(&body);
     let wait = call.wait.clone();
@@ -136,7 +136,7 @@ async fn put_services(bed: &Bed, count: u32) {
         }))
     });
     let changes = ChangeSet::of(services.collect::<Vec<_>>());
-    bed.controller.submit(move |_| Ok(changes.clone())).await.unwrap();
+    bed.controller.kernel().submit(move |_| Ok(changes.clone())).await.unwrap();
 }
 
 #[tokio::test]

@@ -17,7 +17,7 @@ fn identity(number: usize) -> Id {
 
 /// Enters identities and a router that they may use.
 async fn enter(auth: &Auth) {
-    let base = |id: &str| Base::new(Id::new(id), auth.now());
+    let base = |id: &str| Base::new(Id::new(id), auth.kernel().now());
     let identities = (0..IDENTITIES).map(|number| {
         let id = identity(number);
         Identity { base: base(id.as_str()), name: id.as_str().into(), ..Identity::default() }
@@ -33,7 +33,7 @@ async fn enter(auth: &Auth) {
         ..EdgeRouterPolicy::default()
     };
     let system = Caller::system();
-    let made = auth.decide(&system, move |decision| {
+    let made = auth.kernel().decide(&system, move |decision| {
         identities.iter().for_each(|identity| decision.put(identity.clone()));
         decision.put(router.clone());
         decision.put(policy.clone());
@@ -50,10 +50,10 @@ fn open(auth: &Auth, number: usize) -> Id {
         ..SessionCertificate::default()
     };
     let session = ApiSession {
-        base: Base::new(auth.ids().ordered(auth.now()), auth.now()),
+        base: Base::new(auth.kernel().ids().ordered(auth.kernel().now()), auth.kernel().now()),
         identity_id: identity(number),
         authenticator_id: Id::new("internal"),
-        last_activity_at: auth.now(),
+        last_activity_at: auth.kernel().now(),
         is_of_client: true,
         certificates: vec![certificate],
         ..ApiSession::default()
@@ -100,7 +100,7 @@ async fn routers_share_the_list_of_sessions_that_end_together() {
     let (book, _following) = Book::open(auth.clone());
     let mut attached = [1, 2, 3].map(|connection| book.attach(&Id::new("er1"), connection, false));
     attached.iter().for_each(Attached::reported);
-    let first = auth.snapshot().ordinal_of::<Identity>(&identity(0)).unwrap();
+    let first = auth.kernel().snapshot().ordinal_of::<Identity>(&identity(0)).unwrap();
     {
         let mut state = book.state.write();
         // One identity may not use the third router.

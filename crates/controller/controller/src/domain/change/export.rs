@@ -30,7 +30,7 @@ pub(super) fn handler(controller: Controller, caller: Caller, call: Call) -> Ans
             }
         }
         let context = controller.context(&caller).without_tickets();
-        let turns = controller.scans().asked_by(&caller);
+        let turns = controller.kernel().scans().asked_by(&caller);
         let meter = turns.meter(BUDGET);
         Reply::detail(&turns.work(move || page(&context, &wanted, &meter)).await?)
     }

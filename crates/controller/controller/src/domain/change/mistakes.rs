@@ -59,7 +59,7 @@ impl Work<'_> {
         let verb = if existing.is_some() { Verb::Replace } else { Verb::Create };
         let id = match &existing {
             Some(entity) => entity.id().clone(),
-            None => controller.ids().entity(),
+            None => controller.kernel().ids().entity(),
         };
         for field in told {
             body.remove(top(&field));

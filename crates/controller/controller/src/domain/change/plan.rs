@@ -73,8 +73,8 @@ pub(super) async fn make(
     meter: &Meter,
 ) -> Result<(Planned, Prepared), Failure> {
     let source = Source::Fresh { controller, made: Prepared::new(), meter };
-    let longest_token = controller.settings().durations.longest_token;
-    let moment = Moment { now: controller.now(), longest_token };
+    let longest_token = controller.kernel().settings().durations.longest_token;
+    let moment = Moment { now: controller.kernel().now(), longest_token };
     let mut work = Work::new(source, caller, document, tip, moment);
     work.run().await?;
     let (planned, source) = work.finish();

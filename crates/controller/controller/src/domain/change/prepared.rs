@@ -70,7 +70,7 @@ impl Source<'_> {
                     return Ok(known.clone());
                 }
                 let entry = document.entries.get(at).ok_or_else(moved)?;
-                let id = id.unwrap_or_else(|| controller.ids().entity());
+                let id = id.unwrap_or_else(|| controller.kernel().ids().entity());
                 let section = entry.section();
                 let step = section.prepare(controller, caller, &body, verb, &id).await?;
                 let ready = Ready { verb, id, body, step };

@@ -100,7 +100,7 @@ fn small() -> Value {
 }
 
 fn snapshot(bed: &Bed) -> Arc<Snapshot> {
-    bed.controller.snapshot()
+    bed.controller.kernel().snapshot()
 }
 
 #[tokio::test]

@@ -172,7 +172,7 @@ async fn certificates_are_read_though_no_snapshot_holds_them() {
     let filter = format!("certPem contains \"{}\"", pem.lines().nth(1).unwrap());
     assert_eq!(bed.list(&admin, "listAuthenticators", &filter).await, found);
     let id = found[0]["id"].as_str().unwrap();
-    let kept = bed.controller.snapshot();
+    let kept = bed.controller.kernel().snapshot();
     let kept = kept.get::<weft_model::entity::Authenticator>(&weft_model::Id::new(id)).unwrap();
     assert_eq!(kept.cert.as_ref().unwrap().cert_pem, "");
     let again = bed.restarted().await;
@@ -199,7 +199,7 @@ async fn routers_are_filtered_and_sorted_by_whether_they_are_connected() {
         ids.push(bed.router(&admin, name, json!({})).await);
     }
     for connected in [1, 3] {
-        bed.controller.online().put_router(
+        bed.controller.kernel().online().put_router(
             &ids[connected],
             1,
             weft_kernel::online::RouterFacts::default(),
@@ -241,8 +241,12 @@ async fn routers_are_filtered_and_sorted_by_whether_they_are_connected() {
     // made.
     let context = bed.controller.context(&admin);
     assert!(context.is_online(&ids[1]) && !context.is_online(&ids[0]));
-    bed.controller.online().remove_router(&ids[1], 1);
-    bed.controller.online().put_router(&ids[0], 1, weft_kernel::online::RouterFacts::default());
+    bed.controller.kernel().online().remove_router(&ids[1], 1);
+    bed.controller.kernel().online().put_router(
+        &ids[0],
+        1,
+        weft_kernel::online::RouterFacts::default(),
+    );
     assert!(context.is_online(&ids[1]) && !context.is_online(&ids[0]));
     assert_eq!(list("listEdgeRouters", "online", "name", "9", "0").await.0, "ad");
 }

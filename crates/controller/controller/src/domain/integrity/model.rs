@@ -15,7 +15,7 @@ impl Controller {
     /// Checks the indexes. A fix builds all of them anew from the entities, because they are only
     /// in memory.
     pub(super) async fn examine_indexes(&self, fix: bool, report: &Report) -> Result<(), String> {
-        let snapshot = self.snapshot();
+        let snapshot = self.kernel().snapshot();
         let looked = tokio::task::spawn_blocking(move || {
             let mut found = Vec::new();
             snapshot.verify_indexes(&mut |text| found.push(text));
@@ -31,7 +31,7 @@ impl Controller {
     }
 
     async fn rebuild_indexes(&self) -> bool {
-        let rebuilt = self.writer().alone(Box::new(|published| {
+        let rebuilt = self.kernel().writer().alone(Box::new(|published| {
             async move {
                 let made = tokio::task::spawn_blocking(move || published.rebuilt()).await;
                 let made = made.map_err(|error| error.to_string())?;
@@ -51,7 +51,7 @@ impl Controller {
     /// Checks references. A fix treats an entity with a dangling reference as the deletion of the
     /// target would have done.
     pub(super) async fn examine_references(&self, fix: bool, report: &Report) {
-        let dangling = self.snapshot().dangling();
+        let dangling = self.kernel().snapshot().dangling();
         for ((kind, id), references) in integrity::referrers(&dangling) {
             let name = id.clone();
             let fixed = self.mends(fix, move |decision| mend(decision, kind, &name)).await;

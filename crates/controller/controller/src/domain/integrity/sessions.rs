@@ -19,15 +19,15 @@ pub(super) enum Suspect {
 
 impl Controller {
     pub(super) async fn examine_sessions(&self, fix: bool, report: &Report) -> Result<(), String> {
-        let sessions = self.sessions();
+        let sessions = self.auth().sessions();
         let indexes = sessions.index_faults();
         if !indexes.is_empty() {
             let fixed = fix && sessions.rebuild_indexes();
             indexes.into_iter().for_each(|text| report.found(text, fixed));
         }
-        let suspects = suspects(&self.snapshot(), sessions);
+        let suspects = suspects(&self.kernel().snapshot(), sessions);
         if self.examine_suspects(&suspects, fix, report) {
-            let flushed = self.settings().store.live().flush().await;
+            let flushed = self.kernel().settings().store.live().flush().await;
             flushed.map_err(|error| error.to_string())?;
         }
         Ok(())
@@ -41,17 +41,17 @@ impl Controller {
         fix: bool,
         report: &Report,
     ) -> bool {
-        let sessions = self.sessions();
+        let sessions = self.auth().sessions();
         let mut ended = false;
         for suspect in suspects {
             let lack = match suspect {
                 Suspect::Login(id) => {
                     let known = sessions.by_id(id.as_str());
-                    known.and_then(|it| lack_of_login(&self.snapshot(), &it))
+                    known.and_then(|it| lack_of_login(&self.kernel().snapshot(), &it))
                 }
                 Suspect::Service(id) => {
                     let known = sessions.service(id.as_str());
-                    known.and_then(|it| lack_of_service(&self.snapshot(), sessions, &it))
+                    known.and_then(|it| lack_of_service(&self.kernel().snapshot(), sessions, &it))
                 }
             };
             let Some(lack) = lack else { continue };

@@ -40,11 +40,11 @@ impl Controller {
     async fn stored_faults(&self) -> Result<Vec<Fault>, String> {
         // The subscription begins before the examination, so that it delivers the revision of the
         // examination unless that is already published.
-        let (snapshot, changes) = self.subscribe();
-        let store = Arc::clone(&self.settings().store);
+        let (snapshot, changes) = self.kernel().subscribe();
+        let store = Arc::clone(&self.kernel().settings().store);
         let examination = blocking(move || store.examine()).await?;
         let revision = examination.head().revision;
-        let snapshot = snapshot_at(snapshot, changes, revision, || self.health()).await?;
+        let snapshot = snapshot_at(snapshot, changes, revision, || self.kernel().health()).await?;
         blocking(move || compare(&*examination, &snapshot)).await
     }
 
@@ -52,8 +52,8 @@ impl Controller {
     async fn mend_stored(&self, faults: &[Fault]) -> Result<bool, String> {
         let places: Vec<Place> = faults.iter().map(|fault| fault.place.clone()).collect();
         let sessions = places.clone();
-        let store = Arc::clone(&self.settings().store);
-        let work = self.writer().alone(Box::new(move |published| {
+        let store = Arc::clone(&self.kernel().settings().store);
+        let work = self.kernel().writer().alone(Box::new(move |published| {
             async move {
                 let mends = places.into_iter().map(|place| mend(&published, place));
                 let mended = store.mend(published.revision(), mends.collect()).await;
@@ -65,9 +65,9 @@ impl Controller {
         // A damaged row of a session is written again if the session is in memory.
         let live = sessions.iter().filter(|place| matches!(place, Place::Live(_)));
         for (kind, id) in live.filter_map(Place::entity) {
-            self.sessions().write_again(kind, &id);
+            self.auth().sessions().write_again(kind, &id);
         }
-        let flushed = self.settings().store.live().flush().await;
+        let flushed = self.kernel().settings().store.live().flush().await;
         flushed.map(|()| true).map_err(|error| error.to_string())
     }
 }
@@ -193,7 +193,7 @@ mod tests {
         let failing = || Health::Failing("the disk is full".into());
         let stopped = || Health::Stopped("the log has a gap".into());
         let ask = |health: &dyn Fn() -> Health| {
-            let (snapshot, changes) = bed.controller.subscribe();
+            let (snapshot, changes) = bed.controller.kernel().subscribe();
             let next = snapshot.revision().next();
             let health = health();
             async move {

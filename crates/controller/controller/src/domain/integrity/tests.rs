@@ -108,7 +108,7 @@ async fn a_disk_that_differs_from_memory_is_written_again() {
     let body = |name: &str| json!({"name": name, "encryptionRequired": false});
     let web = bed.create(&admin, "createService", body("web")).await;
     let gone = bed.create(&admin, "createService", body("gone")).await;
-    let snapshot = bed.controller.snapshot();
+    let snapshot = bed.controller.kernel().snapshot();
     let mut other = Service::clone(snapshot.get::<Service>(&Id::new(&web)).unwrap());
     other.name = "changed on the disk".into();
     let extra = Service { base: Base::new(Id::new("extra"), NOW), ..Service::default() };
@@ -122,8 +122,13 @@ async fn a_disk_that_differs_from_memory_is_written_again() {
     let missing = format!("service {gone} is missing");
     is_mended(&bed.controller, &[&differs, &missing, "service extra is not in memory"]).await;
     let again = bed.restarted().await;
-    let names: Vec<_> =
-        again.controller.snapshot().list::<Service>().map(|it| it.name.to_string()).collect();
+    let names: Vec<_> = again
+        .controller
+        .kernel()
+        .snapshot()
+        .list::<Service>()
+        .map(|it| it.name.to_string())
+        .collect();
     assert_eq!(names.len(), 2, "{names:?}");
     assert!(names.contains(&"web".to_owned()) && names.contains(&"gone".to_owned()));
 }
@@ -180,14 +185,14 @@ async fn references_to_nothing_are_taken_out() {
         ],
     )
     .await;
-    let snapshot = bed.controller.snapshot();
+    let snapshot = bed.controller.kernel().snapshot();
     assert!(snapshot.get::<Config>(&Id::new("cfg")).is_some(), "its data is kept");
     assert_eq!(
         &*snapshot.get::<ConfigType>(&Id::new("lost-type")).unwrap().name,
         "restored-lost-type"
     );
     assert_eq!(snapshot.get::<Identity>(&Id::new("who")).unwrap().auth_policy_id, "default");
-    assert!(bed.restarted().await.controller.snapshot().dangling().is_empty());
+    assert!(bed.restarted().await.controller.kernel().snapshot().dangling().is_empty());
 }
 
 #[tokio::test]
@@ -212,7 +217,7 @@ async fn indexes_are_made_anew() {
     let policy = Id::new(&bed.create(&admin, "createEdgeRouterPolicy", body).await);
     let web = json!({"name": "web", "encryptionRequired": false, "roleAttributes": ["a"]});
     let web = Id::new(&bed.create(&admin, "createService", web).await);
-    let mut changes = bed.controller.subscribe().1;
+    let mut changes = bed.controller.kernel().subscribe().1;
     plant(&bed, {
         let (policy, web) = (policy.clone(), web.clone());
         move |snapshot| {
@@ -221,17 +226,17 @@ async fn indexes_are_made_anew() {
         }
     })
     .await;
-    assert!(bed.controller.snapshot().by_name::<Service>("web").is_none());
+    assert!(bed.controller.kernel().snapshot().by_name::<Service>("web").is_none());
     let name = format!("service {web} is not found by its name web");
     let attribute = format!("service {web} is not found by its attribute a");
     let members = format!("{policy} is remembered to mean other identities");
     is_mended(&bed.controller, &[&name, &attribute, &members]).await;
-    assert!(bed.controller.snapshot().by_name::<Service>("web").is_some());
+    assert!(bed.controller.kernel().snapshot().by_name::<Service>("web").is_some());
     assert!(matches!(changes.next().await, Some(crate::Notice::Resync(_))));
 }
 
 async fn plant(bed: &Bed, fault: impl FnOnce(&mut Snapshot) + Send + 'static) {
-    let work = bed.controller.writer().alone(Box::new(move |published| {
+    let work = bed.controller.kernel().writer().alone(Box::new(move |published| {
         async move {
             let mut broken = Snapshot::clone(&published);
             fault(&mut broken);
@@ -248,7 +253,8 @@ async fn what_belongs_together_is_put_together() {
     let admin = bed.admin().await;
     let body = json!({"name": "er1", "isTunnelerEnabled": true});
     let renamed = bed.create(&admin, "createEdgeRouter", body).await;
-    let mut other = Identity::clone(bed.controller.snapshot().get(&Id::new(&renamed)).unwrap());
+    let mut other =
+        Identity::clone(bed.controller.kernel().snapshot().get(&Id::new(&renamed)).unwrap());
     other.name = "another name".into();
     let lonely = Router {
         base: base("lonely"),
@@ -296,7 +302,7 @@ async fn what_belongs_together_is_put_together() {
         ],
     )
     .await;
-    let snapshot = bed.controller.snapshot();
+    let snapshot = bed.controller.kernel().snapshot();
     assert_eq!(&*snapshot.get::<Identity>(&Id::new(&renamed)).unwrap().name, "er1");
     let lonely = snapshot.get::<Router>(&Id::new("lonely")).unwrap();
     assert_eq!(lonely.role_attributes, ["a".into(), "b".into()]);
@@ -307,7 +313,7 @@ async fn what_belongs_together_is_put_together() {
 async fn sessions_that_hang_on_nothing_end() {
     let bed = Bed::new().await;
     let _admin = bed.admin().await;
-    let sessions = bed.controller.sessions();
+    let sessions = bed.controller.auth().sessions();
     let login = |id: &str| ApiSession {
         base: base(id),
         identity_id: Id::new("nobody"),
@@ -342,8 +348,8 @@ async fn sessions_that_hang_on_nothing_end() {
 async fn sessions_that_are_younger_than_what_they_are_compared_with_live_on() {
     let bed = Bed::new().await;
     let admin = bed.admin().await;
-    let sessions = bed.controller.sessions();
-    let old = bed.controller.snapshot();
+    let sessions = bed.controller.auth().sessions();
+    let old = bed.controller.kernel().snapshot();
     let service = json!({"name": "web", "encryptionRequired": false});
     let service = bed.create(&admin, "createService", service).await;
     let (identity, chain) = bed.enroll(&admin, "laptop").await;
@@ -406,19 +412,19 @@ async fn bits_that_flip_under_a_running_controller_are_found_and_written_again()
     let system = crate::Caller::system();
     for n in 0..40 {
         let name = format!("a-name-of-its-own-{n}");
-        controller.decide(&system, service(&name)).await.unwrap();
+        controller.kernel().decide(&system, service(&name)).await.unwrap();
     }
     assert_eq!(run(&controller, false).await, []);
     // A pending write could overwrite the flipped bits.
-    controller.settings().store.live().flush().await.unwrap();
+    controller.kernel().settings().store.live().flush().await.unwrap();
     assert!(flip(&path, b"a-name-of-its-own-17") > 0);
     is_mended(&controller, &["stored data is damaged: row"]).await;
-    let rows = controller.snapshot().list::<Service>().count();
-    controller.decide(&system, service("later")).await.unwrap();
+    let rows = controller.kernel().snapshot().list::<Service>().count();
+    controller.kernel().decide(&system, service("later")).await.unwrap();
     drop(controller);
     let again = reopened(&path).await;
-    assert_eq!(again.snapshot().list::<Service>().count(), rows + 1);
-    assert!(again.snapshot().by_name::<Service>("a-name-of-its-own-17").is_some());
+    assert_eq!(again.kernel().snapshot().list::<Service>().count(), rows + 1);
+    assert!(again.kernel().snapshot().by_name::<Service>("a-name-of-its-own-17").is_some());
 }
 
 /// The file can be opened again when all tasks of the old controller have ended.
@@ -447,11 +453,11 @@ async fn snapshots_are_written_while_writes_go_on_and_become_a_controller() {
     let system = crate::Caller::system();
     let writing = async {
         for n in 0..60 {
-            controller.decide(&system, service(&format!("s{n:02}"))).await.unwrap();
+            controller.kernel().decide(&system, service(&format!("s{n:02}"))).await.unwrap();
         }
     };
     let snapshot = async {
-        while controller.snapshot().list::<Service>().count() < 20 {
+        while controller.kernel().snapshot().list::<Service>().count() < 20 {
             tokio::task::yield_now().await;
         }
         let call = to(Api::Fabric, "createDatabaseSnapshotWithPath", &[]);
@@ -474,14 +480,15 @@ async fn snapshots_are_written_while_writes_go_on_and_become_a_controller() {
 
     let restored = folder.path().join("restored.db");
     let head = restore(written, &restored).unwrap();
-    assert_ne!(head.timeline, *controller.snapshot().timeline());
+    assert_ne!(head.timeline, *controller.kernel().snapshot().timeline());
     let second = reopened(&restored).await;
-    let names: Vec<_> = second.snapshot().list::<Service>().map(|it| it.name.to_string()).collect();
+    let names: Vec<_> =
+        second.kernel().snapshot().list::<Service>().map(|it| it.name.to_string()).collect();
     assert!((20..=60).contains(&names.len()), "{}", names.len());
     let first: Vec<_> = (0..names.len()).map(|n| format!("s{n:02}")).collect();
     assert_eq!(names, first, "all that was written before, and nothing after");
     assert!(second.has_default_admin());
-    assert!(second.sessions().all().is_empty());
-    second.decide(&system, service("more")).await.unwrap();
+    assert!(second.auth().sessions().all().is_empty());
+    second.kernel().decide(&system, service("more")).await.unwrap();
     assert_eq!(run(&second, false).await, []);
 }

@@ -40,12 +40,12 @@ impl Controller {
     /// because other entities may refer to them.
     pub(super) async fn examine_seeds(&self, fix: bool, report: &Report) {
         let mut wrong = Vec::new();
-        seeds_of_every_network(&self.snapshot(), self.now(), &mut wrong);
+        seeds_of_every_network(&self.kernel().snapshot(), self.kernel().now(), &mut wrong);
         self.mend_together(wrong, fix, report).await;
     }
 
     pub(super) async fn examine_together(&self, fix: bool, report: &Report) {
-        let snapshot = self.snapshot();
+        let snapshot = self.kernel().snapshot();
         let mut wrong = Vec::new();
         tunnelers(&snapshot, &mut wrong);
         enrollments(&snapshot, &mut wrong);

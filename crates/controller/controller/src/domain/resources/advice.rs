@@ -36,7 +36,7 @@ fn advice(controller: Controller, caller: Caller, call: Call) -> Answer {
         let snapshot = context.snapshot();
         let routers = snapshot.table(Kind::Router).len() as u64;
         let effort = snapshot.effort_of_advice() + routers * ROW + POSTURE;
-        let turns = controller.scans().asked_by(&caller);
+        let turns = controller.kernel().scans().asked_by(&caller);
         let told = move |meter: &Meter| {
             Reply::detail(&told(&context, &caller, [&identity, &service], meter)?)
         };
@@ -61,7 +61,7 @@ fn told(
     let reads = |collection| gate::reads(caller, collection);
     meter.take(Part::Policies, POSTURE)?;
     let posture = (reads(IDENTITIES) && reads(POSTURE_CHECKS))
-        .then(|| controller.judge_posture(view.snapshot(), identity_id, service_id));
+        .then(|| controller.auth().judge_posture(view.snapshot(), identity_id, service_id));
     let [common, of_identity, of_service] = match reads(ROUTERS) {
         true => [advice.common_routers, advice.identity_routers, advice.service_routers],
         false => [(); 3].map(|()| RoaringBitmap::new()),

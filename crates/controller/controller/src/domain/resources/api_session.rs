@@ -75,7 +75,7 @@ impl InMemoryKind for ApiSessions {
         let own = login.filter(|_| context.caller().is_admin());
         let own = own.filter(|login| login.session.id == record.base.id.as_str());
         let own = own.map(|login| (login.session.token.as_str(), &[][..], None));
-        let mut detail = shown(context.controller(), record, own);
+        let mut detail = shown(context.controller().auth(), record, own);
         detail.auth_queries.clear();
         (detail.expiration_seconds, detail.expires_at) = (None, None);
         detail.login = Some(login_of(context, record));
@@ -135,7 +135,7 @@ fn delete(controller: Controller, caller: Caller, call: Call) -> Answer {
         let context = controller.context(&caller);
         let session = live::require::<ApiSessions>(&context, call.id(0))?;
         rank::guard_owner(&caller, context.snapshot(), &session.identity_id)?;
-        let sessions = controller.sessions();
+        let sessions = controller.auth().sessions();
         sessions.end(std::slice::from_ref(&session.base.id));
         sessions.kept().await?;
         Reply::empty()

@@ -37,10 +37,10 @@ pub(crate) const HANDLERS: &[(Api, &str, Handler<Controller>)] = &[
 
 fn answer(controller: Controller, caller: Caller, call: Call, kind: Kind) -> Answer {
     async move {
-        let snapshot = controller.snapshot();
+        let snapshot = controller.kernel().snapshot();
         let selection = list::selection(&caller, &call.query, &SYMBOLS, &PageRules::ATTRIBUTES)?;
         let effort = selection.effort_of(snapshot.table(kind).count_attributes());
-        let turns = controller.scans().asked_by(&caller);
+        let turns = controller.kernel().scans().asked_by(&caller);
         turns.counted(effort, move |meter| page(&snapshot, &selection, kind, meter)).await
     }
     .boxed()

@@ -184,12 +184,12 @@ impl Resource for Authenticators {
     ) -> BoxFuture<'a, Result<Prepared, Failure>> {
         async move {
             let password = match &body.password {
-                Some(password) => Some(hash(controller, password.expose()).await?),
+                Some(password) => Some(hash(controller.auth(), password.expose()).await?),
                 None => None,
             };
             if let Some((hashed, _)) = password.as_ref().filter(|_| verb != Verb::Create) {
-                let (snapshot, now) = (controller.snapshot(), controller.now());
-                controller.sessions().expect_password(caller, &snapshot, id, hashed, now);
+                let (snapshot, now) = (controller.kernel().snapshot(), controller.kernel().now());
+                controller.auth().sessions().expect_password(caller, &snapshot, id, hashed, now);
             }
             let certificate = match (&body.cert_pem, verb) {
                 (Some(pem), Verb::Create) => Some(one_certificate(controller, pem)?),
@@ -319,11 +319,11 @@ fn one_certificate(
         ));
     };
     let how = Verify { usage: Usage::Any, ..Verify::default() };
-    let bundle = controller.keys().bundle.clone();
+    let bundle = controller.auth().keys().bundle.clone();
     let leads_to =
         |trusted: &TrustBundle| trusted.verify_leaf(certificate, how, certificate.not_before());
     let Err(error) = leads_to(&bundle) else { return Ok((certificate.clone(), None)) };
-    let snapshot = controller.snapshot();
+    let snapshot = controller.kernel().snapshot();
     let mut verified = snapshot.list::<Ca>().filter(|ca| ca.is_verified);
     let issuer =
         verified.find(|ca| leads_to(&TrustBundle::new(third_party_ca::counting(ca))).is_ok());
@@ -349,7 +349,7 @@ fn re_enroll(controller: Controller, caller: Caller, call: Call) -> Answer {
     async move {
         let body: ReEnrollBody = call.decode(Verb::Create)?;
         let expires_at = convert::from_time(body.expires_at.unwrap_or_default());
-        if expires_at <= controller.now() {
+        if expires_at <= controller.kernel().now() {
             return Err(Failure::field(
                 "expiresAt",
                 "must be in the future",
@@ -357,10 +357,11 @@ fn re_enroll(controller: Controller, caller: Caller, call: Call) -> Answer {
             ));
         }
         let enrollment =
-            Enrollment { expires_at, ..controller.new_enrollment(EnrollmentMethod::Ott) };
+            Enrollment { expires_at, ..controller.kernel().new_enrollment(EnrollmentMethod::Ott) };
         let answer = Reply::created(super::enrollment::COLLECTION, enrollment.base.id.as_str());
         let id = call.id(0).to_owned();
         controller
+            .kernel()
             .decide(&caller, move |decision| {
                 let record = Arc::clone(require::<Authenticators>(decision.view(), &id)?);
                 let ca_id = record.cert.as_ref().and_then(|cert| cert.ca_id.clone());
@@ -396,6 +397,7 @@ fn request_extend(controller: Controller, caller: Caller, call: Call) -> Answer 
         let roll = body.roll_keys.unwrap_or(false);
         let id = call.id(0).to_owned();
         controller
+            .kernel()
             .decide(&caller, move |decision| {
                 let mut record = (**require::<Authenticators>(decision.view(), &id)?).clone();
                 let now = decision.now();

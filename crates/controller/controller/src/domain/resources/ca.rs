@@ -112,7 +112,7 @@ impl Resource for Cas {
                 Verb::Create => {
                     let text = body.cert_pem.as_deref().unwrap_or_default();
                     let all = ca_certificates(text)?;
-                    let own = all.iter().find(|it| controller.keyring().is_of_authority(it));
+                    let own = all.iter().find(|it| controller.auth().keyring().is_of_authority(it));
                     if let Some(own) = own {
                         let print = own.fingerprint();
                         return Err(Failure::field("certPem", OF_THE_NETWORK, print));
@@ -121,7 +121,7 @@ impl Resource for Cas {
                 }
                 _ => None,
             };
-            Ok(Prepared { certificate, token: controller.ids().entity().to_string() })
+            Ok(Prepared { certificate, token: controller.kernel().ids().entity().to_string() })
         }
         .boxed()
     }
@@ -243,10 +243,10 @@ pub(crate) const HANDLERS: &[(Api, &str, Handler<Controller>)] =
 /// The ticket with which holders of the CA's certificates enroll; all of them use the same.
 fn jwt(controller: Controller, _caller: Caller, call: Call) -> Answer {
     async move {
-        let snapshot = controller.snapshot();
+        let snapshot = controller.kernel().snapshot();
         let view = weft_kernel::view::View::of(&snapshot);
         let ca = require::<Cas>(view, call.id(0))?;
-        Ok(Reply::raw(headers::JWT, controller.ca_jwt(ca.base.id.as_str())))
+        Ok(Reply::raw(headers::JWT, controller.auth().ca_jwt(ca.base.id.as_str())))
     }
     .boxed()
 }
@@ -255,7 +255,7 @@ fn jwt(controller: Controller, _caller: Caller, call: Call) -> Answer {
 /// 14.1).
 fn verify(controller: Controller, caller: Caller, call: Call) -> Answer {
     async move {
-        let snapshot = controller.snapshot();
+        let snapshot = controller.kernel().snapshot();
         let view = weft_kernel::view::View::of(&snapshot);
         let seen = Arc::clone(require::<Cas>(view, call.id(0))?);
         if seen.is_verified {
@@ -267,6 +267,7 @@ fn verify(controller: Controller, caller: Caller, call: Call) -> Answer {
         }
         let proven = proven(&seen, &certificate, &controller)?;
         controller
+            .kernel()
             .decide(&caller, move |decision| {
                 let ca = require::<Cas>(decision.view(), seen.base.id.as_str())?;
                 if ca.is_verified {
@@ -309,7 +310,7 @@ fn proven(
 ) -> Result<Certificate, Failure> {
     let authorities = third_party_ca::named(ca);
     let refused = |reason: String| Failure::because(ErrorCode::CertificateFailedValidation, reason);
-    if authorities.iter().any(|it| controller.keyring().is_of_authority(it)) {
+    if authorities.iter().any(|it| controller.auth().keyring().is_of_authority(it)) {
         return Err(refused(format!("the CA {OF_THE_NETWORK}")));
     }
     // Certificates of the CA are public, and show nothing about the holders of the keys.
@@ -317,7 +318,7 @@ fn proven(
         return Err(refused("the certificate is that of the CA itself".into()));
     }
     let how = Verify { usage: Usage::Any, ..Verify::default() };
-    let now = system_time(controller.now());
+    let now = system_time(controller.kernel().now());
     let path = TrustBundle::new(authorities).verify_leaf(certificate, how, now);
     let path = path.map_err(|error| refused(error.to_string()))?;
     path.into_iter().next_back().ok_or_else(|| refused("no authority issued it".into()))

@@ -89,7 +89,7 @@ fn list_as(controller: Controller, caller: Caller, call: Call) -> Answer {
         };
         let (seen_as, found) = match &as_identity {
             Some(identity) => (
-                Some(Viewer::new(context.controller(), identity, None)),
+                Some(Viewer::new(context.controller().auth(), identity, None)),
                 Some(services_of(&context, identity.as_str())),
             ),
             None => (None, None),
@@ -152,7 +152,7 @@ fn service_routers(controller: Controller, caller: Caller, call: Call) -> Answer
         let context = controller.context(&caller);
         // A client asks in this way whether its service session still holds.
         if let Some(token) = call.header(headers::SESSION_TOKEN).filter(|it| !it.is_empty()) {
-            controller.own_service_session(&login_of(&caller)?.session.id, token)?;
+            controller.auth().own_service_session(&login_of(&caller)?.session.id, token)?;
         }
         let service = permitted(&context, &caller, call.id(0))?;
         let identity = &login_of(&caller)?.identity;

@@ -65,7 +65,7 @@ impl Resource for Configs {
         verb: Verb,
         id: &'a Id,
     ) -> BoxFuture<'a, Result<Prepared, Failure>> {
-        let snapshot = controller.snapshot();
+        let snapshot = controller.kernel().snapshot();
         let view = View::of(&snapshot);
         let type_id = match verb {
             Verb::Create => body.config_type_id.as_deref().unwrap_or_default().to_owned(),

@@ -58,7 +58,7 @@ impl Resource for ConfigTypes {
                 .map(drop)
                 .map_err(|reason| Failure::field("schema", reason, ""))
         };
-        controller.scans().work(caller, work).boxed()
+        controller.kernel().scans().work(caller, work).boxed()
     }
 
     fn merge(

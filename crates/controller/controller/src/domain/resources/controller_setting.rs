@@ -68,7 +68,7 @@ impl Resource for ControllerSettings {
         _verb: Verb,
         _id: &'a Id,
     ) -> BoxFuture<'a, Result<Id, Failure>> {
-        let own = Id::new(&controller.settings().id);
+        let own = Id::new(&controller.kernel().settings().id);
         async move { Ok(own) }.boxed()
     }
 
@@ -140,12 +140,12 @@ fn effective(controller: Controller, caller: Caller, call: Call) -> Answer {
     async move {
         let context = controller.context(&caller);
         let (view, id) = (context.view(), call.id(0));
-        let is_known = id == GLOBAL || id == controller.settings().id;
+        let is_known = id == GLOBAL || id == controller.kernel().settings().id;
         let own = find::<ControllerSettings>(view, id).map(|own| (**own).clone());
         let own = match own {
             Some(own) => own,
             None if is_known => ControllerSetting {
-                base: Base::new(Id::new(id), controller.started()),
+                base: Base::new(Id::new(id), controller.kernel().started()),
                 ..ControllerSetting::default()
             },
             None => return Err(Failure::not_found("controller setting", id)),

@@ -40,11 +40,11 @@ impl Controller {
     /// Writes a snapshot of the database while the controller goes on. Returns the path of the
     /// file.
     async fn write_snapshot(&self, caller: &Caller, path: &str) -> Result<PathBuf, Failure> {
-        let now = self.now();
-        let store = Arc::clone(&self.settings().store);
+        let now = self.kernel().now();
+        let store = Arc::clone(&self.kernel().settings().store);
         let path = if path.is_empty() { DEFAULT_PATH } else { path };
-        let revision = self.snapshot().revision().0;
-        let folder = self.settings().snapshot_folder.clone();
+        let revision = self.kernel().snapshot().revision().0;
+        let folder = self.kernel().settings().snapshot_folder.clone();
         let folder = folder.or_else(|| Some(folder_of(store.file()?))).ok_or_else(|| {
             let reason = "name a folder for snapshots (snapshots.folder) in the configuration";
             Failure::field("path", reason, path)

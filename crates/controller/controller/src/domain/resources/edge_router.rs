@@ -123,7 +123,7 @@ impl Resource for EdgeRouters {
         async move {
             Ok((verb == Verb::Create).then(|| Enrollment {
                 router_id: Some(id.clone()),
-                ..controller.new_enrollment(EnrollmentMethod::Erott)
+                ..controller.kernel().new_enrollment(EnrollmentMethod::Erott)
             }))
         }
         .boxed()
@@ -226,9 +226,10 @@ fn re_enroll(controller: Controller, caller: Caller, call: Call) -> Answer {
         let id = call.id(0).to_owned();
         let enrollment = Enrollment {
             router_id: Some(Id::new(&id)),
-            ..controller.new_enrollment(EnrollmentMethod::Erott)
+            ..controller.kernel().new_enrollment(EnrollmentMethod::Erott)
         };
         controller
+            .kernel()
             .decide(&caller, move |decision| {
                 let mut router = (**require::<EdgeRouters>(decision.view(), &id)?).clone();
                 for old in decision.view().referring::<Enrollment>(1, &id) {

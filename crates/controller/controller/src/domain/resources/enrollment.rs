@@ -143,11 +143,11 @@ impl Resource for Enrollments {
                     Failure::field("method", format!("must be one of {all}"), word)
                 })?;
             let expires_at = convert::from_time(body.expires_at.unwrap_or_default());
-            if expires_at <= controller.now() {
+            if expires_at <= controller.kernel().now() {
                 let reason = "must be in the future";
                 return Err(Failure::invalid_field("expiresAt", reason, expires_at.to_string()));
             }
-            Ok(Enrollment { expires_at, ..controller.new_enrollment(method) })
+            Ok(Enrollment { expires_at, ..controller.kernel().new_enrollment(method) })
         }
         .boxed()
     }
@@ -242,14 +242,15 @@ fn refresh(controller: Controller, caller: Caller, call: Call) -> Answer {
     async move {
         let body: RefreshBody = call.decode(Verb::Create)?;
         let expires_at = convert::from_time(body.expires_at.unwrap_or_default());
-        if expires_at <= controller.now() {
+        if expires_at <= controller.kernel().now() {
             let reason = "must be in the future";
             return Err(Failure::field("expiresAt", reason, expires_at.to_string()));
         }
-        let token = controller.ids().token();
+        let token = controller.kernel().ids().token();
         let id = call.id(0).to_owned();
         let answer = Reply::created(COLLECTION, &id)?.with_status(200);
         controller
+            .kernel()
             .decide(&caller, move |decision| {
                 let mut record = (**require::<Enrollments>(decision.view(), &id)?).clone();
                 guard(decision, &record)?;

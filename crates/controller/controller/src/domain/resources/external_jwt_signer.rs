@@ -85,7 +85,7 @@ impl Resource for Signers {
         _verb: Verb,
         _id: &'a Id,
     ) -> BoxFuture<'a, Result<Prepared, Failure>> {
-        let checked = check_addresses(&controller.settings().jwks_fetch, body)
+        let checked = check_addresses(&controller.kernel().settings().jwks_fetch, body)
             .and_then(|()| certificate_of(body))
             .map(|certificate| Prepared { certificate });
         async move { checked }.boxed()
@@ -273,7 +273,7 @@ fn list_for_clients(controller: Controller, caller: Caller, call: Call) -> Answe
         let context = controller.context(&caller);
         let selection = list::selection(&caller, &call.query, &CLIENT_SYMBOLS, &PageRules::LIST)?;
         let signers = context.snapshot().table(Kind::ExtJwtSigner).len();
-        let turns = controller.scans().asked_by(&caller);
+        let turns = controller.kernel().scans().asked_by(&caller);
         let effort = selection.effort_of(signers);
         let page = move |meter: &Meter| {
             let enabled = context.view().all::<ExtJwtSigner>().filter(|it| it.enabled);

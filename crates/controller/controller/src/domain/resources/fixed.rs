@@ -95,7 +95,7 @@ fn base(collection: &str, id: &str, at: Timestamp) -> Base {
 /// When the network began: its types are as old as its default auth policy.
 fn began(controller: &Controller) -> Timestamp {
     use weft_model::entity::AuthPolicy;
-    let snapshot = controller.snapshot();
+    let snapshot = controller.kernel().snapshot();
     let policy = snapshot.get::<AuthPolicy>(&AuthPolicy::DEFAULT_ID.into());
     policy.map_or(Timestamp::ZERO, |policy| convert::time(policy.base.created_at))
 }
@@ -112,7 +112,7 @@ pub(super) fn list_of<D: Serialize + 'static>(
         all.sort_unstable_by_key(|it| it.id);
         let at = began(&controller);
         let selection = list::selection(&caller, &call.query, &SYMBOLS, &PageRules::LIST)?;
-        let turns = controller.scans().asked_by(&caller);
+        let turns = controller.kernel().scans().asked_by(&caller);
         let effort = selection.effort_of(all.len());
         let page = move |meter: &Meter| {
             let rows = all.iter().map(|it| SYMBOLS.row(&at, it));

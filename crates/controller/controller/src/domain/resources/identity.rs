@@ -260,14 +260,14 @@ fn enrollment(
         text.as_deref().map(str::trim).filter(|t| !t.is_empty()).map(str::to_owned)
     };
     let mut enrollment = match (wanted.ott, set(&wanted.ottca), set(&wanted.updb)) {
-        (Some(true), _, _) => controller.new_enrollment(EnrollmentMethod::Ott),
+        (Some(true), _, _) => controller.kernel().new_enrollment(EnrollmentMethod::Ott),
         (_, Some(ca), _) => Enrollment {
             ca_id: Some(convert::id_field("caId", &ca)?),
-            ..controller.new_enrollment(EnrollmentMethod::Ottca)
+            ..controller.kernel().new_enrollment(EnrollmentMethod::Ottca)
         },
         (_, _, Some(username)) => Enrollment {
             username: Some(convert::username("enrollment.updb", &username)?),
-            ..controller.new_enrollment(EnrollmentMethod::Updb)
+            ..controller.kernel().new_enrollment(EnrollmentMethod::Updb)
         },
         _ => return Ok(None),
     };

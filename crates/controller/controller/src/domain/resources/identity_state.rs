@@ -23,6 +23,7 @@ fn disable(controller: Controller, caller: Caller, call: Call) -> Answer {
         let minutes = body.duration_minutes.unwrap_or(0);
         let id = call.id(0).to_owned();
         controller
+            .kernel()
             .decide(&caller, move |decision| {
                 let identity = require::<Identities>(decision.view(), &id)?;
                 decision.guard(identity)?;
@@ -92,6 +93,7 @@ fn enable(controller: Controller, caller: Caller, call: Call) -> Answer {
     async move {
         let id = call.id(0).to_owned();
         controller
+            .kernel()
             .decide(&caller, move |decision| {
                 let mut identity = (**require::<Identities>(decision.view(), &id)?).clone();
                 decision.guard(&identity)?;

@@ -71,6 +71,7 @@ fn change(
         let pairs = pairs(&call)?;
         let id = call.id(0).to_owned();
         controller
+            .kernel()
             .decide(&caller, move |decision| {
                 let current = require::<Identities>(decision.view(), &id)?;
                 decision.guard(current)?;

@@ -50,7 +50,7 @@ pub(crate) const HANDLERS: &[(Api, &str, Handler<Controller>)] = &[
 /// An authenticator of the caller; those of other identities are not found.
 fn own(controller: &Controller, caller: &Caller, id: &str) -> Result<Arc<Authenticator>, Failure> {
     let login = login_of(caller)?;
-    let snapshot = controller.snapshot();
+    let snapshot = controller.kernel().snapshot();
     let found = View::of(&snapshot).get::<Authenticator>(id).cloned();
     found
         .filter(|it| it.identity_id == login.identity.as_str())
@@ -65,7 +65,7 @@ fn own_to_extend(
     id: &str,
 ) -> Result<Arc<Authenticator>, Failure> {
     own(controller, caller, id).map_err(|failure| {
-        let snapshot = controller.snapshot();
+        let snapshot = controller.kernel().snapshot();
         match View::of(&snapshot).get::<Authenticator>(id) {
             Some(_) => Failure::unauthorized("the authenticator belongs to another identity"),
             None => failure,
@@ -121,8 +121,8 @@ fn change(controller: Controller, caller: Caller, call: Call, verb: Verb) -> Ans
         };
         let stored = Hashed { password: updb.password.clone(), salt: updb.salt.clone() };
         let given = body.current_password.as_ref().map(|it| it.expose()).unwrap_or_default();
-        let turn = turn_for(&controller, &caller, &updb.username).await?;
-        let is_right = match controller.hasher().verify(given, Some(&stored)).await {
+        let turn = turn_for(controller.auth(), &caller, &updb.username).await?;
+        let is_right = match controller.auth().hasher().verify(given, Some(&stored)).await {
             Ok(is_right) => is_right,
             Err(error) => {
                 turn.neither();
@@ -130,11 +130,11 @@ fn change(controller: Controller, caller: Caller, call: Call, verb: Verb) -> Ans
             }
         };
         if !is_right {
-            wrong_password(&controller, &caller, &current).await;
+            wrong_password(controller.auth(), &caller, &current).await;
         }
         // Wrong guesses that ran at the same time may have locked the password: then even the right
         // one is refused.
-        let (snapshot, now) = (controller.snapshot(), controller.now());
+        let (snapshot, now) = (controller.kernel().snapshot(), controller.kernel().now());
         let locked = snapshot.get::<Authenticator>(&current.base.id);
         let locked = locked.and_then(|it| it.updb.as_ref()).is_none_or(|it| it.is_locked(now));
         let identity = snapshot.get::<Identity>(&current.identity_id);
@@ -145,18 +145,19 @@ fn change(controller: Controller, caller: Caller, call: Call, verb: Verb) -> Ans
             return Err(Failure::coded_field(code, "currentPassword", reason, ""));
         }
         turn.right();
-        controller.lockouts().right(&current.base.id);
+        controller.auth().lockouts().right(&current.base.id);
         let password = match &body.password {
-            Some(password) => Some(hash(&controller, password.expose()).await?),
+            Some(password) => Some(hash(controller.auth(), password.expose()).await?),
             None => None,
         };
         let expected = password.as_ref().map(|(hashed, _)| hashed.clone());
         if let Some(hashed) = &expected {
-            let (snapshot, now) = (controller.snapshot(), controller.now());
+            let (snapshot, now) = (controller.kernel().snapshot(), controller.kernel().now());
             let id = &current.base.id;
-            controller.sessions().expect_password(&caller, &snapshot, id, hashed, now);
+            controller.auth().sessions().expect_password(&caller, &snapshot, id, hashed, now);
         }
         let decided = controller
+            .kernel()
             .decide(&caller, move |decision| {
                 let found = decision.tip().get::<Authenticator>(&current.base.id);
                 if found != Some(&current) {
@@ -185,7 +186,11 @@ fn change(controller: Controller, caller: Caller, call: Call, verb: Verb) -> Ans
             // A change with an unknown outcome may still count.
             && failure.code() != ErrorCode::OutcomeUnknown
         {
-            controller.sessions().forget_password(&caller, hashed, controller.now());
+            controller.auth().sessions().forget_password(
+                &caller,
+                hashed,
+                controller.kernel().now(),
+            );
         }
         decided?;
         Reply::empty()
@@ -229,8 +234,8 @@ fn extend(controller: Controller, caller: Caller, call: Call) -> Answer {
         let leaf = caller.leaf().filter(|leaf| !leaf.is_ca());
         let leaf = leaf.ok_or_else(|| certificate_refused("a client certificate is needed"))?;
         check_shown(&authenticator, leaf.fingerprint())?;
-        let keys = controller.keys();
-        let now = system_time(controller.now());
+        let keys = controller.auth().keys();
+        let now = system_time(controller.kernel().now());
         let how = Verify { usage: Usage::Client, ignore_leaf_validity: true, intermediates: &[] };
         keys.bundle
             .verify_leaf(leaf, how, now)
@@ -242,10 +247,11 @@ fn extend(controller: Controller, caller: Caller, call: Call) -> Answer {
         let request = CertificateRequest::from_pem(&csr).map_err(refused)?;
         let shown = leaf.fingerprint().to_owned();
         let leaf = Leaf::renewed(&request, leaf, now);
-        let (issued, pem) = issue(&controller, &caller, leaf).await?;
+        let (issued, pem) = issue(controller.auth(), &caller, leaf).await?;
         let (id, kept) = (authenticator.base.id.clone(), pem.clone());
         let fingerprint = issued.fingerprint().to_owned();
         controller
+            .kernel()
             .decide(&caller, move |decision| {
                 let mut record = (**decision.require::<Authenticator>("id", &id)?).clone();
                 // Another certificate may have replaced the shown one since the first check.
@@ -277,11 +283,12 @@ fn extend_verify(controller: Controller, caller: Caller, call: Call) -> Answer {
         let given = given.ok_or_else(|| Failure::from(ErrorCode::InvalidClientCert))?;
         check_waiting(old, given.fingerprint())?;
         let key = key_print(&credential(&given, "", true).public_key_print);
-        let (snapshot, now) = (controller.snapshot(), controller.now());
+        let (snapshot, now) = (controller.kernel().snapshot(), controller.kernel().now());
         let (id, fingerprint) = (authenticator.base.id.clone(), given.fingerprint().to_owned());
-        controller.sessions().expect(&caller, &snapshot, &id, Arc::clone(&key), now);
+        controller.auth().sessions().expect(&caller, &snapshot, &id, Arc::clone(&key), now);
         let issued = given.clone();
         let decided = controller
+            .kernel()
             .decide(&caller, move |decision| {
                 let mut record = (**decision.require::<Authenticator>("id", &id)?).clone();
                 let Some(old) = record.cert.take() else {
@@ -303,18 +310,18 @@ fn extend_verify(controller: Controller, caller: Caller, call: Call) -> Answer {
             // A change with an unknown outcome may still count.
             && failure.code() != ErrorCode::OutcomeUnknown
         {
-            controller.sessions().forget_expected(&caller, &key, controller.now());
+            controller.auth().sessions().forget_expected(&caller, &key, controller.kernel().now());
         }
         decided?;
-        let now = controller.now();
+        let now = controller.kernel().now();
         let login = login_of(&caller)?;
         let old = authenticator.cert.as_ref().map(|cert| cert.fingerprint.clone());
-        let kept = certificate(&controller, &given, now);
+        let kept = certificate(controller.auth(), &given, now);
         let session = Id::new(&login.session.id);
         if let Some(old) = &old {
-            controller.sessions().replaced_certificate(&session, Arc::clone(old));
+            controller.auth().sessions().replaced_certificate(&session, Arc::clone(old));
         }
-        controller.sessions().change(&session, now, |session| {
+        controller.auth().sessions().change(&session, now, |session| {
             session.certificates.retain(|own| Some(&own.fingerprint) != old.as_ref());
             keep_certificate(session, kept, now);
         });

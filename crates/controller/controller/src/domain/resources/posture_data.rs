@@ -33,8 +33,8 @@ fn posture_data(controller: Controller, caller: Caller, call: Call) -> Answer {
     async move {
         let context = controller.context(&caller);
         let identity = &require::<Identities>(context.view(), call.id(0))?.base.id;
-        let device = controller.postures().device(identity);
-        let sessions = controller.sessions().of_identity(identity);
+        let device = controller.auth().postures().device(identity);
+        let sessions = controller.auth().sessions().of_identity(identity);
         let of_sessions: BTreeMap<String, ApiSessionPosture> = sessions
             .iter()
             .map(|session| (session.base.id.to_string(), of_session(&controller, session)))
@@ -83,7 +83,7 @@ fn when<T>(told: &ReportedValue<T>) -> TimeWord {
 }
 
 fn of_session(controller: &Controller, session: &ApiSession) -> ApiSessionPosture {
-    let state = controller.postures().endpoint(&session.base.id);
+    let state = controller.auth().postures().endpoint(&session.base.id);
     let time = |at: Option<Timestamp>| at.map_or(TimeWord::ZERO, convert::time);
     let passed = session.mfa_passed_at;
     let since = |at: Option<Timestamp>| passed.is_some() && passed >= at;
@@ -108,7 +108,7 @@ fn failed_requests(controller: Controller, caller: Caller, call: Call) -> Answer
     async move {
         let context = controller.context(&caller);
         let identity = &require::<Identities>(context.view(), call.id(0))?.base.id;
-        let refusals = controller.postures().refusals(identity);
+        let refusals = controller.auth().postures().refusals(identity);
         if gate::reads(&caller, POSTURE_CHECKS) {
             let refusals: Vec<_> = refusals.iter().map(|refusal| &**refusal).collect();
             return Reply::whole_list(&refusals);
@@ -143,6 +143,7 @@ fn remove_mfa(controller: Controller, caller: Caller, call: Call) -> Answer {
         let id = weft_model::Id::new(call.id(0));
         let identity = id.clone();
         controller
+            .kernel()
             .decide(&caller, move |decision| {
                 let found = require::<Identities>(decision.view(), identity.as_str())?;
                 decision.guard(found)?;
@@ -152,7 +153,7 @@ fn remove_mfa(controller: Controller, caller: Caller, call: Call) -> Answer {
                 }
             })
             .await?;
-        controller.mfa_removed(&id);
+        controller.auth().mfa_removed(&id);
         Reply::empty()
     }
     .boxed()

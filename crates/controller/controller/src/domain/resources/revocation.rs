@@ -58,7 +58,7 @@ impl Resource for Revocations {
         _verb: Verb,
         _id: &'a Id,
     ) -> BoxFuture<'a, Result<Duration, Failure>> {
-        let longest = controller.settings().durations.longest_token;
+        let longest = controller.kernel().settings().durations.longest_token;
         async move { Ok(longest) }.boxed()
     }
 

@@ -121,7 +121,7 @@ pub(crate) const HANDLERS: &[(Api, &str, Handler<Controller>)] = &[
 
 fn answer(controller: Controller, caller: Caller, call: Call, bearer: &'static Bearer) -> Answer {
     async move {
-        let snapshot = controller.snapshot();
+        let snapshot = controller.kernel().snapshot();
         let policies: usize = bearer.sides.iter().map(|side| snapshot.table(side.kind).len()).sum();
         let bearers = snapshot.table(bearer.kind).count_attributes();
         let selection = list::selection(&caller, &call.query, &SYMBOLS, &PageRules::ATTRIBUTES)?;
@@ -134,7 +134,7 @@ fn answer(controller: Controller, caller: Caller, call: Call, bearer: &'static B
             true => u64::MAX,
             false => selection.effort_of(policies + bearers),
         };
-        let turns = controller.scans().asked_by(&caller);
+        let turns = controller.kernel().scans().asked_by(&caller);
         let page =
             move |meter: &Meter| page(&snapshot, &caller, bearer, with_ids, &selection, meter);
         turns.counted(effort, page).await

@@ -91,7 +91,7 @@ impl Resource for Routers {
         async move {
             Ok((verb == Verb::Create).then(|| Enrollment {
                 router_id: Some(id.clone()),
-                ..controller.new_enrollment(EnrollmentMethod::Trott)
+                ..controller.kernel().new_enrollment(EnrollmentMethod::Trott)
             }))
         }
         .boxed()

@@ -25,8 +25,8 @@ fn shown<'c>(controller: &Controller, caller: &'c Caller) -> Result<&'c Certific
     let refused = || Failure::unauthorized("the certificate is not one of a router");
     let leaf = caller.leaf().ok_or_else(refused)?;
     let how = Verify { usage: Usage::Client, ..Verify::default() };
-    let bundle = controller.keys().bundle.clone();
-    bundle.verify_leaf(leaf, how, system_time(controller.now())).map_err(|_| refused())?;
+    let bundle = controller.auth().keys().bundle.clone();
+    bundle.verify_leaf(leaf, how, system_time(controller.kernel().now())).map_err(|_| refused())?;
     Ok(leaf)
 }
 
@@ -38,27 +38,33 @@ fn extend(controller: Controller, caller: Caller, call: Call) -> Answer {
         let refused = || Failure::unauthorized("the certificate is not one of a router");
         let client = parse_csr(&body.cert_csr.unwrap_or_default())?;
         let server = parse_csr(&body.server_cert_csr.unwrap_or_default())?;
-        let router = controller.router_by_fingerprint(&old).or_else(|| {
+        let router = controller.kernel().router_by_fingerprint(&old).or_else(|| {
             let key = client.public_key();
-            router_certificates::router_with_key(&controller.snapshot(), leaf, key)
+            router_certificates::router_with_key(&controller.kernel().snapshot(), leaf, key)
         });
         let router = router.ok_or_else(refused)?;
         check_enabled(&router)?;
         let (id, is_edge) = (router.base.id.clone(), router.is_edge);
-        let now = system_time(controller.now());
-        let server =
-            router_certificate::leaf(&controller, &server, id.as_str(), Purpose::Server, now)?;
-        let wanted = client_leaf(&controller, &client, &id, is_edge, now)?;
-        let _in_work = controller.renewals().begin(&id).await?;
+        let now = system_time(controller.kernel().now());
+        let server = router_certificate::leaf(
+            controller.auth(),
+            &server,
+            id.as_str(),
+            Purpose::Server,
+            now,
+        )?;
+        let wanted = client_leaf(controller.auth(), &client, &id, is_edge, now)?;
+        let _in_work = controller.auth().renewals().begin(&id).await?;
         // First, because the exchange may be the end of the old certificate.
-        let (_, server_cert) = issue(&controller, &caller, server).await?;
+        let (_, server_cert) = issue(controller.auth(), &caller, server).await?;
         let exchange = Exchange { id: &id, shown: &old, wanted, is_confirmed: false };
         // The control channel of the router stays, also after only the new certificate counts.
         let rely = |new: &str| {
             let live = controller.network().and_then(|it| it.routers().get(id.as_str()));
             live.filter(|live| live.stands_on(&old)).into_iter().for_each(|live| live.renewed(new));
         };
-        let given = router_certificates::exchange(&controller, &caller, exchange, rely).await?;
+        let given =
+            router_certificates::exchange(controller.auth(), &caller, exchange, rely).await?;
         let given = given.ok_or_else(refused)?;
         let cert = given.pem;
         Reply::detail(&EnrollmentCerts { cert, server_cert, ..EnrollmentCerts::default() })

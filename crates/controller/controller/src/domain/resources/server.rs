@@ -51,7 +51,7 @@ fn ready(reply: Result<Reply, Failure>) -> Answer {
 }
 
 fn version(controller: Controller, _caller: Caller, _call: Call) -> Answer {
-    let settings = controller.settings();
+    let settings = controller.kernel().settings();
     let mut versions = ApiVersions::new();
     for (api, urls) in &settings.addresses.apis {
         let version = ApiVersion {
@@ -80,7 +80,7 @@ fn version(controller: Controller, _caller: Caller, _call: Call) -> Answer {
 }
 
 fn ca_store(controller: Controller, _caller: Caller, _call: Call) -> Answer {
-    let body = write_ca_store(controller.keys().bundle.certificates());
+    let body = write_ca_store(controller.auth().keys().bundle.certificates());
     let reply = Reply::raw(headers::PKCS7, body);
     ready(Ok(reply.with_header("content-transfer-encoding", "base64")))
 }
@@ -95,12 +95,12 @@ fn router_capabilities(_controller: Controller, _caller: Caller, _call: Call) ->
 }
 
 fn network_jwts(controller: Controller, _caller: Caller, _call: Call) -> Answer {
-    let token = controller.network_jwt();
+    let token = controller.auth().network_jwt();
     ready(Reply::whole_list(&[NetworkJwt { name: "default".into(), token }]))
 }
 
 fn protocols(controller: Controller, _caller: Caller, _call: Call) -> Answer {
-    let address = controller.settings().addresses.api.clone();
+    let address = controller.kernel().settings().addresses.api.clone();
     ready(Reply::detail(&Protocols::from([("https".to_owned(), Protocol { address })])))
 }
 
@@ -155,8 +155,8 @@ fn controllers(controller: Controller, caller: Caller, call: Call) -> Answer {
     }
     async move {
         let selection = list::selection(&caller, &call.query, &CONTROLLERS, &PageRules::LIST)?;
-        let own = this_controller::shown(&controller, call.api);
-        let turns = controller.scans().asked_by(&caller);
+        let own = this_controller::shown(controller.auth(), call.api);
+        let turns = controller.kernel().scans().asked_by(&caller);
         let effort = selection.effort_of(1);
         let page = move |meter: &Meter| {
             let rows = std::iter::once(CONTROLLERS.row(&(), &own));
@@ -168,9 +168,9 @@ fn controllers(controller: Controller, caller: Caller, call: Call) -> Answer {
 }
 
 fn summary(controller: Controller, _caller: Caller, _call: Call) -> Answer {
-    let snapshot = controller.snapshot();
+    let snapshot = controller.kernel().snapshot();
     let count = |kind: Kind| snapshot.table(kind).len() as u64;
-    let sessions = controller.sessions().counts();
+    let sessions = controller.auth().sessions().counts();
     let edge = snapshot.list::<Router>().filter(|router| router.is_edge).count() as u64;
     let edge_services = snapshot.list::<Service>().filter(|service| !service.is_fabric_only);
     let types = crate::domain::seeds::IDENTITY_TYPES.len() as u64;

@@ -60,7 +60,7 @@ pub(crate) static SYMBOLS: Symbols<Context, ServiceSession> = symbols(
 fn create(controller: Controller, caller: Caller, call: Call) -> Answer {
     async move {
         let body: SessionBody = call.decode(Verb::Create)?;
-        let login = session_of(&controller, &caller)?;
+        let login = session_of(controller.auth(), &caller)?;
         let context = controller.context(&caller);
         let word = body.session_type.unwrap_or(DialBind::Dial);
         let session_type = PolicyType::parse(word.as_str())
@@ -70,12 +70,12 @@ fn create(controller: Controller, caller: Caller, call: Call) -> Answer {
         let service = service.ok_or_else(|| Failure::not_found("service", &id))?;
         let identity = login.identity_id.as_str();
         let wanted = service.base.id.as_str();
-        let (snapshot, viewer) = (context.snapshot(), controller.viewer(&login));
+        let (snapshot, viewer) = (context.snapshot(), controller.auth().viewer(&login));
         let decision = viewer.decide(snapshot, wanted, session_type, context.now());
         match &decision {
             AccessDecision::Granted { .. } => {}
             AccessDecision::Denied(Denial::Posture(failed)) => {
-                let refused = controller.refuse_for_posture(
+                let refused = controller.auth().refuse_for_posture(
                     snapshot,
                     &viewer,
                     &login,
@@ -99,21 +99,21 @@ fn create(controller: Controller, caller: Caller, call: Call) -> Answer {
             return Err(ErrorCode::NoEdgeRoutersAvailable.into());
         }
         caller.begin()?;
-        let session = record(&controller, &login, &service.base.id, session_type)?;
-        controller.remember_end(&session.base.id, &decision);
+        let session = record(controller.auth(), &login, &service.base.id, session_type)?;
+        controller.auth().remember_end(&session.base.id, &decision);
         // The session did not exist when a change was published after the decision, so that change
         // did not end it: check again with the current snapshot.
-        let now_known = controller.snapshot();
+        let now_known = controller.kernel().snapshot();
         if now_known.revision() != snapshot.revision() {
-            controller.end_ungranted(&now_known, &[Arc::clone(&session)]);
-            if controller.sessions().service(session.base.id.as_str()).is_none() {
+            controller.auth().end_ungranted(&now_known, &[Arc::clone(&session)]);
+            if controller.auth().sessions().service(session.base.id.as_str()).is_none() {
                 return Err(Failure::field("serviceId", "service not found", id));
             }
         }
-        controller.sessions().begun().await;
+        controller.auth().sessions().begun().await;
         // The reply has all members of the session; the original leaves some null
         // (docs/protocol/auth.md 20.6).
-        let token = controller.service_token(&session)?;
+        let token = controller.auth().service_token(&session)?;
         let text = controller.router_texts().of(snapshot, context.online(), edge_routers)?;
         Ok(Reply::created_as(with_routers(&shown_with(&context, &session, token), &text)?))
     }
@@ -164,16 +164,16 @@ fn shown_with(context: &Context, session: &ServiceSession, token: String) -> Ses
 /// The service sessions of all logins of the caller; for an administrator those of everybody.
 fn list_own(controller: Controller, caller: Caller, call: Call) -> Answer {
     async move {
-        let login = session_of(&controller, &caller)?;
+        let login = session_of(controller.auth(), &caller)?;
         let context = controller.context(&caller);
-        let sessions = controller.sessions();
+        let sessions = controller.auth().sessions();
         let found = match caller.is_admin() {
             true => sessions.all_services(),
             false => sessions.services_of_identity(&login.identity_id),
         };
         let selection = list::selection(&caller, &call.query, &SYMBOLS, &PageRules::LIST)?;
         let effort = effort(&selection, found.len());
-        let turns = controller.scans().asked_by(&caller);
+        let turns = controller.kernel().scans().asked_by(&caller);
         turns.counted(effort, move |meter| page_of(&context, &selection, &found, meter)).await
     }
     .boxed()
@@ -200,14 +200,14 @@ fn page_of(
 }
 
 fn detail_of(context: &Context, session: &ServiceSession) -> Result<SessionDetail, Failure> {
-    let token = context.controller().service_token(session)?;
+    let token = context.controller().auth().service_token(session)?;
     Ok(shown(context, session, token))
 }
 
 /// A service session of the caller's identity, in any of its logins.
 fn own(controller: &Controller, caller: &Caller, id: &str) -> Result<Arc<ServiceSession>, Failure> {
-    let login = session_of(controller, caller)?;
-    let found = controller.sessions().service(id);
+    let login = session_of(controller.auth(), caller)?;
+    let found = controller.auth().sessions().service(id);
     found
         .filter(|session| session.identity_id == login.identity_id)
         .ok_or_else(|| Failure::not_found("session", id))
@@ -217,7 +217,7 @@ fn detail(controller: Controller, caller: Caller, call: Call) -> Answer {
     async move {
         let session = own(&controller, &caller, call.id(0))?;
         let context = controller.context(&caller);
-        let token = controller.service_token(&session)?;
+        let token = controller.auth().service_token(&session)?;
         // Hosts ask for the routers of each of their services from time to time.
         let snapshot = context.snapshot();
         let routers = snapshot.routers_between(&session.identity_id, &session.service_id);
@@ -230,13 +230,13 @@ fn detail(controller: Controller, caller: Caller, call: Call) -> Answer {
 /// The controller's statement about the caller as an end of connections.
 fn state_end(controller: Controller, caller: Caller, call: Call) -> Answer {
     async move {
-        let login = session_of(&controller, &caller)?;
+        let login = session_of(controller.auth(), &caller)?;
         let session = own(&controller, &caller, call.id(0))?;
         if session.api_session_id != login.base.id {
             return Err(Failure::not_found("session", call.id(0)));
         }
         let instance = call.query.get("instance").unwrap_or_default();
-        Reply::detail(&controller.end_statement(&login, &session, instance)?)
+        Reply::detail(&controller.auth().end_statement(&login, &session, instance)?)
     }
     .boxed()
 }
@@ -244,8 +244,8 @@ fn state_end(controller: Controller, caller: Caller, call: Call) -> Answer {
 fn delete(controller: Controller, caller: Caller, call: Call) -> Answer {
     async move {
         let session = own(&controller, &caller, call.id(0))?;
-        controller.sessions().remove_services(std::slice::from_ref(&session.base.id));
-        controller.sessions().kept().await?;
+        controller.auth().sessions().remove_services(std::slice::from_ref(&session.base.id));
+        controller.auth().sessions().kept().await?;
         Reply::empty()
     }
     .boxed()

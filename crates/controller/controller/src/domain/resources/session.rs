@@ -44,7 +44,7 @@ impl InMemoryKind for Sessions {
         record: &ServiceSession,
     ) -> Result<SessionManagementDetail, Failure> {
         let token = match context.caller().is_admin() {
-            true => context.controller().service_token(record)?,
+            true => context.controller().auth().service_token(record)?,
             false => String::new(),
         };
         let session = service_session::shown(context, record, token);
@@ -77,7 +77,7 @@ fn delete(controller: Controller, caller: Caller, call: Call) -> Answer {
         let context = controller.context(&caller);
         let session = live::require::<Sessions>(&context, call.id(0))?;
         rank::guard_owner(&caller, context.snapshot(), &session.identity_id)?;
-        let sessions = controller.sessions();
+        let sessions = controller.auth().sessions();
         sessions.remove_services(std::slice::from_ref(&session.base.id));
         sessions.kept().await?;
         Reply::empty()

@@ -40,12 +40,16 @@ const NONE: Value = Value::Null;
 /// An operation that is refused, and changes nothing.
 async fn refusal(bed: &Bed, caller: &Caller, operation: &str, id: &str, body: Value) -> Failure {
     let path: &[&str] = if id.is_empty() { &[] } else { &[id] };
-    let before = bed.controller.snapshot().revision();
+    let before = bed.controller.kernel().snapshot().revision();
     let text = body.to_string();
     match bed.manage(caller, operation, path, body).await {
         Ok(data) => panic!("{operation} of {text} was done: {data}"),
         Err(failure) => {
-            assert_eq!(bed.controller.snapshot().revision(), before, "{operation} of {text}");
+            assert_eq!(
+                bed.controller.kernel().snapshot().revision(),
+                before,
+                "{operation} of {text}"
+            );
             assert!(failure.status() < 500, "{operation} of {text}: {failure}");
             failure
         }

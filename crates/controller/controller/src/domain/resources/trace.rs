@@ -30,7 +30,7 @@ fn update(controller: Controller, caller: Caller, call: Call) -> Answer {
         rank::guard(&caller, identity)?;
         let identity = identity.base.id.clone();
         if !body.enabled.unwrap_or(false) {
-            controller.traces().end(&identity);
+            controller.kernel().traces().end(&identity);
             return Reply::detail(&TraceDetail { until: TimeWord::ZERO, ..TraceDetail::default() });
         }
         let length = length(body.duration.as_deref().unwrap_or_default())?;
@@ -39,7 +39,7 @@ fn update(controller: Controller, caller: Caller, call: Call) -> Answer {
             let reason = format!("must be at most {MAX_NAME} bytes long");
             return Err(Failure::field("traceId", reason, name.len().to_string()));
         }
-        let id = if name.is_empty() { controller.ids().token().to_string() } else { name };
+        let id = if name.is_empty() { controller.kernel().ids().token().to_string() } else { name };
         let until = context.now().plus(length);
         let channels = Channel::named(&body.channels.unwrap_or_default());
         begin(&controller, &identity, Trace { id: id.clone(), until, channels });
@@ -50,7 +50,7 @@ fn update(controller: Controller, caller: Caller, call: Call) -> Answer {
 
 fn begin(controller: &Controller, identity: &Id, trace: Trace) {
     tracing::info!(%identity, trace = trace.id, "circuits of the identity are traced");
-    controller.traces().begin(identity, trace);
+    controller.kernel().traces().begin(identity, trace);
 }
 
 fn length(text: &str) -> Result<Duration, Failure> {

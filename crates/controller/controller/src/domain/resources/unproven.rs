@@ -44,7 +44,7 @@ fn list(controller: Controller, caller: Caller, call: Call) -> Answer {
                 format!("the list names entities that need the permission {subject}.{read}");
             return Err(Failure::unauthorized(reason));
         }
-        let snapshot = controller.snapshot();
+        let snapshot = controller.kernel().snapshot();
         let id = call.id(0);
         let service = snapshot.by_id_or_name::<Service>(id).filter(|it| !it.is_fabric_only);
         let service = service.cloned().ok_or_else(|| Failure::not_found("service", id))?;
@@ -57,9 +57,9 @@ fn list(controller: Controller, caller: Caller, call: Call) -> Answer {
             offset: number("offset", 0, usize::MAX)?,
             limit: number("limit", PAGE, MAX_PAGE)?.max(1),
         };
-        let turns = controller.scans().asked_by(&caller);
+        let turns = controller.kernel().scans().asked_by(&caller);
         let meter = turns.meter(BUDGET);
-        let work = move || page.answer(controller.sessions(), &snapshot, &service, &meter);
+        let work = move || page.answer(controller.auth().sessions(), &snapshot, &service, &meter);
         Reply::detail(&turns.work(work).await?)
     }
     .boxed()

@@ -55,7 +55,7 @@ fn explain_path(controller: Controller, caller: Caller, call: Call) -> Answer {
             }
         }
         let asked = Asked::read(&controller, &call)?;
-        let turns = controller.scans().asked_by(&caller);
+        let turns = controller.kernel().scans().asked_by(&caller);
         let meter = turns.meter(BUDGET);
         Reply::detail(&turns.work(move || asked.answer(&meter)).await?)
     }
@@ -82,7 +82,7 @@ struct Asked {
 
 impl Asked {
     fn read(controller: &Controller, call: &Call) -> Result<Self, Failure> {
-        let snapshot = controller.snapshot();
+        let snapshot = controller.kernel().snapshot();
         let (from, to) = (call.id(0), call.id(1));
         let service = snapshot.by_id_or_name::<Service>(to).cloned();
         Ok(Self {
@@ -90,7 +90,7 @@ impl Asked {
                 .ok_or_else(|| Failure::not_found("identity or router", from))?,
             service: service.ok_or_else(|| Failure::not_found("service", to))?,
             instance: call.query.get("instance").unwrap_or_default().to_owned(),
-            now: controller.now(),
+            now: controller.kernel().now(),
             controller: controller.clone(),
             snapshot,
         })
@@ -156,7 +156,7 @@ impl Asked {
     }
 
     fn is_unrestricted(&self, router: &Router) -> bool {
-        let listed = &self.controller.settings().unrestricted_bindings;
+        let listed = &self.controller.kernel().settings().unrestricted_bindings;
         let names = ["*", router.base.id.as_str(), &*router.name];
         listed.iter().any(|it| names.contains(&it.as_str()))
     }

@@ -56,12 +56,12 @@ async fn a_router_dials_and_hosts_nothing_that_nobody_gave_it() {
     let net = Net::new().await;
     let service = service(&net).await;
     let mut peer = net.connect(&net.router("er1").await).await;
-    let revision = net.bed.controller.snapshot().revision();
+    let revision = net.bed.controller.kernel().snapshot().revision();
     let refused = hosts(&mut peer, &service).await.unwrap_err();
     assert!(refused.contains("unrestrictedBindings"), "{refused}");
     let refused = dials(&mut peer, &service).await;
     assert!(refused.contains("unrestrictedBindings"), "{refused}");
-    assert_eq!(net.bed.controller.snapshot().revision(), revision);
+    assert_eq!(net.bed.controller.kernel().snapshot().revision(), revision);
     assert!(net.network.circuits().is_empty());
 }
 
@@ -91,7 +91,7 @@ async fn the_operator_names_the_routers_whose_bindings_use_everything() {
 
 /// Takes the right to host from everybody.
 async fn nobody_may_host(net: &Net) {
-    let snapshot = net.bed.controller.snapshot();
+    let snapshot = net.bed.controller.kernel().snapshot();
     let mut policies = snapshot.list::<ServicePolicy>();
     let policy = policies.find(|policy| policy.policy_type == PolicyType::Bind).unwrap();
     net.manage("deleteServicePolicy", &[policy.base.id.as_str()], json!(null)).await;
@@ -105,7 +105,7 @@ async fn a_host_that_lost_its_right_is_dialed_no_more_though_its_router_keeps_th
     let mut peer = net.connect(&net.router("er1").await).await;
     hosts(&mut peer, service.as_str()).await.unwrap();
     host_by_tunneler(&peer, &service, "t1").await;
-    let held = || net.bed.controller.snapshot().list::<Terminator>().count();
+    let held = || net.bed.controller.kernel().snapshot().list::<Terminator>().count();
     made(&mut peer).await;
     assert_eq!((net.network.circuits().len(), held()), (1, 2));
 

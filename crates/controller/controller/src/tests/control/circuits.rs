@@ -218,7 +218,8 @@ async fn failures_are_tried_again_and_learnt_from() {
     let reply =
         dial_with(&mut peer, dial_request(), |_| failed(RouteErrorCode::InvalidTerminator)).await;
     assert_eq!(EdgeError::from_message(&reply).unwrap().code, ErrorCode::INTERNAL);
-    let terminator = || net.bed.controller.snapshot().get::<Terminator>(&Id::new("t1")).cloned();
+    let terminator =
+        || net.bed.controller.kernel().snapshot().get::<Terminator>(&Id::new("t1")).cloned();
     until(|| terminator().is_none()).await;
     let reply = dial_with(&mut peer, dial_request(), |_| fine()).await;
     let error = EdgeError::from_message(&reply).unwrap();
@@ -243,7 +244,8 @@ async fn a_terminator_that_is_reported_again_during_a_dial_is_not_removed_by_an_
     assert_eq!(asked.await.unwrap().content_type, is::CREATE_TUNNEL_CIRCUIT_V2_RESPONSE);
     // The router is asked instead, and what it answers then counts.
     let question = peer.expect(ctrl::content_type::VALIDATE_TERMINATORS_V2).await;
-    let terminator = || net.bed.controller.snapshot().get::<Terminator>(&Id::new("t1")).cloned();
+    let terminator =
+        || net.bed.controller.kernel().snapshot().get::<Terminator>(&Id::new("t1")).cloned();
     assert!(terminator().is_some());
     peer.send(hosts_none(&question)).await;
     until(|| terminator().is_none()).await;

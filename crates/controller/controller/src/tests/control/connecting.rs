@@ -50,7 +50,7 @@ async fn a_router_is_welcomed() {
     let greeting = peer.expect(content_type::SERVER_HELLO).await;
     assert!(edge_ctrl::supports_data_model(&greeting));
     peer.leave();
-    let online = net.bed.controller.online();
+    let online = net.bed.controller.kernel().online();
     until(|| !online.is_online(router.id.as_str())).await;
 
     let mut peer = net.connect(&router).await;
@@ -121,7 +121,7 @@ async fn a_router_sends_no_long_message_of_a_kind_that_is_short() {
 async fn a_certificate_of_no_router_is_cut_before_its_hello() {
     let net = Net::new().await;
     let router = net.router("er1").await;
-    let keys = &net.bed.controller.keys();
+    let keys = &net.bed.controller.auth().keys();
     let gate = weft_control::gate::Gate(Arc::clone(&net.plane.0));
     let der = |chain: &KeyedChain| vec![chain.leaf().der().clone()];
     gate.screen(&der(&router.chain)).unwrap();
@@ -164,7 +164,7 @@ async fn one_connection_per_router() {
     let second = hasty.connect(&router).await;
     soon(first.channel.closed()).await;
     second.settled().await;
-    assert!(hasty.bed.controller.online().is_online(router.id.as_str()));
+    assert!(hasty.bed.controller.kernel().online().is_online(router.id.as_str()));
 }
 
 #[tokio::test]
@@ -176,7 +176,7 @@ async fn disabled_and_deleted_routers_are_cut_off() {
     soon(first.channel.closed()).await;
     net.manage("deleteEdgeRouter", &[two.id.as_str()], serde_json::Value::Null).await;
     soon(second.channel.closed()).await;
-    let online = net.bed.controller.online();
+    let online = net.bed.controller.kernel().online();
     until(|| online.routers().is_empty()).await;
     assert_eq!(online.sync_status(one.id.as_str()), sync_status::DISCONNECTED);
 }
@@ -273,7 +273,7 @@ async fn certificates_are_renewed_without_locking_anybody_out() {
         TestRouter { id: router.id.clone(), chain: KeyedChain::new(chain.clone(), key).unwrap() };
     net.connect(&renewed).await;
     let current = || {
-        let router = net.bed.controller.snapshot();
+        let router = net.bed.controller.kernel().snapshot();
         router.get::<Router>(&Id::new(id)).unwrap().fingerprint.clone().unwrap()
     };
     until(|| *current() == *chain[0].fingerprint()).await;

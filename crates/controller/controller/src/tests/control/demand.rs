@@ -104,7 +104,7 @@ async fn whoever_cannot_prove_itself_is_cut_when_that_is_demanded_and_told_why()
 
     net.demand(&service, true).await;
     until(|| !has(&circuit.circuit_id)).await;
-    let session = |id: &str| net.bed.controller.sessions().service(id);
+    let session = |id: &str| net.bed.controller.auth().sessions().service(id);
     assert_eq!(session(&dial).map(|it: std::sync::Arc<ServiceSession>| it.base.id.clone()), None);
     assert!(session(&kept).is_some());
     for kind in ["Dial", "Bind"] {
@@ -125,7 +125,7 @@ async fn whoever_cannot_prove_itself_is_cut_when_that_is_demanded_and_told_why()
 
     let request = new.hosting(&service, "t-new").await;
     assert_eq!(create(&peer, &request).await.result(), CreateTerminatorResult::Success);
-    let made = net.bed.controller.snapshot().get::<Terminator>(&Id::new("t-new")).cloned();
+    let made = net.bed.controller.kernel().snapshot().get::<Terminator>(&Id::new("t-new")).cloned();
     assert!(made.unwrap().host_proves);
     dialed(&mut peer, &new, &service, [true, true]).await.unwrap();
     // An announcement that is missing is named.

@@ -66,7 +66,7 @@ impl HelloGate for Door {
 impl Waiting {
     async fn new(net: &Net, name: &str, group: &str) -> Self {
         let router = net.router(name).await;
-        let keys = net.bed.controller.keys();
+        let keys = net.bed.controller.auth().keys();
         let key = router.chain.key().clone();
         let sans = vec![San::Ip([127, 0, 0, 1].into())];
         let subject = Subject::common_name(router.id.as_str());
@@ -114,7 +114,7 @@ fn connection(net: &Net, router: &TestRouter) -> Option<u64> {
 }
 
 fn dial_routers(net: &Net) {
-    let keys = net.bed.controller.keys();
+    let keys = net.bed.controller.auth().keys();
     let session = keys.session.clone();
     let identity = Identity::new(Some(session.clone()), vec![session], keys.bundle.clone());
     let options = DialerOptions {

@@ -98,20 +98,21 @@ async fn a_router_that_was_away_loses_the_circuits_of_sessions_that_ended() {
     until(|| net.network.routers().all().is_empty()).await;
     forbid(&net, "Dial").await;
     let dial = one.dial["id"].as_str().unwrap();
-    until(|| net.bed.controller.sessions().service(dial).is_none()).await;
+    until(|| net.bed.controller.auth().sessions().service(dial).is_none()).await;
 
     let mut peer = net.connect(&router).await;
     peer.send(CarriedCircuits { routes: vec![route], last: true }.to_message()).await;
     assert_eq!(unrouted(&mut peer).await, circuit);
     assert!(net.network.circuits().is_empty());
-    let hosted = || net.bed.controller.snapshot().get::<Terminator>(&Id::new("hosted")).cloned();
+    let hosted =
+        || net.bed.controller.kernel().snapshot().get::<Terminator>(&Id::new("hosted")).cloned();
     assert!(hosted().is_some(), "its session goes on");
 
     peer.leave();
     until(|| net.network.routers().all().is_empty()).await;
     forbid(&net, "Bind").await;
     let bind = host.bind["id"].as_str().unwrap();
-    until(|| net.bed.controller.sessions().service(bind).is_none()).await;
+    until(|| net.bed.controller.auth().sessions().service(bind).is_none()).await;
     net.connect(&router).await;
     until(|| hosted().is_none()).await;
 }
@@ -123,20 +124,23 @@ async fn a_host_that_was_back_in_time_keeps_its_terminator() {
     let host = Client::new(&net, "server", &service).await;
     host.host(&peer, "hosted").await;
     let controller = &net.bed.controller;
-    let hosted = || controller.snapshot().get::<Terminator>(&Id::new("hosted")).cloned();
+    let hosted = || controller.kernel().snapshot().get::<Terminator>(&Id::new("hosted")).cloned();
     let removed = vec![hosted().unwrap()];
     let remove = async || {
-        Terminators::of(controller).remove(&router.id, &[Id::new("hosted")]).await.unwrap();
+        Terminators::of(controller.kernel())
+            .remove(&router.id, &[Id::new("hosted")])
+            .await
+            .unwrap();
         assert!(hosted().is_none());
     };
     remove().await;
-    put_back(controller, &removed).await.unwrap();
+    put_back(controller.auth(), &removed).await.unwrap();
     assert_eq!(hosted().unwrap().address, removed[0].address, "its session goes on");
     forbid(&net, "Bind").await;
     let bind = host.bind["id"].as_str().unwrap();
-    until(|| controller.sessions().service(bind).is_none()).await;
+    until(|| controller.auth().sessions().service(bind).is_none()).await;
     remove().await;
-    put_back(controller, &removed).await.unwrap();
+    put_back(controller.auth(), &removed).await.unwrap();
     assert!(hosted().is_none(), "nothing stands behind it");
 }
 
@@ -159,7 +163,8 @@ async fn old_routers_lose_what_a_bind_session_hosted() {
     let ended = SessionRemoved::from_message(&peer.expect(is::SESSION_REMOVED).await).unwrap();
     assert_eq!(ended.ids, [bind]);
     assert_eq!(unrouted(&mut peer).await, circuit);
-    let known = |id: &str| net.bed.controller.snapshot().get::<Terminator>(&Id::new(id)).is_some();
+    let known =
+        |id: &str| net.bed.controller.kernel().snapshot().get::<Terminator>(&Id::new(id)).is_some();
     assert!(!known("first"));
     assert!(known("second"), "another identity hosts it");
     assert!(known("elsewhere"), "a later router ends it by itself");

@@ -60,7 +60,7 @@ async fn who_is_cut_off_between_gate_and_registration_does_not_stay() {
     let gate = Arc::new(Gate(Arc::clone(&net.plane.0)));
     let (admitted, mut channels) = mpsc::unbounded_channel();
     let doorkeeper = Doorkeeper { gate: Arc::clone(&gate), admitted };
-    let keys = net.bed.controller.keys();
+    let keys = net.bed.controller.auth().keys();
     let identity = Identity::new(None, vec![keys.session.clone()], keys.bundle.clone());
     let tls = ControlPlane::tls(&LiveIdentity::fixed(identity)).unwrap();
     let (listeners, limits) = (Listeners::new(), ListenerLimits::default());
@@ -91,7 +91,7 @@ async fn who_is_cut_off_between_gate_and_registration_does_not_stay() {
         }
         soon(peer.channel.closed()).await;
         assert!(net.network.routers().get(router.id.as_str()).is_none(), "{operation}");
-        assert!(!net.bed.controller.online().is_online(router.id.as_str()), "{operation}");
+        assert!(!net.bed.controller.kernel().online().is_online(router.id.as_str()), "{operation}");
     }
 }
 
@@ -107,7 +107,7 @@ async fn a_renewed_certificate_keeps_the_connection_and_another_ends_it() {
     let mut peer = net.connect(&router).await;
     let mut witness = net.connect(&other).await;
     let waiting = || {
-        let snapshot = net.bed.controller.snapshot();
+        let snapshot = net.bed.controller.kernel().snapshot();
         snapshot.get::<Router>(&router.id).unwrap().unverified_fingerprint.clone()
     };
     assert_eq!(waiting(), None);

@@ -90,7 +90,7 @@ async fn terminators_of_a_lost_router_keep_no_host_from_another_router() {
         assert_eq!(host(&other, id).await, CreateTerminatorResult::Success);
     }
     assert_ne!(host(&other, "g").await, CreateTerminatorResult::Success);
-    let all = net.bed.controller.snapshot();
+    let all = net.bed.controller.kernel().snapshot();
     assert_eq!(all.list::<Terminator>().count(), 6, "the lost router keeps its terminators");
 }
 

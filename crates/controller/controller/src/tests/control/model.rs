@@ -68,13 +68,13 @@ async fn a_router_gets_everything_and_then_changes() {
     let key = position(&state, |it| matches!(it, Model::PublicKey(_)));
     assert!(config_type < identity && identity < own && own < routers);
     assert!(routers < policy && policy < members && members < key);
-    let own = net.bed.controller.keys().session.leaf().fingerprint().to_owned();
+    let own = net.bed.controller.auth().keys().session.leaf().fingerprint().to_owned();
     let usages = state.events.iter().find_map(|event| match &event.model {
         Some(Model::PublicKey(key)) if key.kid == own => Some(key.usages.clone()),
         _ => None,
     });
     assert_eq!(usages.unwrap(), [Usage::ClientX509CertValidation as i32]);
-    let status = || net.bed.controller.online().sync_status(router.id.as_str());
+    let status = || net.bed.controller.kernel().online().sync_status(router.id.as_str());
     until(|| status() == sync_status::DONE).await;
 
     let other =
@@ -156,7 +156,7 @@ async fn a_model_taken_anew_is_sent_anew_at_the_same_index() {
     let router = net.router("er1").await;
     let mut peer = net.connect(&router).await;
     let state = full(&mut peer, "s1").await;
-    net.plane.0.model.restart(net.bed.controller.snapshot());
+    net.plane.0.model.restart(net.bed.controller.kernel().snapshot());
     let again = DataState::from_message(&peer.expect(is::DATA_STATE).await).unwrap();
     assert_eq!(again.end_index, net.plane.model_index());
 
@@ -202,7 +202,7 @@ async fn routers_hear_of_other_keys_and_forget_those_of_before() {
     let (router, late) = (net.router("er1").await, net.router("er2").await);
     let mut peer = net.connect(&router).await;
     full(&mut peer, "s1").await;
-    let old = net.bed.controller.keys().session.leaf().fingerprint().to_owned();
+    let old = net.bed.controller.auth().keys().session.leaf().fingerprint().to_owned();
     let other = net.exchange_keys();
     let new = other.session.leaf().fingerprint().to_owned();
     told(&mut peer, &new, Some(&old)).await;
@@ -221,7 +221,7 @@ async fn routers_hear_of_other_keys_and_forget_those_of_before() {
 
 /// Names of the keys of tokens in this stage.
 fn in_stage(net: &Net, is: impl Fn(Stage) -> bool) -> Vec<String> {
-    let known = net.bed.controller.known_token_keys();
+    let known = net.bed.controller.auth().known_token_keys();
     known.into_iter().filter(|key| is(key.stage)).map(|key| key.kid).collect()
 }
 
@@ -246,7 +246,7 @@ async fn routers_know_a_key_of_tokens_before_it_signs_and_forget_a_stolen_one() 
     assert_eq!(weft_identity::fingerprint(&key.data), second[0]);
 
     net.bed.clock.advance(Duration::from_secs(3 * 3600));
-    net.bed.controller.roll_token_keys(&Caller::system()).unwrap();
+    net.bed.controller.auth().roll_token_keys(&Caller::system()).unwrap();
     assert_eq!(in_stage(&net, is_signing), second);
     let third = in_stage(&net, is_ahead).remove(0);
     told(&mut peer, &third, None).await;
@@ -255,7 +255,8 @@ async fn routers_know_a_key_of_tokens_before_it_signs_and_forget_a_stolen_one() 
     let position = subscribe(net.plane.model_index(), &net.timeline(), "s2");
     peer.leave();
     until(|| net.network.routers().get(router.id.as_str()).is_none()).await;
-    let dropped = net.bed.controller.drop_stolen_token_keys(&Caller::system(), None).await.unwrap();
+    let dropped =
+        net.bed.controller.auth().drop_stolen_token_keys(&Caller::system(), None).await.unwrap();
     assert_eq!(dropped.sessions, 0);
     assert!(dropped.keys.contains(&second[0]) && dropped.keys.contains(&third));
     let signing = in_stage(&net, is_signing).remove(0);
@@ -273,7 +274,7 @@ async fn a_full_model_that_cannot_be_encoded_is_never_sent_as_an_empty_one() {
     let fails = &net.plane.0.model.fails;
     fails.store(true, std::sync::atomic::Ordering::Release);
     peer.send(subscribe(0, "", "s1").to_message()).await;
-    let status = || net.bed.controller.online().sync_status(router.id.as_str());
+    let status = || net.bed.controller.kernel().online().sync_status(router.id.as_str());
     until(|| status() == sync_status::IN_PROGRESS).await;
     // Changes during the encoding are told after it as well.
     net.create("createService", json!({"name": "db", "encryptionRequired": false})).await;

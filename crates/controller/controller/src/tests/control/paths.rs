@@ -284,7 +284,7 @@ async fn a_router_that_is_no_longer_to_be_traversed_is_gone_around() {
 #[tokio::test]
 async fn the_next_attempt_goes_to_another_terminator() {
     let mut mesh = Triangle::new(quick()).await;
-    let service = mesh.net.bed.controller.snapshot();
+    let service = mesh.net.bed.controller.kernel().snapshot();
     let service =
         service.list::<weft_model::entity::Terminator>().next().unwrap().service_id.clone();
     let terminator = CreateTunnelTerminatorRequestV2 {

@@ -74,7 +74,7 @@ impl Renewing {
 }
 
 pub(super) fn entity(net: &Net, router: &TestRouter) -> Router {
-    (**net.bed.controller.snapshot().get::<Router>(&router.id).unwrap()).clone()
+    (**net.bed.controller.kernel().snapshot().get::<Router>(&router.id).unwrap()).clone()
 }
 
 pub(super) async fn answer(peer: &mut Peer) -> String {
@@ -95,7 +95,7 @@ async fn renew(
     if cut == Cut::Unwritten {
         net.bed.store.push(Fault::Fails(CommitError::Full));
         peer.send(own.request(verifies).to_message()).await;
-        until(|| matches!(net.bed.controller.health(), Health::Failing(_))).await;
+        until(|| matches!(net.bed.controller.kernel().health(), Health::Failing(_))).await;
         peer.leave();
         return None;
     }

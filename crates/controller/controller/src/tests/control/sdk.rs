@@ -227,7 +227,8 @@ async fn a_host_hears_the_dialers_name_from_the_controller_whatever_dialer_and_r
     };
     let bound =
         CircuitRequest { ingress_id: "somebody".into(), service: "web".into(), peer_data: written };
-    let router = net.bed.controller.snapshot().list::<Router>().next().unwrap().base.id.clone();
+    let router =
+        net.bed.controller.kernel().snapshot().list::<Router>().next().unwrap().base.id.clone();
     let router = (router.to_string(), "er1".to_owned());
     let sdk = (laptop.identity.clone(), "laptop".to_owned());
     for (request, (id, name)) in [
@@ -268,7 +269,7 @@ async fn an_instance_belongs_to_one_identity() {
     );
     let text = "with shared identity blue belongs to different identity";
     assert!(refused.msg.starts_with("sibling terminator ") && refused.msg.ends_with(text));
-    let snapshot = net.bed.controller.snapshot();
+    let snapshot = net.bed.controller.kernel().snapshot();
     assert!(snapshot.get::<Terminator>(&Id::new("third")).is_none());
     assert_eq!(host(&one, "first", "a").await.result(), CreateTerminatorResult::Success);
 }

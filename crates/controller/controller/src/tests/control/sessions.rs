@@ -82,7 +82,7 @@ async fn a_router_is_told_of_sessions() {
     assert_eq!(removed(&mut peer).await.tokens, ["gone"]);
     let status = || {
         let controller = &net.bed.controller;
-        controller.online().identity(&identity, controller.now())
+        controller.kernel().online().identity(&identity, controller.kernel().now())
     };
     assert_eq!(status(), ConnectionStatus::Online);
 
@@ -100,7 +100,7 @@ async fn a_router_is_told_of_sessions() {
     peer.settled().await;
     assert_eq!(status(), ConnectionStatus::Online);
     assert_eq!(
-        net.bed.controller.online().identity("nobody", net.bed.controller.now()),
+        net.bed.controller.kernel().online().identity("nobody", net.bed.controller.kernel().now()),
         ConnectionStatus::Offline
     );
 
@@ -144,7 +144,7 @@ async fn a_router_learns_no_session_that_is_not_its_own() {
     // A router cannot keep a session alive that it may not know.
     net.bed.clock.advance(Duration::from_secs(60));
     let active = || {
-        let sessions = net.bed.controller.sessions();
+        let sessions = net.bed.controller.auth().sessions();
         sessions.last_activity(&sessions.by_id(&second).unwrap())
     };
     let last = active();
@@ -153,7 +153,7 @@ async fn a_router_learns_no_session_that_is_not_its_own() {
     assert_eq!(active(), last);
     peer.send(ApiSessionHeartbeat { tokens: vec![token.clone()] }.to_message()).await;
     peer.settled().await;
-    assert_eq!(active(), net.bed.controller.now());
+    assert_eq!(active(), net.bed.controller.kernel().now());
 
     // The router is not told of its end either: the next notice is about a session of its own.
     net.manage("deleteIdentity", &[&laptop], Value::Null).await;
@@ -201,11 +201,11 @@ async fn a_router_learns_of_no_login_that_it_cannot_serve() {
     let refused = net.bed.manage(&stolen, "listIdentities", &[], Value::Null).await.unwrap_err();
     assert_eq!(refused.code(), ErrorCode::Unauthorized);
     // Once that certificate has expired, no router can use the session any more.
-    let later = net.bed.controller.now().plus(Duration::from_secs(13 * 3600));
-    net.bed.controller.sessions().touch(&id.as_str().unwrap().into(), later);
+    let later = net.bed.controller.kernel().now().plus(Duration::from_secs(13 * 3600));
+    net.bed.controller.auth().sessions().touch(&id.as_str().unwrap().into(), later);
     net.bed.clock.advance(Duration::from_secs(13 * 3600));
     assert_eq!(removed(&mut peer).await.tokens, [token]);
-    assert!(net.bed.controller.sessions().by_id(id.as_str().unwrap()).is_some());
+    assert!(net.bed.controller.auth().sessions().by_id(id.as_str().unwrap()).is_some());
 }
 
 #[tokio::test]
@@ -306,8 +306,8 @@ async fn sessions_that_rest_on_nothing_any_more_end_at_routers() {
         .await;
     net.manage("patchIdentity", &[&other], json!({"authPolicyId": strict})).await;
     let year = Duration::from_secs(366 * 24 * 3600);
-    let sessions = net.bed.controller.sessions();
-    sessions.touch(&of_phone.as_str().into(), net.bed.controller.now().plus(year));
+    let sessions = net.bed.controller.auth().sessions();
+    sessions.touch(&of_phone.as_str().into(), net.bed.controller.kernel().now().plus(year));
     net.bed.clock.advance(year);
     assert_eq!(removed(&mut peer).await.ids, [of_phone]);
 }
@@ -418,7 +418,7 @@ async fn who_was_connected_to_a_connection_that_was_replaced_is_not_any_more() {
     };
     let status = |id: &str| {
         let controller = &net.bed.controller;
-        controller.online().identity(id, controller.now())
+        controller.kernel().online().identity(id, controller.kernel().now())
     };
     let first = net.connect(&router).await;
     first.send(full(&[&*a, &*b])).await;

@@ -142,8 +142,9 @@ impl Net {
         let network = bed.controller.start_network(options);
         let advertise = vec!["tls:ctrl.example:6262".to_owned()];
         let control = ControlOptions { advertise, ..ControlOptions::default() };
-        let plane = ControlPlane::start(&bed.controller, network.clone(), control).await.unwrap();
-        let keys = bed.controller.keys();
+        let plane =
+            ControlPlane::start(bed.controller.auth(), network.clone(), control).await.unwrap();
+        let keys = bed.controller.auth().keys();
         let identity = Identity::new(None, vec![keys.session.clone()], keys.bundle.clone());
         let tls = ControlPlane::tls(&LiveIdentity::fixed(identity)).unwrap();
         let listeners = Listeners::new();
@@ -208,7 +209,7 @@ impl Net {
 
     /// Replaces the keys for tokens in use, as operators do with their files.
     pub(super) fn exchange_keys(&self) -> Keys {
-        let former = self.bed.controller.keys();
+        let former = self.bed.controller.auth().keys();
         let key = PrivateKey::generate(KeyAlgorithm::EcP256).unwrap();
         let sans = vec![San::Dns("localhost".into()), San::Ip([127, 0, 0, 1].into())];
         let subject = Subject::common_name("ctrl1");
@@ -216,18 +217,18 @@ impl Net {
         let chain = vec![former.authority.issue(&leaf.unwrap()).unwrap()];
         let chain = KeyedChain::new(chain, key).unwrap();
         let other = Keys { session: chain.clone(), enrollment: chain, ..(*former).clone() };
-        self.bed.controller.exchange_keys(other.clone()).unwrap();
+        self.bed.controller.auth().exchange_keys(other.clone()).unwrap();
         other
     }
 
     /// The timeline of the data model.
     pub(super) fn timeline(&self) -> String {
-        self.bed.controller.snapshot().timeline().0.to_string()
+        self.bed.controller.kernel().snapshot().timeline().0.to_string()
     }
 
     /// The hello and the certificate of a router.
     pub(super) fn options(&self, router: &TestRouter) -> DialOptions {
-        let bundle = self.bed.controller.keys().bundle.clone();
+        let bundle = self.bed.controller.auth().keys().bundle.clone();
         let identity = Identity::new(Some(router.chain.clone()), Vec::new(), bundle);
         let identity = LiveIdentity::fixed(identity);
         let tls = client_config(&ClientTls::of_identity(&identity, &[])).unwrap();
@@ -279,7 +280,7 @@ impl Net {
         let mut peer = Peer::start(soon(dial(options)).await.unwrap());
         peer.greet().await;
         until(|| {
-            let facts = self.bed.controller.online().router(router.id.as_str());
+            let facts = self.bed.controller.kernel().online().router(router.id.as_str());
             facts.is_some_and(|facts| !facts.protocols.is_empty())
         })
         .await;

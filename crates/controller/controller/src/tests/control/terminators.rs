@@ -40,7 +40,7 @@ async fn terminators_are_created_once_changed_and_removed() {
     let again = host(&peer, &service, "t1").await;
     assert_eq!((again.result(), again.start_time), (CreateTerminatorResult::Success, 77));
     let of_router =
-        |id: &str| net.bed.controller.snapshot().get::<Terminator>(&Id::new(id)).cloned();
+        |id: &str| net.bed.controller.kernel().snapshot().get::<Terminator>(&Id::new(id)).cloned();
     let one = of_router("t1").unwrap();
     assert_eq!((&*one.binding, one.cost, &one.host_id), ("tunnel", 5, &router.id));
 
@@ -103,7 +103,8 @@ async fn the_data_of_a_terminator_has_limits() {
         let reply = CreateTunnelTerminatorResponseV2::from_message(&reply).unwrap();
         let is_made = reply.result() == CreateTerminatorResult::Success;
         assert_eq!(is_made, allowed, "{peer_data} {instance} {}", reply.msg);
-        let made = net.bed.controller.snapshot().get::<Terminator>(&Id::new("large")).is_some();
+        let made =
+            net.bed.controller.kernel().snapshot().get::<Terminator>(&Id::new("large")).is_some();
         assert_eq!(made, allowed);
         peer.ask(Message::new(is::REMOVE_TUNNEL_TERMINATOR_REQUEST, "large")).await;
     }
@@ -119,7 +120,7 @@ async fn a_removal_may_follow_its_creation_at_once() {
         assert_eq!(made.result(), CreateTerminatorResult::Success);
         let answer = is::REMOVE_TUNNEL_TERMINATOR_RESPONSE;
         assert_eq!(removed.content_type, answer, "{}", removed.text());
-        assert!(net.bed.controller.snapshot().get::<Terminator>(&Id::new(&id)).is_none());
+        assert!(net.bed.controller.kernel().snapshot().get::<Terminator>(&Id::new(&id)).is_none());
     }
 }
 
@@ -149,7 +150,8 @@ async fn terminators_are_validated_when_a_router_connects() {
     });
     let answer = ValidateTerminatorsV2Response { states: states.collect() };
     peer.send(answer.to_message().in_reply_to(&asked)).await;
-    let known = |id: &str| net.bed.controller.snapshot().get::<Terminator>(&Id::new(id)).is_some();
+    let known =
+        |id: &str| net.bed.controller.kernel().snapshot().get::<Terminator>(&Id::new(id)).is_some();
     until(|| !known("t2")).await;
     assert!(known("t1"));
 }
@@ -180,7 +182,8 @@ async fn a_terminator_that_is_made_again_is_not_removed_by_an_older_answer() {
     let asked = peer.expect(ctrl::content_type::VALIDATE_TERMINATORS_V2).await;
     assert_eq!(host(&peer, &service, "again").await.result(), CreateTerminatorResult::Success);
     peer.send(hosts_none(&asked)).await;
-    let known = |id: &str| net.bed.controller.snapshot().get::<Terminator>(&Id::new(id)).is_some();
+    let known =
+        |id: &str| net.bed.controller.kernel().snapshot().get::<Terminator>(&Id::new(id)).is_some();
     until(|| !known("gone")).await;
     assert!(known("again"));
 }
@@ -202,8 +205,9 @@ async fn a_terminator_that_is_made_again_while_others_are_removed_stays() {
     for made in futures::future::join_all(made).await {
         assert_eq!(made.result(), CreateTerminatorResult::Success);
     }
-    let known =
-        |id: &String| net.bed.controller.snapshot().get::<Terminator>(&Id::new(id)).is_some();
+    let known = |id: &String| {
+        net.bed.controller.kernel().snapshot().get::<Terminator>(&Id::new(id)).is_some()
+    };
     until(|| !gone.iter().any(known)).await;
     assert!(again.iter().all(known));
 }
@@ -213,7 +217,7 @@ async fn a_router_with_many_terminators_is_quiesced_in_parts() {
     let (net, router, peer, service) = hosted().await;
     let (of, at) = (service.clone(), router.id.clone());
     let caller = Caller::own("test");
-    let made = net.bed.controller.decide(&caller, move |decision| {
+    let made = net.bed.controller.kernel().decide(&caller, move |decision| {
         for number in 0..2500 {
             let base = Base::new(Id::new(&format!("many{number}")), decision.now());
             let (service_id, router_id) = (of.clone(), at.clone());
@@ -223,13 +227,16 @@ async fn a_router_with_many_terminators_is_quiesced_in_parts() {
     });
     made.await.unwrap();
     let with = |precedence: Precedence| {
-        let snapshot = net.bed.controller.snapshot();
+        let snapshot = net.bed.controller.kernel().snapshot();
         snapshot.list::<Terminator>().filter(|it| it.precedence == precedence).count()
     };
-    let before = net.bed.controller.snapshot().revision();
+    let before = net.bed.controller.kernel().snapshot().revision();
     peer.ask(Message::new(ctrl::content_type::QUIESCE_ROUTER, "")).await;
     assert_eq!(with(Precedence::Failed), 2501);
-    assert!(net.bed.controller.snapshot().revision().0 >= before.0 + 3, "others can write between");
+    assert!(
+        net.bed.controller.kernel().snapshot().revision().0 >= before.0 + 3,
+        "others can write between"
+    );
     peer.ask(Message::new(ctrl::content_type::DEQUIESCE_ROUTER, "")).await;
     assert_eq!((with(Precedence::Failed), with(Precedence::Default)), (0, 2501));
 }

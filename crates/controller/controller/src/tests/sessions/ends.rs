@@ -57,7 +57,7 @@ fn is_up(bed: &Bed, token: &str) -> bool {
 
 /// Waits until an identity has this many sessions left.
 async fn left(bed: &Bed, identity: &str, count: usize) {
-    let of = || bed.controller.sessions().of_identity(&Id::new(identity)).len();
+    let of = || bed.controller.auth().sessions().of_identity(&Id::new(identity)).len();
     until("the others end", || of() == count).await;
 }
 
@@ -92,18 +92,26 @@ async fn a_session_does_not_come_back_with_a_crash_after_another_password() {
     let admin = bed.admin().await;
     let (_, _, updb) = anna(&bed, &admin, "default").await;
     let token = by_password(&bed, "geheim!").await;
-    let stored = bed.controller.sessions().by_token(&token, bed.controller.now()).unwrap();
+    let stored =
+        bed.controller.auth().sessions().by_token(&token, bed.controller.kernel().now()).unwrap();
     let body = json!({"password": "anders!"});
     bed.manage(&admin, "patchAuthenticator", &[&updb], body).await.unwrap();
     until("the session ends", || {
-        bed.controller.sessions().by_id(stored.base.id.as_str()).is_none()
+        bed.controller.auth().sessions().by_id(stored.base.id.as_str()).is_none()
     })
     .await;
     // As if the end of the session had not reached the disk.
     bed.store.live().put(stored.into());
     let again = bed.restarted().await;
     assert!(!is_up(&again, &token));
-    assert!(again.controller.sessions().by_token(&token, again.controller.now()).is_none());
+    assert!(
+        again
+            .controller
+            .auth()
+            .sessions()
+            .by_token(&token, again.controller.kernel().now())
+            .is_none()
+    );
 }
 
 #[tokio::test]
@@ -143,10 +151,11 @@ async fn an_expired_certificate_ends_its_sessions_where_none_may_be_expired() {
     let (other, of_other) = bed.enroll(&admin, "old").await;
     let (short, long) = (by_certificate(&bed, &chain).await, by_certificate(&bed, &of_other).await);
     let password = by_password(&bed, "geheim!").await;
-    let sessions = bed.controller.sessions();
+    let sessions = bed.controller.auth().sessions();
     let all = [&short, &long, &password];
-    let all = all.map(|token| sessions.by_token(token, bed.controller.now()).unwrap());
-    let used = || all.iter().for_each(|it| sessions.touch(&it.base.id, bed.controller.now()));
+    let all = all.map(|token| sessions.by_token(token, bed.controller.kernel().now()).unwrap());
+    let used =
+        || all.iter().for_each(|it| sessions.touch(&it.base.id, bed.controller.kernel().now()));
     bed.clock.advance(NEARLY_A_YEAR);
     used();
     assert!(is_up(&bed, &short) && is_up(&bed, &long));
@@ -184,7 +193,7 @@ async fn another_external_id_ends_the_sessions_of_the_old_one() {
     let (identity, _, _) = anna(&bed, &admin, "default").await;
     let body = json!({"externalId": "7"});
     bed.manage(&admin, "patchIdentity", &[&identity], body).await.unwrap();
-    let snapshot = bed.controller.snapshot();
+    let snapshot = bed.controller.kernel().snapshot();
     let print = weft_auth::sessions::print_of(&snapshot, &Id::new(&identity), &Id::new("internal"));
     let session = weft_model::entity::ApiSession {
         identity_id: Id::new(&identity),
@@ -192,7 +201,7 @@ async fn another_external_id_ends_the_sessions_of_the_old_one() {
         credential: print.unwrap(),
         ..super::login(&bed)
     };
-    bed.controller.sessions().open(session, "claimed", |_| true).unwrap();
+    bed.controller.auth().sessions().open(session, "claimed", |_| true).unwrap();
     assert!(is_up(&bed, "claimed"));
     let body = json!({"externalId": "8"});
     bed.manage(&admin, "patchIdentity", &[&identity], body).await.unwrap();

@@ -20,13 +20,13 @@ async fn small() -> Bed {
 /// Opens a session of the identity.
 fn open(bed: &Bed, number: usize, is_mfa_complete: bool) -> Id {
     let session = ApiSession { is_mfa_complete, ..login(bed) };
-    let sessions = bed.controller.sessions();
+    let sessions = bed.controller.auth().sessions();
     let session = sessions.open(session, &format!("token {number}"), |it| it.is_mfa_complete);
     session.unwrap().base.id.clone()
 }
 
 fn counts(bed: &Bed) -> (usize, usize) {
-    let all = bed.controller.sessions().all();
+    let all = bed.controller.auth().sessions().all();
     let complete = all.iter().filter(|it| it.is_mfa_complete).count();
     (complete, all.len() - complete)
 }
@@ -41,7 +41,7 @@ async fn sessions_without_a_code_end_no_others() {
         last = Some(open(&bed, number, false));
     }
     assert_eq!(counts(&bed), (3, 297));
-    let sessions = bed.controller.sessions();
+    let sessions = bed.controller.auth().sessions();
     assert!(owners.iter().chain(&last).all(|id| sessions.by_id(id.as_str()).is_some()));
     // One that gets its code counts among the others from then on.
     let last = last.unwrap();
@@ -49,7 +49,8 @@ async fn sessions_without_a_code_end_no_others() {
         open(&bed, number, true);
     }
     assert_eq!(counts(&bed), (PER_IDENTITY, 297));
-    let whole = sessions.change(&last, bed.controller.now(), |it| it.is_mfa_complete = true);
+    let whole =
+        sessions.change(&last, bed.controller.kernel().now(), |it| it.is_mfa_complete = true);
     sessions.make_room(&whole.unwrap(), |it| it.is_mfa_complete);
     // Some of them end together, so that the next ones need not look at all.
     assert_eq!(counts(&bed), (PER_IDENTITY - 4, 296));
@@ -63,11 +64,11 @@ async fn the_password_alone_ends_no_login_of_another_source() {
     let half = |number: usize, from: &str| {
         bed.clock.advance(Duration::from_millis(100));
         let session = ApiSession { ip_address: from.to_owned(), ..login(&bed) };
-        let sessions = bed.controller.sessions();
+        let sessions = bed.controller.auth().sessions();
         let session = sessions.open(session, &format!("token {number}"), |it| it.is_mfa_complete);
         session.unwrap().base.id.clone()
     };
-    let is_there = |id: &Id| bed.controller.sessions().by_id(id.as_str()).is_some();
+    let is_there = |id: &Id| bed.controller.auth().sessions().by_id(id.as_str()).is_some();
     let owner = half(0, "192.0.2.1");
     // From one address in both of its forms, and from one network of IPv6.
     let first = half(1, "198.51.100.7");
@@ -88,12 +89,12 @@ async fn the_password_alone_ends_no_login_of_another_source() {
 #[tokio::test]
 async fn the_session_ends_that_was_not_used_for_the_longest_time() {
     let bed = small().await;
-    let sessions = bed.controller.sessions();
+    let sessions = bed.controller.auth().sessions();
     let [tunneler, idle] = [0, 1].map(|number| open(&bed, number, true));
     for number in 2..2 * PER_IDENTITY {
         bed.clock.advance(Duration::from_secs(1));
         if number % 60 == 0 {
-            sessions.touch(&tunneler, bed.controller.now());
+            sessions.touch(&tunneler, bed.controller.kernel().now());
         }
         open(&bed, number, true);
     }
@@ -142,7 +143,7 @@ async fn logins_beyond_the_rate_wait_and_changes_of_certificates_are_refused() {
     .await;
     assert!(done >= AT_ONCE / 2, "{done}");
     assert_eq!(refused.status(), 429);
-    assert!(bed.controller.sessions().by_id(&id).is_some());
+    assert!(bed.controller.auth().sessions().by_id(&id).is_some());
 }
 
 #[tokio::test]
@@ -157,6 +158,6 @@ async fn a_program_that_logs_in_for_each_operation_is_let_in() {
     // Those that may not come at once wait.
     let all = futures::future::join_all((0..220).map(|_| bed.login(USERNAME, PASSWORD))).await;
     assert_eq!(all.into_iter().filter_map(Result::err).count(), 0);
-    let owner = bed.controller.sessions().by_id(&admin.login().unwrap().session.id);
+    let owner = bed.controller.auth().sessions().by_id(&admin.login().unwrap().session.id);
     assert!(owner.is_some(), "no session ends for those of other logins");
 }

@@ -92,7 +92,7 @@ async fn another_key_ends_the_sessions_of_the_old_one_and_a_renewal_none() {
         let body = json!({"csr": csr("x")});
         let made = bed.client(&others[0], "createCurrentApiSessionCertificate", &[], body).await;
         let made = chain(&made.unwrap(), "certificate");
-        let at_routers = || bed.controller.legacy_sessions().len();
+        let at_routers = || bed.controller.auth().legacy_sessions().len();
         assert_eq!(at_routers(), 2);
 
         let key = if is_rolled { PrivateKey::generate(KeyAlgorithm::EcP256).unwrap() } else { key };
@@ -109,14 +109,17 @@ async fn another_key_ends_the_sessions_of_the_old_one_and_a_renewal_none() {
         assert!(again(&bed, &own, &old).login().is_none());
         assert!(bed.with_token(&password.login().unwrap().session.token).login().is_some());
         let left = if is_rolled { 2 } else { 4 };
-        let of = || bed.controller.sessions().of_identity(&Id::new(&identity)).len();
+        let of = || bed.controller.auth().sessions().of_identity(&Id::new(&identity)).len();
         until("the others end", || of() == left).await;
         // The next extension begins with the new certificate, and a restart changes nothing.
         let own = again(&bed, &own, &new);
         extend(&bed, &own, &key).await;
         let restarted = bed.restarted().await;
         assert!(restarted.with_token(&own.login().unwrap().session.token).login().is_some());
-        assert_eq!(restarted.controller.sessions().of_identity(&Id::new(&identity)).len(), left);
+        assert_eq!(
+            restarted.controller.auth().sessions().of_identity(&Id::new(&identity)).len(),
+            left
+        );
     }
 }
 
@@ -139,20 +142,20 @@ async fn connections_that_are_open_outlive_the_certificate_that_they_show() {
                 connected: Some(connected),
                 ..Origin::default()
             };
-            bed.controller.resolve(Credentials { session, origin, ..Credentials::default() })
+            bed.controller.auth().resolve(Credentials { session, origin, ..Credentials::default() })
         };
         // Only the session that renewed goes on over connections with the old certificate, and only over those that
         // were open; they are told to close.
         let open = on(&bed, &own, &old, before);
-        assert!(open.login().is_some() && bed.controller.sessions().is_outdated(&open));
+        assert!(open.login().is_some() && bed.controller.auth().sessions().is_outdated(&open));
         assert!(on(&bed, &own, &old, after).login().is_none());
         assert!(on(&bed, &own, &[], before).login().is_none());
         let fresh = on(&bed, &own, &new, after);
-        assert!(fresh.login().is_some() && !bed.controller.sessions().is_outdated(&fresh));
+        assert!(fresh.login().is_some() && !bed.controller.auth().sessions().is_outdated(&fresh));
         assert_eq!(on(&bed, &other, &old, before).login().is_some(), !is_rolled);
         let restarted = bed.restarted().await;
         assert!(on(&restarted, &own, &old, before).login().is_none(), "no connection is older");
-        bed.controller.sessions().end(&[Id::new(&own.login().unwrap().session.id)]);
+        bed.controller.auth().sessions().end(&[Id::new(&own.login().unwrap().session.id)]);
         assert!(on(&bed, &own, &old, before).login().is_none());
     }
 }
@@ -164,7 +167,7 @@ async fn sessions_of_an_earlier_release_depend_on_the_present_key() {
     let admin = bed.admin().await;
     let Laptop { chain: old, .. } = laptop(&bed, &admin).await;
     let (own, other) = (login(&bed, Api::Client, &old).await, login(&bed, Api::Client, &old).await);
-    let sessions = bed.controller.sessions();
+    let sessions = bed.controller.auth().sessions();
     for session in [&own, &other].map(|it| it.login().unwrap().session.id.clone()) {
         let stored = sessions.by_id(&session).unwrap();
         let former = ApiSession { credential: "certificate".into(), ..(*stored).clone() };

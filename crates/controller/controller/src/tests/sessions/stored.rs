@@ -26,7 +26,7 @@ async fn no_token_of_a_session_can_be_read_out_of_a_database_or_snapshot() {
         let reply = controller.call(Caller::nobody(Origin::default()), call).await.unwrap();
         tokens.push(reply.data()["token"].as_str().unwrap().to_owned());
     }
-    let id = controller.sessions().all()[0].base.id.clone();
+    let id = controller.auth().sessions().all()[0].base.id.clone();
     store.backup(&snapshot).await.unwrap();
     store.close().await.unwrap();
     for path in [file, snapshot] {
@@ -59,15 +59,15 @@ async fn sessions_of_an_earlier_release_go_on_and_are_not_in_clear_any_more() {
     let (_, chain) = bed.enroll(&admin, "laptop").await;
     let client = bed.login_with(&chain).await.unwrap().data()["token"].clone();
     let (client, operator) = (client.as_str().unwrap(), &admin.login().unwrap().session.token);
-    let now = bed.controller.now();
+    let now = bed.controller.kernel().now();
     for token in [client, operator] {
-        let session = bed.controller.sessions().by_token(token, now).unwrap();
+        let session = bed.controller.auth().sessions().by_token(token, now).unwrap();
         bed.store.live().put(of_before(&session, token).into());
     }
     let again = bed.restarted().await;
     assert!(again.with_token(client).login().is_some());
     assert!(again.with_token(operator).is_admin());
-    let told = again.controller.legacy_sessions();
+    let told = again.controller.auth().legacy_sessions();
     assert_eq!(told.iter().map(|it| &*it.token).collect::<Vec<_>>(), [client]);
     let mut stored = Vec::new();
     again
@@ -90,7 +90,7 @@ async fn sessions_that_were_sealed_with_another_key_end() {
     let again = bed.restarted_with(|settings| settings.session_key = Some(other)).await;
     assert!(again.with_token(client.as_str().unwrap()).login().is_none());
     assert!(again.with_token(operator).is_admin(), "nobody needs its token in clear");
-    until("it is gone", || again.controller.sessions().all().len() == 1).await;
+    until("it is gone", || again.controller.auth().sessions().all().len() == 1).await;
 }
 
 #[tokio::test]

@@ -35,7 +35,7 @@ async fn the_writer_decides_again_what_is_quick_and_only_with_the_rights_of_the_
     let until = Instant::now() + MAX_TIME;
     let planned = async |name: &str| {
         let document = change::Document::read(&body(name)).unwrap();
-        let caller = bed.controller.resolve_again(&clerk);
+        let caller = bed.controller.auth().resolve_again(&clerk);
         let made = change::make(&bed.controller, &caller, &document, until).await.unwrap();
         (document, caller, made)
     };

@@ -26,7 +26,7 @@ fn signer(name: &str) -> Value {
 }
 
 fn certificate(bed: &Bed, name: &str) -> String {
-    let now = system_time(bed.controller.now());
+    let now = system_time(bed.controller.kernel().now());
     Authority::make_root(&AuthoritySpec::new(name), now).unwrap().certificate().to_pem()
 }
 

@@ -14,7 +14,7 @@ use crate::testing::{Bed, to};
 
 /// The change set that an operation made.
 async fn change_of(bed: &Bed, work: impl Future<Output = ()>) -> Arc<ChangeSet> {
-    let (_, mut notices) = bed.controller.subscribe();
+    let (_, mut notices) = bed.controller.kernel().subscribe();
     work.await;
     match notices.next().await {
         Some(Notice::Change(published)) => Arc::clone(published.changes.last().unwrap()),
@@ -78,7 +78,7 @@ async fn no_create_takes_the_place_of_what_exists() {
     bed.clock.advance(std::time::Duration::from_secs(1));
     // As if the same id had been generated twice.
     let again = id.clone();
-    let done = bed.controller.decide(&admin, move |decision| {
+    let done = bed.controller.kernel().decide(&admin, move |decision| {
         decision.put(Service {
             base: Base::new(again.clone(), decision.now()),
             name: "other".into(),
@@ -88,6 +88,6 @@ async fn no_create_takes_the_place_of_what_exists() {
     });
     let failure = done.await.unwrap_err();
     assert_eq!(failure.field_name(), Some("id"));
-    let snapshot = bed.controller.snapshot();
+    let snapshot = bed.controller.kernel().snapshot();
     assert_eq!(&*snapshot.get::<Service>(&id).unwrap().name, "web");
 }

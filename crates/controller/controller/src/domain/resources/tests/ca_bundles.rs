@@ -23,7 +23,7 @@ struct Pki {
 impl Pki {
     fn new(bed: &Bed) -> Self {
         let root = authority(bed, "root");
-        let now = system_time(bed.controller.now()) - Duration::from_secs(60);
+        let now = system_time(bed.controller.kernel().now()) - Duration::from_secs(60);
         let below = |name| root.make_intermediate(&AuthoritySpec::new(name), now).unwrap();
         let (issuing, other) = (below("issuing"), below("other"));
         Self { root, issuing, other, stranger: authority(bed, "stranger") }
@@ -82,7 +82,7 @@ async fn the_proven_authority_counts_with_those_below_it() {
             assert_eq!(entered.is_ok(), counts, "{what}: {name}: {entered:?}");
         }
         // A router is told the same authorities.
-        let told = bed.controller.public_keys();
+        let told = bed.controller.auth().public_keys();
         for one in [root, issuing, other, stranger] {
             let certificate = one.certificate();
             let is_told = told.iter().any(|key| key.kid == certificate.fingerprint());
@@ -99,7 +99,7 @@ async fn chains_in_part_and_in_odd_order_lead_to_the_ca() {
     let admin = bed.admin().await;
     let pki = Pki::new(&bed);
     let id = bundle(&bed, &admin, &[&pki.root], &pki.root).await.unwrap();
-    let now = system_time(bed.controller.now()) - Duration::from_secs(60);
+    let now = system_time(bed.controller.kernel().now()) - Duration::from_secs(60);
     let low = pki.issuing.make_intermediate(&AuthoritySpec::new("low"), now).unwrap();
     let [root, issuing, low_cert, stranger] =
         [&pki.root, &pki.issuing, &low, &pki.stranger].map(|one| one.certificate().clone());
@@ -131,7 +131,7 @@ async fn what_proves_nothing_verifies_no_bundle() {
     let refused = bundle(&bed, &admin, &[&pki.root, &pki.issuing], &pki.other).await;
     assert_eq!(refused.unwrap_err().code(), ErrorCode::CertificateFailedValidation);
     // An authority of the network is refused wherever in the text it is.
-    let network = bed.controller.keys().authority.certificate().clone();
+    let network = bed.controller.auth().keys().authority.certificate().clone();
     let ours = authority(&bed, "ours");
     let text = to_pem([ours.certificate(), &network]);
     let body = with(&body("second", &ours), "certPem", json!(text));

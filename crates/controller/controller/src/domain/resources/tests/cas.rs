@@ -12,7 +12,7 @@ use crate::testing::{Bed, csr, to, until};
 use crate::{Caller, Content, Failure};
 
 pub(super) fn authority(bed: &Bed, name: &str) -> Authority {
-    let now = system_time(bed.controller.now()) - Duration::from_secs(60);
+    let now = system_time(bed.controller.kernel().now()) - Duration::from_secs(60);
     Authority::make_root(&AuthoritySpec::new(name), now).unwrap()
 }
 
@@ -54,7 +54,7 @@ async fn known_by_claim() -> (Bed, Caller, Authority, String) {
 /// A certificate of a CA for a client.
 pub(super) fn leaf(bed: &Bed, authority: &Authority, name: &str) -> Certificate {
     let request = CertificateRequest::from_pem(&csr(name)).unwrap();
-    let now = system_time(bed.controller.now());
+    let now = system_time(bed.controller.kernel().now());
     let id = SpiffeId::identity("elsewhere", name);
     authority.issue(&Leaf::for_identity(&request, &id, now)).unwrap()
 }
@@ -307,7 +307,7 @@ async fn a_ca_takes_the_logins_that_rest_on_it_with_it() {
 async fn the_certificate_of_a_server_logs_nobody_in() {
     let (bed, _admin, ours, _) = known_by_claim().await;
     let request = CertificateRequest::from_pem(&csr("7")).unwrap();
-    let now = system_time(bed.controller.now());
+    let now = system_time(bed.controller.kernel().now());
     for (purpose, logs_in) in
         [(Purpose::Server, false), (Purpose::Both, true), (Purpose::Client, true)]
     {
@@ -324,7 +324,7 @@ async fn the_certificate_of_a_server_logs_nobody_in() {
 
 /// An authority that issues in the place of the present signer.
 fn other_signer(bed: &Bed) -> crate::Keys {
-    let keys = (*bed.controller.keys()).clone();
+    let keys = (*bed.controller.auth().keys()).clone();
     let root = authority(bed, "new root");
     let bundle = keys.bundle.certificates().iter().chain([root.certificate()]).cloned();
     crate::Keys {
@@ -338,8 +338,8 @@ fn other_signer(bed: &Bed) -> crate::Keys {
 async fn no_authority_of_the_network_becomes_a_third_party_ca() {
     let bed = Bed::new().await;
     let admin = bed.admin().await;
-    bed.controller.exchange_keys(other_signer(&bed)).unwrap();
-    let keys = bed.controller.keys();
+    bed.controller.auth().exchange_keys(other_signer(&bed)).unwrap();
+    let keys = bed.controller.auth().keys();
     // The bundle has the roots, the former signer and the present one.
     assert!(keys.bundle.certificates().len() >= 3);
     for (number, certificate) in keys.bundle.certificates().iter().enumerate() {
@@ -361,11 +361,11 @@ async fn a_stored_ca_that_is_the_networks_own_signer_enrolls_nobody() {
     let (id, chain) = bed.enroll(&admin, "gone").await;
     bed.manage(&admin, "deleteIdentity", &[&id], NONE).await.unwrap();
     let ca = bed.create(&admin, "createCa", plain("ca", &authority(&bed, "ours"))).await;
-    let signer = bed.controller.keys().authority.certificate().clone();
+    let signer = bed.controller.auth().keys().authority.certificate().clone();
     let own = Caller::system();
     let set = |is_verified: bool| {
         let (id, signer) = (weft_model::Id::new(&ca), signer.clone());
-        bed.controller.decide(&own, move |decision| {
+        bed.controller.kernel().decide(&own, move |decision| {
             let mut stored = (**decision.tip().get::<weft_model::entity::Ca>(&id).unwrap()).clone();
             stored.cert_pem = signer.to_pem();
             stored.fingerprint = signer.fingerprint().into();
@@ -379,8 +379,8 @@ async fn a_stored_ca_that_is_the_networks_own_signer_enrolls_nobody() {
     let request = csr(read["verificationToken"].as_str().unwrap());
     let request = CertificateRequest::from_pem(&request).unwrap();
     let spiffe = SpiffeId::identity("weft.test", "x");
-    let proof = Leaf::for_identity(&request, &spiffe, system_time(bed.controller.now()));
-    let proof = bed.controller.keys().authority.issue(&proof).unwrap();
+    let proof = Leaf::for_identity(&request, &spiffe, system_time(bed.controller.kernel().now()));
+    let proof = bed.controller.auth().keys().authority.issue(&proof).unwrap();
     let failure = verify(&bed, &admin, &ca, &proof.to_pem()).await.unwrap_err();
     assert_eq!(failure.code(), ErrorCode::CertificateFailedValidation);
 

@@ -21,7 +21,9 @@ const STEP: Duration = Duration::from_secs(30);
 async fn sessions_end_no_later_and_passwords_are_good_whatever_the_clock_does() {
     let bed = Bed::new().await;
     let token = login(&bed).await.1["token"].as_str().unwrap().to_owned();
-    let is_there = || bed.controller.sessions().by_token(&token, bed.controller.now()).is_some();
+    let is_there = || {
+        bed.controller.auth().sessions().by_token(&token, bed.controller.kernel().now()).is_some()
+    };
     bed.clock.turn_back(HOUR);
     assert!(is_there() && bed.login(USERNAME, PASSWORD).await.is_ok());
     bed.clock.advance(HOUR);
@@ -29,7 +31,10 @@ async fn sessions_end_no_later_and_passwords_are_good_whatever_the_clock_does() 
     // An hour without a use is more than a session may be idle.
     bed.clock.advance(HOUR);
     assert!(!is_there() && bed.login(USERNAME, PASSWORD).await.is_ok());
-    bed.controller.sessions().end_due(&bed.controller.snapshot(), bed.controller.now());
+    bed.controller
+        .auth()
+        .sessions()
+        .end_due(&bed.controller.kernel().snapshot(), bed.controller.kernel().now());
     bed.clock.turn_back(HOUR);
     assert!(!is_there(), "what has ended stays so");
     assert!(bed.login(USERNAME, PASSWORD).await.is_ok());
@@ -116,7 +121,7 @@ async fn known_keys_of_a_provider_that_is_down_are_good_for_a_day_of_the_steady_
     identity(&bed, &admin, "anna@idp").await;
     let token = |bed: &Bed| {
         let mut claims = idp.claims("anna@idp");
-        claims["exp"] = json!(bed.controller.now().secs() + 600);
+        claims["exp"] = json!(bed.controller.kernel().now().secs() + 600);
         idp.tokens.sign(&claims).unwrap()
     };
     log_in(&bed, &[&token(&bed)]).await.unwrap();
@@ -134,7 +139,7 @@ async fn known_keys_of_a_provider_that_is_down_are_good_for_a_day_of_the_steady_
     // After a restart the age of the keys counts by the clock of the machine: an hour more or less at most.
     let again = bed.restarted().await;
     log_in(&again, &[&token(&again)]).await.unwrap();
-    let clock = Arc::new(ManualClock::at(again.controller.now().plus(26 * HOUR)));
+    let clock = Arc::new(ManualClock::at(again.controller.kernel().now().plus(26 * HOUR)));
     let late = again.restarted_with(|settings| settings.clock = clock).await;
     refused(&late, &[&token(&late)], "invalid").await;
 }

@@ -48,10 +48,10 @@ async fn a_disabled_identity_does_not_enroll() {
         let body = if method == "ott" { body } else { json!({"token": ticket["token"]}) };
         let minutes = json!({"durationMinutes": 0});
         bed.manage(&admin, "disableIdentity", &[&id], minutes).await.unwrap();
-        let before = bed.controller.snapshot().revision();
+        let before = bed.controller.kernel().snapshot().revision();
         let failure = enroll(&bed, &shown, operation, body.clone()).await.unwrap_err();
         assert_eq!(failure.code(), ErrorCode::InvalidEnrollmentNotAllowed, "{method}");
-        assert_eq!(bed.controller.snapshot().revision(), before);
+        assert_eq!(bed.controller.kernel().snapshot().revision(), before);
         bed.manage(&admin, "enableIdentity", &[&id], NONE).await.unwrap();
         enroll(&bed, &shown, operation, body).await.unwrap();
     }
@@ -187,7 +187,7 @@ async fn a_claim_of_the_certificate_names_the_identity() {
     bed.manage(&admin, "patchCa", &[&ca], json!({"isAuthEnabled": false})).await.unwrap();
     let off = bed.login_with(&chain).await.unwrap_err();
     assert_eq!(off.code(), ErrorCode::InvalidAuth);
-    let snapshot = bed.controller.snapshot();
+    let snapshot = bed.controller.kernel().snapshot();
     assert!(snapshot.by_unique::<Identity>(Identity::EXTERNAL_ID, "7").is_some());
 }
 
@@ -313,7 +313,7 @@ async fn the_key_of_tickets_is_published_and_proved() {
     let reply =
         bed.controller.call(nobody.clone(), to(Api::Client, "getEnrollmentJwks", &[])).await;
     let keys = KeySet::from_json(&bare(reply.unwrap())).unwrap();
-    let own = bed.controller.keys();
+    let own = bed.controller.auth().keys();
     let kid = own.enrollment.leaf().fingerprint();
     assert!(keys.get(kid).is_some() && keys.len() == 1);
 
@@ -334,10 +334,10 @@ async fn the_key_of_tickets_is_published_and_proved() {
     // Signatures have places of their own, so that they keep nobody from logging in. What cannot be
     // signed takes none.
     let program = Sender::of(&nobody);
-    let enter = || bed.controller.admission().challenge(program).ok();
+    let enter = || bed.controller.auth().admission().challenge(program).ok();
     let held: Vec<_> = std::iter::from_fn(enter).collect();
     assert_eq!(ask(json!({"keyId": kid, "nonce": "x"})).await.unwrap_err().status(), 400);
-    let login = bed.controller.admission().enter(program, "", Instant::now(), || false);
+    let login = bed.controller.auth().admission().enter(program, "", Instant::now(), || false);
     assert!(login.await.is_ok());
     assert_eq!(ask(json!({"keyId": kid, "nonce": nonce})).await.unwrap_err().status(), 429);
     drop(held);

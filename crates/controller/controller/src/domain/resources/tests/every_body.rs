@@ -137,7 +137,7 @@ async fn members_of_another_type_are_named() {
         for row in resource::operations(api) {
             let Some((fields, is_list)) = fields(row) else { continue };
             let ids = vec![known(&bed, &admin, api, row).await; row.places()];
-            let before = bed.controller.snapshot().revision();
+            let before = bed.controller.kernel().snapshot().revision();
             for field in fields {
                 for (value, at) in wrong(&field.shape) {
                     let mut body = beside(row, field.name);
@@ -151,7 +151,7 @@ async fn members_of_another_type_are_named() {
                     tried += 1;
                 }
             }
-            assert_eq!(bed.controller.snapshot().revision(), before, "{api} {}", row.id);
+            assert_eq!(bed.controller.kernel().snapshot().revision(), before, "{api} {}", row.id);
         }
     }
     assert!(tried > 2000, "{tried}");
@@ -187,11 +187,11 @@ async fn what_is_no_object_is_refused() {
                 let mut call = Call::new(api, row, &ids);
                 call.body = text.into();
                 call.media = Some("application/json".into());
-                let before = bed.controller.snapshot().revision();
+                let before = bed.controller.kernel().snapshot().revision();
                 if let Err(failure) = bed.controller.call(admin.clone(), call).await {
                     let status = failure.status();
                     assert!(status < 500 || status == 501, "{} of {text}: {failure}", row.id);
-                    assert_eq!(bed.controller.snapshot().revision(), before, "{}", row.id);
+                    assert_eq!(bed.controller.kernel().snapshot().revision(), before, "{}", row.id);
                 }
             }
         }

@@ -123,8 +123,9 @@ pub(super) fn policy(name: &str, signers: &[&str], second: Value) -> Value {
 }
 
 async fn is_gone(bed: &Bed, token: &str) {
-    let sessions = bed.controller.sessions();
-    until("the session ends", || sessions.by_token(token, bed.controller.now()).is_none()).await;
+    let sessions = bed.controller.auth().sessions();
+    until("the session ends", || sessions.by_token(token, bed.controller.kernel().now()).is_none())
+        .await;
 }
 
 #[tokio::test]
@@ -143,14 +144,14 @@ async fn a_token_logs_in_and_the_session_works_at_routers() {
     bed.client(&own, "getCurrentIdentity", &[], NONE).await.unwrap();
 
     // Routers want a certificate: the session gets one.
-    let stored = bed.controller.sessions().by_token(&token, NOW).unwrap();
+    let stored = bed.controller.auth().sessions().by_token(&token, NOW).unwrap();
     assert_eq!(stored.external.signer_id.as_ref().map(|id| id.as_str()), Some(signer.as_str()));
-    assert_eq!(bed.controller.legacy_session(&stored), None);
+    assert_eq!(bed.controller.auth().legacy_session(&stored), None);
     let body = json!({"csr": csr("anna")});
     let made = bed.client(&own, "createCurrentApiSessionCertificate", &[], body).await.unwrap();
     let leaf = Certificate::from_pem(made["certificate"].as_str().unwrap().as_bytes()).unwrap();
-    let stored = bed.controller.sessions().by_token(&token, NOW).unwrap();
-    let told = bed.controller.legacy_session(&stored).unwrap();
+    let stored = bed.controller.auth().sessions().by_token(&token, NOW).unwrap();
+    let told = bed.controller.auth().legacy_session(&stored).unwrap();
     assert_eq!(told.fingerprints, [leaf[0].fingerprint()]);
 }
 
@@ -187,7 +188,7 @@ async fn a_session_by_token_ends_with_all_that_it_depends_on() {
     let body = json!({"name": "renamed"});
     bed.manage(&admin, "patchExternalJwtSigner", &[&signer], body).await.unwrap();
     let body = json!({"primary": {"extJwt": {"allowed": false}}});
-    assert!(bed.controller.sessions().by_token(&token, NOW).is_some());
+    assert!(bed.controller.auth().sessions().by_token(&token, NOW).is_some());
     bed.manage(&admin, "patchAuthPolicy", &[&own], body).await.unwrap();
     is_gone(&bed, &token).await;
     let body = json!({"primary": {"extJwt": {"allowed": true, "allowedSigners": []}}});
@@ -345,15 +346,15 @@ fn hmac(secret: &[u8], text: &str) -> String {
 #[tokio::test]
 async fn a_signer_that_is_the_controller_itself_accepts_nothing() {
     let (bed, documents, admin) = scene().await;
-    let keys = bed.controller.ticket_keys().unwrap().to_json().unwrap().to_string();
+    let keys = bed.controller.auth().ticket_keys().unwrap().to_json().unwrap().to_string();
     documents.0.lock().insert("https://idp.example/keys".into(), keys.into_bytes());
-    let issuer = bed.controller.issuer();
+    let issuer = bed.controller.auth().issuer();
     let body = json!({"name": "self", "issuer": issuer, "audience": "weft", "enabled": true,
         "jwksEndpoint": "https://idp.example/keys"});
     bed.create(&admin, "createExternalJwtSigner", body).await;
     let own = admin.identity().unwrap();
     let claims = json!({"iss": issuer, "aud": "weft", "exp": NOW.0 / 1000 + 600, "sub": own});
-    refused(&bed, &[&bed.controller.sign(&claims).unwrap()], "invalid").await;
+    refused(&bed, &[&bed.controller.auth().sign(&claims).unwrap()], "invalid").await;
 }
 
 #[tokio::test]
@@ -456,7 +457,7 @@ async fn signers_that_name_the_same_identities_are_found() {
         (Provider::new(&documents, "idp", "k1"), Provider::new(&documents, "other", "k1"));
     let first = bed.create(&admin, "createExternalJwtSigner", idp.body()).await;
     let second = bed.create(&admin, "createExternalJwtSigner", other.body()).await;
-    let found = || weft_auth::signer_warnings::alike(&bed.controller.snapshot());
+    let found = || weft_auth::signer_warnings::alike(&bed.controller.kernel().snapshot());
     assert_eq!(found().len(), 1);
     let rules = |signers: &[&str]| json!({"primary": {"extJwt": {"allowed": true, "allowedSigners": signers}}});
     bed.manage(&admin, "patchAuthPolicy", &["default"], rules(&[&first])).await.unwrap();

@@ -24,7 +24,7 @@ pub(super) fn app_at(bed: &Bed, url: &str, ahead: i64) -> String {
         .with_step_duration(30)
         .with_secret(Secret::try_from_base32(secret).unwrap())
         .build_noncompliant();
-    let now = u64::try_from(bed.controller.now().secs() + ahead).unwrap();
+    let now = u64::try_from(bed.controller.kernel().now().secs() + ahead).unwrap();
     totp.generate(now).to_string()
 }
 
@@ -213,10 +213,10 @@ async fn other_logins_need_a_code_once_there_is_one() {
     client(&bed, &me, "enrollMfa", NONE).await.unwrap();
     let begun = client(&bed, &me, "detailMfa", NONE).await.unwrap();
     let code = app(&bed, begun["provisioningUrl"].as_str().unwrap());
-    let mut told = bed.controller.sessions().subscribe();
+    let mut told = bed.controller.auth().sessions().subscribe();
     client(&bed, &me, "verifyMfa", json!({"code": code})).await.unwrap();
-    let snapshot = bed.controller.snapshot();
-    let known = bed.controller.sessions().all().into_iter();
+    let snapshot = bed.controller.kernel().snapshot();
+    let known = bed.controller.auth().sessions().all().into_iter();
     let known = known.filter(|it| is_complete(&snapshot, it)).map(|it| it.base.id.clone());
     assert_eq!(known.collect::<Vec<_>>(), [id(&me)]);
     loop {
@@ -232,7 +232,7 @@ async fn other_logins_need_a_code_once_there_is_one() {
 async fn a_second_factor_that_was_only_begun_leaves_sessions_alone() {
     let bed = Bed::new().await;
     let (me, _other) = (bed.admin().await, bed.admin().await);
-    let sessions = bed.controller.sessions();
+    let sessions = bed.controller.auth().sessions();
     let before = sessions.all();
     let mut told = sessions.subscribe();
     for _ in 0..3 {
@@ -243,7 +243,7 @@ async fn a_second_factor_that_was_only_begun_leaves_sessions_alone() {
     assert_eq!(sessions.all(), before);
     assert!(told.try_next().is_err(), "no router is told");
     let id = weft_model::Id::new(&me.login().unwrap().session.id);
-    let same = sessions.change(&id, bed.controller.now(), |session| {
+    let same = sessions.change(&id, bed.controller.kernel().now(), |session| {
         session.is_mfa_complete = false;
     });
     assert!(before.contains(&same.unwrap()) && told.try_next().is_err(), "nothing changes");
@@ -257,13 +257,13 @@ async fn sessions_without_a_code_count_again_once_the_second_factor_is_gone() {
     let begun = client(&bed, &me, "detailMfa", NONE).await.unwrap();
     let code = app(&bed, begun["provisioningUrl"].as_str().unwrap());
     client(&bed, &me, "verifyMfa", json!({"code": code})).await.unwrap();
-    let mut told = bed.controller.sessions().subscribe();
+    let mut told = bed.controller.auth().sessions().subscribe();
     let own = me.identity().unwrap().to_owned();
     bed.manage(&me, "removeIdentityMfa", &[&own], NONE).await.unwrap();
     let mut updated = Vec::new();
     while let Ok(notice) = told.try_next() {
         let SessionNotice::Updated(session) = notice else { panic!("{notice:?}") };
-        assert!(is_complete(&bed.controller.snapshot(), &session));
+        assert!(is_complete(&bed.controller.kernel().snapshot(), &session));
         updated.push(session.base.id.to_string());
     }
     updated.sort_unstable();

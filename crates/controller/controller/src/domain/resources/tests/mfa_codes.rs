@@ -204,7 +204,7 @@ async fn a_session_that_ends_while_its_code_waits_is_over() {
     let code = app(&bed, &url);
     let (answer, ()) = tokio::join!(send(&bed, &half, "authenticateMfa", &code), async {
         let id = weft_model::Id::new(session["id"].as_str().unwrap());
-        bed.controller.sessions().end(&[id]);
+        bed.controller.auth().sessions().end(&[id]);
     });
     assert_eq!(answer.unwrap_err().code(), ErrorCode::Unauthorized);
     send(&bed, &other, "authenticateMfa", &code).await.unwrap();

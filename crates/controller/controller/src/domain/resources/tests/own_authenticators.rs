@@ -19,7 +19,7 @@ async fn a_replaced_certificate_gets_no_other() {
     let id = Id::new(data["authenticatorId"].as_str().unwrap());
     let (replaced, system) = (id.clone(), Caller::system());
     // The extension passes its first check before the replacement is decided.
-    let replace = bed.controller.decide(&system, move |decision| {
+    let replace = bed.controller.kernel().decide(&system, move |decision| {
         let mut record = (**decision.require::<Authenticator>("id", &replaced)?).clone();
         record.cert.as_mut().unwrap().fingerprint = "another".into();
         decision.put(record);
@@ -31,7 +31,7 @@ async fn a_replaced_certificate_gets_no_other() {
     let (replaced, extended) = futures::future::join(replace, extend).await;
     replaced.unwrap();
     assert_eq!(extended.unwrap_err().code(), ErrorCode::Unauthorized);
-    let snapshot = bed.controller.snapshot();
+    let snapshot = bed.controller.kernel().snapshot();
     let cert = snapshot.get::<Authenticator>(&id).unwrap().cert.as_ref().unwrap();
     assert!(cert.unverified_fingerprint.is_empty() && cert.unverified_cert_pem.is_empty());
 }
@@ -53,7 +53,7 @@ async fn a_refused_password_leaves_the_session_as_it_was() {
     let bed = Bed::new().await;
     let (_, updb, anna) = anna(&bed, &bed.admin().await).await;
     let session = || -> std::sync::Arc<ApiSession> {
-        bed.controller.sessions().by_id(&anna.login().unwrap().session.id).unwrap()
+        bed.controller.auth().sessions().by_id(&anna.login().unwrap().session.id).unwrap()
     };
     let is_up = || bed.with_token(&anna.login().unwrap().session.token).login().is_some();
     let operation = "patchCurrentIdentityAuthenticator";
@@ -81,7 +81,7 @@ async fn tags_have_a_limit_and_what_changes_nothing_is_not_written() {
         let body = json!({"currentPassword": "erstes", "username": "anna", "tags": tags});
         bed.client(&anna, "patchCurrentIdentityAuthenticator", &[&updb], body).await
     };
-    let revision = || bed.controller.snapshot().revision().0;
+    let revision = || bed.controller.kernel().snapshot().revision().0;
     let begun = revision();
     let refused = change(with(MAX_TAGS + 1)).await.unwrap_err();
     assert_eq!(refused.status(), 400);

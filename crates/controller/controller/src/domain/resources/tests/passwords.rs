@@ -19,6 +19,7 @@ async fn too_many_wrong_passwords_lock_the_password_and_end_no_session() {
     .await;
     let admin = bed.admin().await;
     bed.controller
+        .kernel()
         .decide(&Caller::system(), |decision| {
             let policy = decision.tip().get::<weft_model::entity::AuthPolicy>(&Id::new("default"));
             let mut policy = (**policy.unwrap()).clone();
@@ -116,8 +117,9 @@ async fn a_locked_password_is_said_to_be_locked_until_it_is_not() {
     lock_it().await;
     let by = json!(["192.0.2.2", "192.0.2.4", "192.0.2.5", "192.0.2.3"]);
     let now = identity().await["lockedAt"].clone();
-    let minutes =
-        |n: u64| weft_kernel::convert::time(bed.controller.now().plus(Duration::from_secs(60 * n)));
+    let minutes = |n: u64| {
+        weft_kernel::convert::time(bed.controller.kernel().now().plus(Duration::from_secs(60 * n)))
+    };
     let expected = json!([true, json!(minutes(0)), json!(minutes(5)), by]);
     assert_eq!(now, json!(minutes(0)));
     assert_eq!(lock(&identity().await), expected);
@@ -139,7 +141,7 @@ async fn a_locked_password_is_said_to_be_locked_until_it_is_not() {
 
     // The lock ends by its time, and nothing is stored of the guesser any more.
     let stored = || {
-        let snapshot = bed.controller.snapshot();
+        let snapshot = bed.controller.kernel().snapshot();
         snapshot.get::<Authenticator>(&Id::new(&own)).unwrap().updb.clone().unwrap()
     };
     bed.clock.advance(Duration::from_secs(299));
@@ -156,7 +158,7 @@ async fn a_locked_password_is_said_to_be_locked_until_it_is_not() {
         lock_it().await;
         let shown = identity().await;
         assert_eq!((&shown["isLocked"], &shown["lockedUntil"]), (&json!(true), &Value::Null));
-        let in_a_year = bed.controller.now().plus(Duration::from_secs(365 * 24 * 3600));
+        let in_a_year = bed.controller.kernel().now().plus(Duration::from_secs(365 * 24 * 3600));
         assert!(stored().is_locked(in_a_year));
         match operation {
             "enableIdentity" => bed.manage(&admin, operation, &[&id], NONE).await.unwrap(),

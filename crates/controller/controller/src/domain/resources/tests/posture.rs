@@ -43,7 +43,7 @@ impl Scene {
             sides.into_iter().for_each(|side| body[side] = json!(["#all"]));
             bed.create(&admin, operation, body).await;
         }
-        bed.controller.online().put_router(&router, 1, RouterFacts::default());
+        bed.controller.kernel().online().put_router(&router, 1, RouterFacts::default());
         let reply = bed.login_with(&chain).await.unwrap();
         let client = bed.with_token(reply.data()["token"].as_str().unwrap());
         Self { bed, admin, client, identity, service }
@@ -158,7 +158,7 @@ async fn access_follows_what_a_client_says() {
     assert_eq!(queries[0]["isPassing"], true);
     assert_eq!(queries[0]["postureQueries"][0]["updatedAt"], "2026-01-02T03:04:10.000Z");
     let session = scene.dial().await.unwrap();
-    assert!(scene.bed.controller.sessions().service(&session).is_some());
+    assert!(scene.bed.controller.auth().sessions().service(&session).is_some());
 
     let data = scene.posture_data().await;
     assert_eq!(
@@ -170,7 +170,7 @@ async fn access_follows_what_a_client_says() {
 
     // A permission ends when the device changes.
     scene.say(os("4.0.0")).await;
-    assert!(scene.bed.controller.sessions().service(&session).is_none());
+    assert!(scene.bed.controller.auth().sessions().service(&session).is_none());
     scene.dial().await.unwrap_err();
     let refusals = scene.refusals().await;
     assert_eq!(refusals.as_array().unwrap().len(), 2);
@@ -250,11 +250,11 @@ async fn devices_and_refusals_are_forgotten_when_nobody_is_logged_in() {
     let scene = Scene::new(vec![json!({"typeId": "DOMAIN", "domains": ["corp"]})]).await;
     scene.dial().await.unwrap_err();
     scene.say(os("5.10.0")).await;
-    scene.bed.controller.sweep_postures();
+    scene.bed.controller.auth().sweep_postures();
     assert_eq!(scene.refusals().await.as_array().unwrap().len(), 1);
     assert_eq!(scene.posture_data().await["os"]["version"], "5.10.0");
     scene.bed.client(&scene.client, "deleteCurrentAPISession", &[], NONE).await.unwrap();
-    scene.bed.controller.sweep_postures();
+    scene.bed.controller.auth().sweep_postures();
     assert_eq!(scene.refusals().await, json!([]));
     assert_eq!(scene.posture_data().await["os"]["version"], "");
 }
@@ -266,9 +266,9 @@ async fn devices_are_asked_again_after_a_restart() {
     scene.say(said.clone()).await;
     scene.dial().await.unwrap();
     let bed = scene.bed.restarted().await;
-    let router = bed.controller.snapshot();
+    let router = bed.controller.kernel().snapshot();
     let router = router.list::<weft_model::entity::Router>().next().unwrap().base.id.clone();
-    bed.controller.online().put_router(&router, 1, RouterFacts::default());
+    bed.controller.kernel().online().put_router(&router, 1, RouterFacts::default());
     let client = bed.with_token(&scene.client.login().unwrap().session.token);
     let scene = Scene { bed, client, ..scene };
     scene.dial().await.unwrap_err();
@@ -419,7 +419,7 @@ async fn a_second_factor_times_out_and_is_asked_for_again() {
     );
     assert_eq!(failed["criteria"]["timeoutSeconds"], 600);
 
-    let passed = || scene.bed.controller.mfa_passed(&session);
+    let passed = || scene.bed.controller.auth().mfa_passed(&session);
     passed().await.unwrap();
     scene.dial().await.unwrap();
     let query = |queries: &Value| queries[0]["postureQueries"][0].clone();
@@ -445,19 +445,19 @@ async fn a_second_factor_times_out_and_is_asked_for_again() {
     assert_eq!((&mfa["passedMfa"], &mfa["passedOnWake"]), (&json!(true), &json!(false)));
     let granted = scene.dial().await.unwrap();
     scene.bed.clock.advance(Duration::from_secs(301));
-    scene.bed.controller.sweep_postures();
-    assert!(scene.bed.controller.sessions().service(&granted).is_none(), "ended by itself");
+    scene.bed.controller.auth().sweep_postures();
+    assert!(scene.bed.controller.auth().sessions().service(&granted).is_none(), "ended by itself");
     scene.dial().await.unwrap_err();
     assert_eq!(query(&scene.queries().await)["timeoutRemaining"], 0);
 
     passed().await.unwrap();
     let granted = scene.dial().await.unwrap();
     scene.bed.clock.advance(Duration::from_secs(599));
-    scene.bed.controller.sweep_postures();
-    assert!(scene.bed.controller.sessions().service(&granted).is_some());
+    scene.bed.controller.auth().sweep_postures();
+    assert!(scene.bed.controller.auth().sessions().service(&granted).is_some());
     scene.bed.clock.advance(Duration::from_secs(2));
-    scene.bed.controller.sweep_postures();
-    assert!(scene.bed.controller.sessions().service(&granted).is_none());
+    scene.bed.controller.auth().sweep_postures();
+    assert!(scene.bed.controller.auth().sessions().service(&granted).is_none());
 }
 
 #[tokio::test]
@@ -465,7 +465,7 @@ async fn old_clients_are_let_off_the_timeout_where_a_check_says_so() {
     let check = json!({"typeId": "MFA", "timeoutSeconds": 60, "ignoreLegacyEndpoints": true});
     let scene = Scene::new(vec![check]).await;
     let session = scene.client.login().unwrap().session.id.clone().as_str().into();
-    scene.bed.controller.mfa_passed(&session).await.unwrap();
+    scene.bed.controller.auth().mfa_passed(&session).await.unwrap();
     scene.bed.clock.advance(Duration::from_secs(600));
     scene.dial().await.unwrap();
     let sdk = weft_model::entity::SdkInfo {
@@ -473,8 +473,8 @@ async fn old_clients_are_let_off_the_timeout_where_a_check_says_so() {
         version: "1.0.0".into(),
         ..Default::default()
     };
-    let now = scene.bed.controller.now();
-    scene.bed.controller.sessions().change(&session, now, |it| it.sdk_info = Some(sdk));
+    let now = scene.bed.controller.kernel().now();
+    scene.bed.controller.auth().sessions().change(&session, now, |it| it.sdk_info = Some(sdk));
     scene.dial().await.unwrap_err();
 }
 
@@ -502,14 +502,15 @@ async fn traces_are_begun_and_ended() {
         json!({"enabled": true, "traceId": "mine", "until": "2026-01-02T04:34:05.000Z"})
     );
     let channel = weft_kernel::traces::Channel::SelectPath;
-    let traced = |now: Timestamp| bed.controller.traces().of(&id.as_str().into(), channel, now);
-    assert_eq!(traced(bed.controller.now()).as_deref(), Some("mine"));
+    let traced =
+        |now: Timestamp| bed.controller.kernel().traces().of(&id.as_str().into(), channel, now);
+    assert_eq!(traced(bed.controller.kernel().now()).as_deref(), Some("mine"));
     let off = bed.manage(&admin, "updateIdentityTracing", &[&id], json!({"enabled": false})).await;
     assert_eq!(
         off.unwrap(),
         json!({"enabled": false, "traceId": "", "until": "0001-01-01T00:00:00.000Z"})
     );
-    assert_eq!(traced(bed.controller.now()), None);
+    assert_eq!(traced(bed.controller.kernel().now()), None);
     let failure = bed.manage(&admin, "updateIdentityTracing", &["nope"], json!({})).await;
     assert_eq!(failure.unwrap_err().code(), ErrorCode::NotFound);
 }

@@ -184,9 +184,9 @@ impl Scene {
 
         let of_boss = bed.login("boss", PASSWORD).await.unwrap();
         let login = of_boss.login().unwrap().session.clone();
-        let now = bed.controller.now();
-        let session = bed.controller.sessions().service_or(ServiceSession {
-            base: Base::new(bed.controller.ids().ordered(now), now),
+        let now = bed.controller.kernel().now();
+        let session = bed.controller.auth().sessions().service_or(ServiceSession {
+            base: Base::new(bed.controller.kernel().ids().ordered(now), now),
             api_session_id: Id::new(&login.id),
             identity_id: Id::new(&boss),
             service_id: Id::new(&service),
@@ -373,7 +373,7 @@ async fn no_permission_reaches_who_may_do_more() {
     for more in [More::Everything, More::OnePermission] {
         let scene = Scene::new(more).await;
         let Scene { bed, admin, clerk, .. } = &scene;
-        let before = bed.controller.snapshot().revision();
+        let before = bed.controller.kernel().snapshot().revision();
         for call in scene.attacks() {
             let what = format!("{more:?}: {} {:?} {:?}", call.row.id, call.path, call.body);
             match bed.controller.call(clerk.clone(), call).await {
@@ -382,10 +382,10 @@ async fn no_permission_reaches_who_may_do_more() {
                     assert_eq!(failure.code(), ErrorCode::Unauthorized, "{what}: {failure}");
                 }
             }
-            assert_eq!(bed.controller.snapshot().revision(), before, "{what}");
+            assert_eq!(bed.controller.kernel().snapshot().revision(), before, "{what}");
         }
-        assert!(bed.controller.sessions().by_id(&scene.api_session).is_some());
-        assert!(bed.controller.sessions().service(&scene.session).is_some());
+        assert!(bed.controller.auth().sessions().by_id(&scene.api_session).is_some());
+        assert!(bed.controller.auth().sessions().service(&scene.session).is_some());
         // An administrator may make the same calls: they were refused because of the caller.
         for call in scene.attacks() {
             let what = format!("{more:?}: {} {:?} {:?}", call.row.id, call.path, call.body);

@@ -59,7 +59,7 @@ async fn strict() -> (Bed, Factor, String, String) {
 /// The caller of a session that shows a token beside it, from an address.
 fn from(bed: &Bed, session: &str, token: &str, last: u8) -> Caller {
     let remote = Some(([192, 0, 2, last], 1).into());
-    bed.controller.resolve(Credentials {
+    bed.controller.auth().resolve(Credentials {
         session: Some(session.to_owned()),
         bearers: vec![token.to_owned()],
         origin: Origin { remote, ..Origin::default() },
@@ -70,7 +70,7 @@ fn from(bed: &Bed, session: &str, token: &str, last: u8) -> Caller {
 fn beside(bed: &Bed, session: &str, tokens: &[&str]) -> Caller {
     let bearers = tokens.iter().map(|token| (*token).to_owned()).collect();
     let session = Some(session.to_owned());
-    bed.controller.resolve(Credentials { session, bearers, origin: Origin::default() })
+    bed.controller.auth().resolve(Credentials { session, bearers, origin: Origin::default() })
 }
 
 #[tokio::test]
@@ -110,7 +110,7 @@ async fn a_second_token_comes_with_every_request_and_names_the_same_identity() {
         bearers: vec![idp.token("anna")],
         origin: Origin::default(),
     };
-    bed.controller.fetch_keys_for(&credentials).await;
+    bed.controller.auth().fetch_keys_for(&credentials).await;
     ask(&[&idp.token("anna")]).await.unwrap();
     ask(&["x", &idp.token("anna")]).await.unwrap();
     ask(&[]).await.expect_err("every request needs the token");
@@ -139,27 +139,28 @@ async fn routers_know_a_session_while_its_second_token_counts() {
     let body = json!({"csr": csr("anna")});
     bed.client(&caller, "createCurrentApiSessionCertificate", &[], body).await.unwrap();
     let is_known = |bed: &Bed| {
-        let stored = bed.controller.sessions().by_token(&session, bed.controller.now());
-        stored.is_some_and(|stored| bed.controller.legacy_session(&stored).is_some())
+        let stored =
+            bed.controller.auth().sessions().by_token(&session, bed.controller.kernel().now());
+        stored.is_some_and(|stored| bed.controller.auth().legacy_session(&stored).is_some())
     };
     assert!(is_known(&bed));
     let again = bed.restarted().await;
     assert!(is_known(&again), "a restart ends no circuit");
 
     // The session is used without the token: routers forget it once the time for which it may be idle is over.
-    let sessions = bed.controller.sessions();
+    let sessions = bed.controller.auth().sessions();
     for _ in 0..3 {
         bed.clock.advance(Duration::from_secs(11 * 60));
         beside(&bed, &session, &[]);
     }
     assert!(!is_known(&bed));
-    sessions.end_due(&bed.controller.snapshot(), bed.controller.now());
+    sessions.end_due(&bed.controller.kernel().snapshot(), bed.controller.kernel().now());
     assert!(
-        sessions.by_token(&session, bed.controller.now()).is_some(),
+        sessions.by_token(&session, bed.controller.kernel().now()).is_some(),
         "the session itself stays"
     );
     let mut claims = idp.claims("anna");
-    claims["exp"] = json!(bed.controller.now().secs() + 600);
+    claims["exp"] = json!(bed.controller.kernel().now().secs() + 600);
     beside(&bed, &session, &[&idp.tokens.sign(&claims).unwrap()]);
     assert!(is_known(&bed));
 }
@@ -214,9 +215,9 @@ async fn a_forged_second_token_is_counted_once_however_often_its_request_is_judg
     for _ in 0..2 {
         let caller = from(&bed, &session, &forged, 1);
         // A document is read, and waits for its turn; the writer judges the caller once more.
-        let again = bed.controller.resolve_again(&caller);
-        let tip = bed.controller.snapshot();
-        for judged in [&caller, &again, &bed.controller.resolve_on(&tip, &again)] {
+        let again = bed.controller.auth().resolve_again(&caller);
+        let tip = bed.controller.kernel().snapshot();
+        for judged in [&caller, &again, &bed.controller.auth().resolve_on(&tip, &again)] {
             assert!(judged.login().is_some_and(|login| !login.complete));
         }
     }

@@ -19,7 +19,7 @@ struct Provider {
 
 impl Provider {
     fn new(bed: &Bed) -> Self {
-        let now = system_time(bed.controller.now());
+        let now = system_time(bed.controller.kernel().now());
         let root = Authority::make_root(&AuthoritySpec::new("idp"), now).unwrap();
         let key = PrivateKey::generate(KeyAlgorithm::EcP256).unwrap();
         let subject = Subject::common_name("idp");
@@ -62,9 +62,9 @@ async fn run(bed: &Bed, call: Call) -> Result<Value, Failure> {
 
 /// Expects a refusal that makes no entity.
 async fn refused(bed: &Bed, call: Call) -> Failure {
-    let before = bed.controller.snapshot().revision();
+    let before = bed.controller.kernel().snapshot().revision();
     let failure = run(bed, call).await.unwrap_err();
-    assert_eq!(bed.controller.snapshot().revision(), before);
+    assert_eq!(bed.controller.kernel().snapshot().revision(), before);
     failure
 }
 
