@@ -259,8 +259,13 @@ impl Binder<'_> {
             if let Some(symbol) = exact {
                 let set = symbol.shape == Shape::Set;
                 let leaf = if set { Leaf::Set(symbol.id) } else { Leaf::One(symbol.id) };
+                let linked = schema.linked(symbol.id);
+                // A single link is a value that the entity shows; of a set, roles may be all that it shows.
+                if let Some(linked) = linked.filter(|_| set) {
+                    self.may_read(linked, name)?;
+                }
                 return Ok(Found {
-                    path: path(hops, leaf, symbol.index, schema.linked(symbol.id).is_some()),
+                    path: path(hops, leaf, symbol.index, linked.is_some()),
                     ty: symbol.ty,
                     many: many || set,
                     last: Some((schema, symbol)),
@@ -305,7 +310,7 @@ impl Binder<'_> {
         matches!(self.audience, Audience::Server) || symbol.visibility == Visibility::PublicLink
     }
 
-    /// Refuses a link to a kind that the author may not read: tests on its symbols would tell their values.
+    /// Refuses a link to a kind that the author may not read: tests would tell ids, numbers and values of its entities.
     fn may_read(&self, linked: &dyn Schema, name: &Name) -> Result<(), FilterError> {
         match self.audience {
             Audience::Caller(reads) if !reads(linked.kind()) => {
