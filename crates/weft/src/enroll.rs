@@ -18,7 +18,7 @@ use crate::{
     ask,
     cli::EnrollArgs,
     failure::{Failure, chain},
-    output, weak,
+    input, output, weak,
 };
 
 /// Bytes of an identity file with many authorities.
@@ -169,7 +169,7 @@ fn refused(error: weft_client::Error) -> Failure {
 /// The text of a token file.
 pub(crate) fn read_token(path: &Path) -> Result<String, Failure> {
     let wrong = |error: String| Failure::new(format!("{}: {error}", path.display()));
-    let text = fs::read(path).map_err(|error| wrong(error.to_string()))?;
+    let text = input::read(path).map_err(|error| wrong(error.to_string()))?;
     let text = text_of(text).map_err(|error| wrong(chain(&error)))?;
     let token = text.trim();
     if token.is_empty() {

@@ -8,6 +8,7 @@
 
 use std::error::Error;
 use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -151,7 +152,9 @@ impl Fetcher {
         let mut config = match self.rules.authorities.get(&host) {
             Some(file) => {
                 let read = || async {
-                    let text = tokio::fs::read(file).await?;
+                    let file = PathBuf::from(file);
+                    let read = move || weft_identity::read_file(&file);
+                    let text = tokio::task::spawn_blocking(read).await??;
                     let bundle = TrustBundle::from_pem(&text)?;
                     Ok::<_, Box<dyn Error + Send + Sync>>(client_config(&ClientTls::anonymous(
                         bundle,

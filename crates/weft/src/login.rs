@@ -10,13 +10,14 @@ use weft_client::{
     Address, Credentials, Error, ExternalToken, FactorProblem, LoginKey, LoginProtocol, Logins,
     ManagementClient, SavedLogin, SavedTokens, Tls,
 };
-use weft_identity::{IdentityFile, TrustBundle};
+use weft_identity::{IdentityFile, TrustBundle, text_of};
 
 use crate::{
     ask,
     cli::{LoginArgs, LogoutArgs, UseArgs},
     codes::Codes,
     failure::{Failure, chain},
+    input,
     output::{self, Format},
     session::{LoginFolder, with_session},
 };
@@ -136,7 +137,7 @@ async fn bundle(
 ) -> Result<TrustBundle, Failure> {
     if let Some(path) = &args.ca {
         let wrong = |error: String| Failure::new(format!("{}: {error}", path.display()));
-        let text = std::fs::read(path).map_err(|error| wrong(error.to_string()))?;
+        let text = input::read(path).map_err(|error| wrong(error.to_string()))?;
         return TrustBundle::from_pem(&text).map_err(|error| wrong(chain(&error)));
     }
     let own = file.and_then(|file| file.id.ca.strip_prefix("pem:"));
@@ -209,12 +210,14 @@ async fn by_credentials(
 /// The token of an external signer in a file; `-` is standard input.
 async fn external_token(file: &Path) -> Result<ExternalToken, Failure> {
     let text = match file.to_str() {
-        Some("-") => tokio::task::spawn_blocking(|| std::io::read_to_string(std::io::stdin()))
+        Some("-") => tokio::task::spawn_blocking(input::read_standard)
             .await
             .map_err(|error| Failure::new(error.to_string()))?,
-        _ => std::fs::read_to_string(file),
+        _ => input::read(file),
     };
-    let text = text.map_err(|error| Failure::new(format!("{}: {error}", file.display())))?;
+    let wrong = |error: String| Failure::new(format!("{}: {error}", file.display()));
+    let text = text.map_err(|error| wrong(error.to_string()))?;
+    let text = text_of(text).map_err(|error| wrong(chain(&error)))?;
     match text.trim().is_empty() {
         true => Err(Failure::usage(format!("{}: there is no token in it", file.display()))),
         false => Ok(ExternalToken::new(&text)),

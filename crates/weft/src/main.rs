@@ -36,6 +36,7 @@ mod entity;
 mod failure;
 mod fetch;
 mod home;
+mod input;
 mod log;
 mod login;
 mod open_files;

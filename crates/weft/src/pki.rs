@@ -6,7 +6,6 @@
 //! an enrollment token with the key of the controller's certificate, and support RSA signatures only.
 
 use std::{
-    fs,
     net::IpAddr,
     path::Path,
     time::{Duration, SystemTime},
@@ -17,7 +16,7 @@ use weft_identity::{
     Subject, to_pem, write_for_owner,
 };
 
-use crate::{failure::Failure, home::Home};
+use crate::{failure::Failure, home::Home, input};
 
 /// Certificate of the root, which clients are told to trust.
 pub(crate) const ROOT_CERT: &str = "root.crt";
@@ -140,7 +139,7 @@ fn read_key(path: &Path) -> Result<PrivateKey, Failure> {
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, Failure> {
-    fs::read(path).map_err(|error| Failure::new(format!("{}: {error}", path.display())))
+    input::read(path).map_err(|error| Failure::new(format!("{}: {error}", path.display())))
 }
 
 #[cfg(test)]
@@ -148,6 +147,7 @@ mod tests {
     use weft_identity::{TrustBundle, Usage, Verify};
 
     use super::*;
+    use std::fs;
 
     fn network() -> (tempfile::TempDir, Home) {
         let folder = tempfile::tempdir().unwrap();

@@ -18,6 +18,8 @@ use crate::{ask, failure::Failure, topology};
 
 /// Exit status after a signal that ends the process at once, as shells report Ctrl-C.
 const IMPATIENT: i32 = 130;
+/// Longest time in which a command that leaves nothing to clean up sees a signal.
+const UNSEEN: Duration = Duration::from_secs(1);
 /// Longest time for stopping after the parent process has ended. Then this process ends by itself,
 /// because no other process would kill it.
 const ORPHANED: Duration = Duration::from_secs(15);
@@ -76,16 +78,27 @@ async fn follow(mut signals: Signals, tokens: Vec<CancellationToken>) {
         token.cancel();
     }
     signals.next().await;
-    topology::restore();
-    ask::restore();
-    process::exit(IMPATIENT);
+    exit();
 }
 
-/// Runs a command that leaves nothing to clean up, until Ctrl-C.
+fn exit() -> ! {
+    topology::restore();
+    ask::restore();
+    process::exit(IMPATIENT)
+}
+
+/// Runs a command that leaves nothing to clean up, until Ctrl-C. A command that does not see the signal, because it
+/// reads a pipe into which nobody writes, is ended after [`UNSEEN`].
 pub(crate) async fn until_interrupted(
     command: impl Future<Output = Result<(), Failure>>,
 ) -> Result<(), Failure> {
     let stop = first()?;
+    let signal = stop.clone();
+    tokio::spawn(async move {
+        signal.cancelled().await;
+        tokio::time::sleep(UNSEEN).await;
+        exit();
+    });
     tokio::select! {
         // An interrupted command must not begin its next step, even if an answer arrives at the
         // same moment.

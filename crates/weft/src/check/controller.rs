@@ -1,5 +1,6 @@
 //! Checks of the files and addresses that a controller's configuration names.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use weft_config::{ControllerConfig, Examined, Facts, controller::Storage};
@@ -13,6 +14,7 @@ use super::{
     web, without_effect,
 };
 use crate::compose::keys::{self, Material};
+use crate::failure::chain;
 
 /// Keys with addresses to listen at.
 const BINDS: [&str; 2] = ["ctrl.listener", "web[].bindPoints[].interface"];
@@ -60,8 +62,8 @@ fn name_of_network(config: &ControllerConfig) -> Option<Finding> {
 fn authorities(config: &ControllerConfig) -> Vec<Finding> {
     let files = config.edge.iter().flat_map(|edge| &edge.jwks_fetch.authorities);
     let wrong = files.filter_map(|(host, file)| {
-        let reason = match std::fs::read(file) {
-            Err(error) => error.to_string(),
+        let reason = match weft_identity::read_file(Path::new(file)) {
+            Err(error) => chain(&error),
             Ok(text) => TrustBundle::from_pem(&text).err()?.to_string(),
         };
         let key = format!("edge.externalJwtSigners.jwksFetch.authorities.{host}");

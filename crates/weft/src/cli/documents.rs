@@ -1,6 +1,6 @@
 //! Networks as documents, and single calls of the API.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum, ValueHint};
 use weft_contract::resource::change::SECTIONS;
@@ -136,7 +136,10 @@ fn parameter(text: &str) -> Result<(String, String), String> {
 
 fn bytes(text: &str) -> Result<Bytes, String> {
     match text.strip_prefix('@') {
-        Some(path) => std::fs::read(path).map(Bytes).map_err(|error| format!("{path}: {error}")),
+        Some(path) => {
+            let read = crate::input::read(Path::new(path));
+            read.map(Bytes).map_err(|error| format!("{path}: {error}"))
+        }
         None => Ok(Bytes(text.as_bytes().to_vec())),
     }
 }

@@ -294,7 +294,8 @@ fn words(text: &str) -> Result<String, String> {
 }
 
 fn file_text(path: &str) -> Result<String, String> {
-    let text = std::fs::read(path).map_err(|error| format!("{path}: {error}"))?;
+    let text = crate::input::read(std::path::Path::new(path))
+        .map_err(|error| format!("{path}: {error}"))?;
     text_of(text).map_err(|error| format!("{path}: {error}"))
 }
 

@@ -1,6 +1,6 @@
 //! The connection to the collector.
 
-use std::{error::Error, fs, path::Path, sync::Arc};
+use std::{error::Error, path::Path, sync::Arc};
 
 use async_trait::async_trait;
 use opentelemetry_http::{Bytes, HttpClient, HttpError, Request, Response};
@@ -67,8 +67,9 @@ fn proxy(collector: &str) -> Result<Option<reqwest::Proxy>, String> {
 fn tls(authorities: Option<&str>) -> Result<rustls::ClientConfig, String> {
     match authorities {
         Some(file) => {
-            let read =
-                |file: &Path| Ok::<_, Box<dyn Error>>(TrustBundle::from_pem(&fs::read(file)?)?);
+            let read = |file: &Path| {
+                Ok::<_, Box<dyn Error>>(TrustBundle::from_pem(&weft_identity::read_file(file)?)?)
+            };
             let bundle = read(Path::new(file))
                 .map_err(|error| format!("OTEL_EXPORTER_OTLP_CERTIFICATE names {file}: {error}"))?;
             client_config(&ClientTls::anonymous(bundle, &[])).map_err(|error| chain(&error))

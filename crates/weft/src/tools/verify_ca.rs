@@ -44,7 +44,7 @@ fn missing() -> Failure {
 }
 
 pub(super) fn read(path: &Path) -> Result<Vec<u8>, Failure> {
-    std::fs::read(path).map_err(|error| Failure::new(format!("{}: {error}", path.display())))
+    crate::input::read(path).map_err(|error| Failure::new(format!("{}: {error}", path.display())))
 }
 
 /// A certificate of the authority with the token as its common name.

@@ -39,6 +39,7 @@ mod network_files;
 mod open_files;
 mod own_authority;
 #[cfg(target_os = "linux")]
+mod pipes;
 mod posture;
 mod printing;
 mod questions;
