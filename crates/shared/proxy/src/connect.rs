@@ -7,7 +7,7 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 
 use crate::proxy::{HttpProxy, joined};
 
-/// Longest answer of a proxy that is read, in bytes.
+/// Longest answer of a proxy that is read, in bytes, with the interim ones before it.
 const MAX_ANSWER: usize = 8 * 1024;
 /// Most characters of an answer's first line that are shown.
 const SHOWN: usize = 100;
@@ -37,9 +37,14 @@ impl HttpProxy {
         request.push_str("\r\n");
         let failed = |error: io::Error| io::Error::new(error.kind(), format!("{self}: {error}"));
         stream.write_all(request.as_bytes()).await.map_err(failed)?;
-        let answer = read_answer(stream).await.map_err(failed)?;
-        let status = answer.lines().next().unwrap_or_default();
-        let code = status.strip_prefix("HTTP/1.").and_then(|rest| rest.split(' ').nth(1));
+        let mut room = MAX_ANSWER;
+        let status = loop {
+            let status = read_status(stream, &mut room).await.map_err(failed)?;
+            if !code_of(&status).is_some_and(|code| code.len() == 3 && code.starts_with('1')) {
+                break status;
+            }
+        };
+        let code = code_of(&status);
         let shown: String = status.chars().filter(|one| !one.is_control()).take(SHOWN).collect();
         let why = match code {
             Some(code) if code.len() == 3 && code.starts_with('2') => return Ok(()),
@@ -54,14 +59,22 @@ impl HttpProxy {
     }
 }
 
-/// Reads the head of the answer, and not a byte of the connection that follows it.
-async fn read_answer(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<String> {
+/// The status code of the first line of an answer.
+fn code_of(status: &str) -> Option<&str> {
+    status.strip_prefix("HTTP/1.").and_then(|rest| rest.split(' ').nth(1))
+}
+
+/// Reads the head of an answer, and not a byte of what follows it. Returns its first line.
+async fn read_status(
+    stream: &mut (impl AsyncRead + Unpin),
+    room: &mut usize,
+) -> io::Result<String> {
     let mut answer = Vec::with_capacity(256);
     while !answer.ends_with(b"\r\n\r\n") {
-        if answer.len() == MAX_ANSWER {
+        *room = room.checked_sub(1).ok_or_else(|| {
             let text = format!("its answer is longer than {MAX_ANSWER} bytes");
-            return Err(io::Error::new(io::ErrorKind::InvalidData, text));
-        }
+            io::Error::new(io::ErrorKind::InvalidData, text)
+        })?;
         let next = stream.read_u8().await.map_err(|error| match error.kind() {
             io::ErrorKind::UnexpectedEof => {
                 io::Error::new(error.kind(), "it has closed the connection without a whole answer")
@@ -70,7 +83,7 @@ async fn read_answer(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<String
         });
         answer.push(next?);
     }
-    Ok(String::from_utf8_lossy(&answer).into_owned())
+    Ok(String::from_utf8_lossy(&answer).lines().next().unwrap_or_default().to_owned())
 }
 
 #[cfg(test)]
@@ -112,6 +125,9 @@ mod tests {
              Proxy-Authorization: Basic dXNlcjpwYXNz\r\n\r\n"
         );
         assert_eq!(after, "hello");
+        let interim = "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nX: y\r\n\r\n";
+        let (_, after, done) = asked(&proxy, "ctrl.example", &format!("{interim}{answer}")).await;
+        assert_eq!((done.is_ok(), after.as_str()), (true, "hello"));
         let (request, _, done) = asked(&proxy, "2001:db8::1", "HTTP/1.0 204 No\r\n\r\n").await;
         done.unwrap();
         assert!(request.starts_with("CONNECT [2001:db8::1]:6262 HTTP/1.1\r\n"), "{request}");
@@ -120,7 +136,8 @@ mod tests {
     #[tokio::test]
     async fn refusals_and_nonsense_name_the_proxy_and_no_password() {
         let (open, closed) = (proxy("p.example:3128"), proxy("user:pass@p.example:3128"));
-        let long = "x".repeat(MAX_ANSWER + 1);
+        let (long, endless) =
+            ("x".repeat(MAX_ANSWER + 1), "HTTP/1.1 100 C\r\n\r\n".repeat(MAX_ANSWER / 16));
         for (proxy, answer, said) in [
             (
                 &open,
@@ -131,6 +148,7 @@ mod tests {
             (&closed, "HTTP/1.1 407 Who\r\n\r\n", "does not accept the user name and password"),
             (&open, "SSH-2.0-x\r\n\r\n", "does not answer as an HTTP proxy does: SSH-2.0-x"),
             (&open, &long, "longer than"),
+            (&open, &endless, "longer than"),
             (&open, "HTTP/1.1 200", "closed the connection"),
             (&open, "", "closed the connection"),
         ] {
